@@ -1,0 +1,93 @@
+"""Wiring and lifecycle: a configuration becomes a proxy that listens."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from proxy.compaction import Compactor
+from proxy.config import Config, PolicyConfig
+from proxy.counter import VocabularyError, count_by_heuristic, load_o200k, make_counter
+from proxy.exchange import Recorder
+from proxy.handlers import Lifecycle, Services, handle
+from proxy.metrics import Metrics
+from proxy.stores.memory import MemoryStore
+from proxy.summaries import Summaries
+from proxy.upstream import UpstreamClient
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_HEADERS = 256
+KEEP_ALIVE_SECONDS = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy that listens; `url` is where, without a slash at the end."""
+
+    url: str
+    services: Services
+
+
+class Compactors:
+    """One compactor for each way of counting; the vocabulary is loaded once, when this is made."""
+
+    def __init__(self, log: Any) -> None:
+        self._heuristic = Compactor(count_by_heuristic)
+        try:
+            self._exact = Compactor(make_counter(load_o200k()))
+        except VocabularyError as error:
+            log.warning("vocabulary_missing", reason=str(error), instead="tokens are estimated by characters")
+            self._exact = self._heuristic
+
+    def choose(self, settings: PolicyConfig) -> Compactor:
+        """The compactor that counts as the policy says."""
+        return self._heuristic if settings.count == "heuristic" else self._exact
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+@asynccontextmanager
+async def run_proxy(config: Config, log: Any, compactors: Compactors | None = None) -> AsyncIterator[Proxy]:
+    """A proxy that takes requests until the block is left; then those in flight may finish.
+
+    Raises OSError where it cannot listen.
+    """
+    compactors = compactors or Compactors(log)
+    metrics = Metrics()
+    client = UpstreamClient()
+    summaries = Summaries(MemoryStore(), client, metrics)
+    services = Services(config, client, summaries, Recorder(metrics, log), compactors.choose, Lifecycle())
+    server = web.Server(
+        partial(handle, services),
+        handler_cancellation=True,
+        auto_decompress=False,
+        access_log=None,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+        max_headers=MAX_HEADERS,
+    )
+    runner = web.ServerRunner(server, shutdown_timeout=config.limits.drain_seconds)
+    try:
+        await runner.setup()
+        host, port = split_address(config.listen)
+        await web.TCPSite(runner, host, port).start()
+        services.lifecycle.ready = True
+        yield Proxy(site_url(host, runner.addresses[0][1]), services)
+    finally:
+        services.lifecycle.ready = False
+        await runner.cleanup()
+        await summaries.close()
+        await client.close()
+
+
+def site_url(host: str, port: int) -> str:
+    """The address of a server, as a client on this machine writes it."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

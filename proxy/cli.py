@@ -1,0 +1,182 @@
+"""The command line: `trimtab serve | check | compact | demo | schema`.
+
+Wrong arguments and wrong configuration end with status 2 and sentences that say what is allowed.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, ParamSpec
+
+import click
+import orjson
+import uvloop
+
+from proxy.app import Compactors, run_proxy
+from proxy.codecs.chat import UndecodableError, read_request
+from proxy.compaction import Compacted
+from proxy.config import Config, load_config
+from proxy.errors import ConfigError
+from proxy.logs import configure_log, get_log
+from rules.pipeline import LimitExceededError
+
+WRONG_USE = 2
+P = ParamSpec("P")
+
+_config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    envvar="TRIMTAB_CONFIG",
+    help="The YAML file; also TRIMTAB_CONFIG. Every key has a default.",
+)
+_set_option = click.option(
+    "--set", "settings", multiple=True, metavar="DOTTED.KEY=VALUE", help="Set one key; wins over the file."
+)
+
+
+@contextmanager
+def _wrong_use() -> Iterator[None]:
+    """Says what is wrong with the configuration, a line each, and ends with status 2."""
+    try:
+        yield
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            click.echo(f"trimtab: {line}", err=True)
+        sys.exit(WRONG_USE)
+
+
+def _load(config_path: Path | None, settings: tuple[str, ...]) -> Config:
+    try:
+        text = config_path.read_text(encoding="utf-8") if config_path else ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        message = f"{config_path}: cannot be read: {reason}"
+        raise ConfigError(message) from error
+    return load_config(text, settings=settings)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(version("trimtab"), prog_name="trimtab")
+def main() -> None:
+    """A proxy that keeps long LLM sessions inside the context window.
+
+    Point OPENAI_BASE_URL at it; what it need not touch passes through byte for byte.
+    """
+
+
+@main.command()
+@click.option("--upstream", metavar="URL", help="Where requests go; short for --set upstream.base_url=URL.")
+@click.option("--listen", metavar="HOST:PORT", help="Short for --set listen=HOST:PORT.")
+@_config_option
+@_set_option
+def serve(upstream: str | None, listen: str | None, config_path: Path | None, settings: tuple[str, ...]) -> None:
+    """Run the proxy until it is stopped (SIGTERM or Ctrl-C)."""
+    with _wrong_use():
+        short = [f"upstream.base_url={upstream}"] if upstream else []
+        short += [f"listen={listen}"] if listen else []
+        config = _load(config_path, (*settings, *short))
+    configure_log()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_serve(config))
+        except OSError as error:
+            click.echo(f"trimtab: cannot listen on {config.listen}: {error.strerror}", err=True)
+            sys.exit(1)
+
+
+async def _serve(config: Config) -> None:
+    log = get_log()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    if not config.listens_on_loopback:
+        log.warning("listening_wide", listen=config.listen, meaning="anyone who reaches this port can use the proxy")
+    async with run_proxy(config, log) as proxy:
+        log.info("listening", url=f"{proxy.url}/v1", upstream=config.upstream.base_url, mode=config.mode)
+        await stop.wait()
+        log.info("draining", seconds=config.limits.drain_seconds)
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_set_option
+def check(file: Path, settings: tuple[str, ...]) -> None:
+    """Validate a configuration FILE; every mistake is named."""
+    with _wrong_use():
+        config = _load(file, settings)
+    click.echo(f"{file}: valid; {len(config.models)} models, upstream {config.upstream.base_url}")
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration, for editors."""
+    click.echo(orjson.dumps(Config.model_json_schema(), option=orjson.OPT_INDENT_2))
+
+
+@main.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--jsonl", is_flag=True, help="One request in each line, in and out.")
+@click.option("--explain", is_flag=True, help="Say on standard error what each rule did.")
+@_config_option
+@_set_option
+def compact(
+    file: IO[bytes], *, jsonl: bool, explain: bool, config_path: Path | None, settings: tuple[str, ...]
+) -> None:
+    """Compact a request body from FILE (or standard input) without any network.
+
+    The body as it would be forwarded goes to standard output; the digest stands where a summary would.
+    """
+    with _wrong_use():
+        config = _load(config_path, settings)
+    configure_log()
+    compactors = Compactors(get_log())
+    failed = False
+    for number, body in enumerate(file if jsonl else [file.read()], start=1):
+        place = f"line {number}: " if jsonl else ""
+        try:
+            compacted = _compact(body.strip(b"\n") if jsonl else body, config, compactors)
+        except (UndecodableError, LimitExceededError) as error:
+            reason = "no chat request" if isinstance(error, UndecodableError) else str(error)
+            click.echo(f"trimtab: {place}{reason}", err=True)
+            failed = True
+            continue
+        click.echo(compacted.body, nl=jsonl)
+        if explain:
+            _explain(place, compacted)
+    sys.exit(1 if failed else 0)
+
+
+def _compact(body: bytes, config: Config, compactors: Compactors) -> Compacted:
+    request = read_request(body)
+    settings = config.policy_for(request.model)
+    compactor = compactors.choose(settings)
+    return compactor.apply(compactor.plan(request, settings), None)
+
+
+def _explain(place: str, compacted: Compacted) -> None:
+    click.echo(
+        f"{place}{compacted.original_tokens} tokens, {compacted.sent_tokens} sent, limit {compacted.limit_tokens}",
+        err=True,
+    )
+    for item in compacted.decisions:
+        click.echo(
+            f"{place}{item.rule}: {item.reason}; saved {item.saved_tokens} tokens,"
+            f" first changed message {item.first_changed}",
+            err=True,
+        )
+
+
+@main.command()
+@click.option("--keep", is_flag=True, help="Leave the proxy and the simulated upstream running.")
+def demo(*, keep: bool) -> None:
+    """Replay a long agent session through the proxy, against a simulated upstream. No key, no network."""
+    from proxy.demo import run_demo  # noqa: PLC0415 - rich and the session are of no use to `serve`
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_demo(keep=keep))

@@ -1,0 +1,1 @@
+"""Bytes of a request <-> Conversation, one module per endpoint."""

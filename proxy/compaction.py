@@ -1,0 +1,74 @@
+"""Compaction of one request's bytes: decode, plan, apply, encode. No I/O; safe to run in a thread."""
+
+from dataclasses import dataclass
+
+from proxy.codecs.chat import ChatCodec, ChatRequest
+from proxy.config import PolicyConfig
+from proxy.lru import BytesLRU
+from rules.conversation import Conversation, CountTokens, Decision, Message
+from rules.pipeline import Plan, apply, plan
+from rules.policy import Policy
+from rules.truncate import Budget
+
+SHORTENED_BYTES = 32 * 1024 * 1024
+"""Truncated tool results kept, so that a result is truncated once and not at every request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A request decoded and planned: all that is wanting is the text of `plan.request`."""
+
+    request: ChatRequest
+    original: Conversation
+    policy: Policy
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What goes out: `body`, the client's own bytes where no rule acted."""
+
+    body: bytes
+    decisions: tuple[Decision, ...]
+    original_tokens: int
+    sent_tokens: int
+    limit_tokens: int
+
+
+class Compactor:
+    """Compacts requests that are counted one way. Thread-safe."""
+
+    def __init__(self, count: CountTokens) -> None:
+        self.count = count
+        self._codec = ChatCodec(count)
+        self._shortened: BytesLRU[tuple[bytes, Budget], Message] = BytesLRU(SHORTENED_BYTES, _shortened_size)
+
+    def uncounted_bytes(self, request: ChatRequest) -> int:
+        """How much of a request was not seen before."""
+        return self._codec.uncounted_bytes(request)
+
+    def plan(self, request: ChatRequest, settings: PolicyConfig) -> Planned:
+        """Decide. Raises UndecodableError."""
+        policy = settings.to_policy()
+        original = self._codec.decode(request)
+        planned = plan(original, policy, count=self.count, request_max_tokens=request.max_tokens, memo=self._shortened)
+        return Planned(request, original, policy, planned)
+
+    def apply(self, planned: Planned, summary: str | None) -> Compacted:
+        """Carry out; `summary` is the text that the plan asked for, None for the digest.
+
+        Raises LimitExceededError where the policy refuses, UndecodableError where the body defies splicing.
+        """
+        outcome = apply(planned.plan, planned.policy, count=self.count, summary=summary)
+        return Compacted(
+            body=self._codec.encode(planned.request, planned.original, outcome.conversation),
+            decisions=outcome.decisions,
+            original_tokens=planned.original.tokens,
+            sent_tokens=outcome.conversation.tokens,
+            limit_tokens=planned.plan.limit,
+        )
+
+
+def _shortened_size(_: tuple[bytes, Budget], message: Message) -> int:
+    """What an entry holds on to beside what the codec holds: the new texts."""
+    return 2 * sum(map(len, message.texts)) if message.edited else 0

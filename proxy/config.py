@@ -1,0 +1,343 @@
+"""The configuration: YAML, environment and command line -> one frozen Config.
+
+Law: validated whole, every error at once, each with its path, its value and what is allowed. The only module that
+reads the environment.
+"""
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from proxy.config_errors import Document, Path, describe_errors, name_path
+from proxy.errors import ConfigError
+from rules.policy import OnExceeded, OverflowStrategy, Policy
+from rules.truncate import Budget
+
+DEFAULT_CONTEXT_WINDOW = 128_000
+"""The window of a model that nothing is known about."""
+MIN_CONTEXT_WINDOW = 1024
+
+ENVIRONMENT_KEYS = {"TRIMTAB_UPSTREAM": "upstream.base_url", "TRIMTAB_LISTEN": "listen"}
+"""Environment variables that stand for one key."""
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        message = "must be an http:// or https:// address with a host"
+        raise ValueError(message)
+    if parts.username is not None or parts.query or parts.fragment:
+        message = "must carry no user name, query or fragment; a key belongs in api_key"
+        raise ValueError(message)
+    return url.rstrip("/")
+
+
+def _check_address(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        message = "must be HOST:PORT, the port 0 to 65535"
+        raise ValueError(message)
+    return address
+
+
+def _check_window(window: object) -> object:
+    if window != "auto" and (
+        not isinstance(window, int | str) or isinstance(window, bool) or not str(window).isdigit()
+    ):
+        message = "must be auto, or a whole number of tokens"
+        raise ValueError(message)
+    if window != "auto" and int(str(window)) < MIN_CONTEXT_WINDOW:
+        message = f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens"
+        raise ValueError(message)
+    return window if window == "auto" else int(str(window))
+
+
+Url = Annotated[str, AfterValidator(_check_url)]
+Address = Annotated[str, AfterValidator(_check_address)]
+
+
+class UpstreamConfig(_Section):
+    """A server that requests go to."""
+
+    base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
+    api_key: str | None = Field(None, description="null: the client's own Authorization goes through")
+    connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
+    read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
+
+
+class SummaryConfig(_Section):
+    """How summaries are asked for."""
+
+    model: str | None = Field(None, description="null: the request's own model")
+    upstream: str | None = Field(None, description="null: the request's own; else one of upstreams")
+    request: Literal["transcript"] = Field("transcript", description="the form of the request: transcript")
+    max_tokens: int = Field(1500, ge=64, description="of one summary")
+    min_steps: int = Field(6, ge=1, description="fewer than this are never worth a summary")
+    role: Literal["auto"] = Field("auto", description="where the summary stands: auto")
+    timeout_seconds: float = Field(60.0, gt=0, description="of one summary, its retries included")
+    temperature: float = Field(0.2, ge=0, le=2, description="of the summariser")
+
+
+class PolicyConfig(_Section):
+    """What a model's requests are compacted by."""
+
+    upstream: str | None = Field(None, description="null: upstream; else one of upstreams")
+    context_window: Annotated[Literal["auto"] | int, BeforeValidator(_check_window)] = Field(
+        "auto", description="tokens of prompt and completion together; auto: 128000"
+    )
+    completion_reserve: int = Field(
+        8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"
+    )
+    high_water: float = Field(0.80, gt=0, le=1, description="share of the room at which a cut is made")
+    low_water: float = Field(0.40, gt=0, lt=1, description="share of the room that a cut leaves")
+    overflow_strategy: OverflowStrategy = Field(
+        OverflowStrategy.AUTO_COMPACT, description="auto_compact | prune | summarize | error"
+    )
+    on_exceeded: OnExceeded = Field(OnExceeded.ERROR, description="when nothing fits: error | forward | truncate")
+    max_tool_result_tokens: int = Field(4000, ge=64, description="a longer tool result keeps head and tail")
+    max_tool_result_bytes: int | None = Field(None, ge=256, description="the same by bytes, where set")
+    truncation: Literal["head_tail"] = Field("head_tail", description="what a long result keeps: head_tail")
+    protect_turns: int = Field(2, ge=0, description="results of the newest user turns are not pruned")
+    keep_user_tokens: int = Field(
+        20_000,
+        ge=0,
+        description="user messages kept verbatim behind a summary, at most a quarter of what low water leaves",
+    )
+    summary: SummaryConfig = SummaryConfig()
+    count: Literal["auto", "o200k_base", "heuristic"] = Field(
+        "auto", description="how tokens are counted: auto | o200k_base | heuristic"
+    )
+
+    def to_policy(self) -> Policy:
+        """The numbers that the rules need."""
+        window = self.context_window
+        return Policy(
+            context_window=DEFAULT_CONTEXT_WINDOW if window == "auto" else window,
+            completion_reserve=self.completion_reserve,
+            high_water=self.high_water,
+            low_water=self.low_water,
+            overflow_strategy=self.overflow_strategy,
+            on_exceeded=self.on_exceeded,
+            result_budget=Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
+            protect_turns=self.protect_turns,
+            keep_user_tokens=self.keep_user_tokens,
+            summary_max_tokens=self.summary.max_tokens,
+            summary_min_steps=self.summary.min_steps,
+        )
+
+
+class ModelConfig(PolicyConfig):
+    """Any key of defaults, for the models that match."""
+
+    match: str = Field(min_length=1, description="a glob on the request's model")
+
+
+P = TypeVar("P", bound=PolicyConfig)
+
+
+class LimitsConfig(_Section):
+    """What the proxy takes on."""
+
+    max_body_bytes: int = Field(33_554_432, ge=1024, description="a larger body streams through uncompacted")
+    max_concurrent_requests: int = Field(1024, ge=1, description="more than this are answered 503")
+    drain_seconds: float = Field(30.0, ge=0, description="what requests in flight have to finish after SIGTERM")
+
+
+class Config(_Section):
+    """All of it. Every key has a default."""
+
+    listen: Address = Field("127.0.0.1:8790", description="HOST:PORT; port 0 picks a free one")
+    metrics_path: str = Field("/metrics", pattern="^/", description="where Prometheus scrapes")
+    mode: Literal["enforce", "observe", "off"] = Field(
+        "enforce", description="enforce | observe (decide and count, forward the original) | off"
+    )
+    allow_header_override: bool = Field(
+        default=True, description="may a request send x-trimtab-mode and x-trimtab-profile?"
+    )
+    upstream: UpstreamConfig = UpstreamConfig()
+    upstreams: dict[str, UpstreamConfig] = Field({}, description="more of them, by name, for models and summaries")
+    store: Literal["memory"] = Field("memory", description="where summaries are kept: memory")
+    limits: LimitsConfig = LimitsConfig()
+    defaults: PolicyConfig = PolicyConfig()
+    models: tuple[ModelConfig, ...] = Field((), description="first match wins")
+    profiles: dict[str, PolicyConfig] = Field({}, description="named policies, picked with x-trimtab-profile")
+
+    @field_validator("metrics_path")
+    @classmethod
+    def _keep_off_the_api(cls, path: str) -> str:
+        if path.startswith(("/v1", "/trimtab")):
+            message = "must not begin with /v1 or /trimtab"
+            raise ValueError(message)
+        return path
+
+    @model_validator(mode="after")
+    def _check_policies(self) -> Self:
+        problems: list[str] = []
+        for path, policy in self._policies():
+            if path != "defaults" and policy == self.defaults:
+                continue
+            if policy.low_water >= policy.high_water:
+                waters = f"{policy.low_water} must be below high_water, {policy.high_water}"
+                problems.append(f"{path}.low_water: {waters}")
+            for key, name in (("upstream", policy.upstream), ("summary.upstream", policy.summary.upstream)):
+                if name is not None and name not in self.upstreams:
+                    known = ", ".join(self.upstreams) or "none"
+                    problems.append(f"{path}.{key}: {name!r} is not one of upstreams ({known})")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _policies(self) -> list[tuple[str, PolicyConfig]]:
+        models = [(f"models[{index}]", self.over_defaults(model)) for index, model in enumerate(self.models)]
+        profiles = [(f"profiles.{name}", self.over_defaults(profile)) for name, profile in self.profiles.items()]
+        return [("defaults", self.defaults), *models, *profiles]
+
+    def over_defaults(self, patch: PolicyConfig) -> PolicyConfig:
+        """The defaults with what the patch sets."""
+        changes = {key: getattr(patch, key) for key in patch.model_fields_set - {"match", "summary"}}
+        summary = {key: getattr(patch.summary, key) for key in patch.summary.model_fields_set}
+        changes["summary"] = self.defaults.summary.model_copy(update=summary)
+        return self.defaults.model_copy(update=changes)
+
+    def policy_for(self, model: str, profile: str | None = None) -> PolicyConfig:
+        """The policy of a request: its profile's, else the first match's, else the defaults.
+
+        Raises KeyError for an unknown profile.
+        """
+        if profile is not None:
+            return self.over_defaults(self.profiles[profile])
+        matched = self.match_for(model)
+        return self.defaults if matched is None else self.over_defaults(matched)
+
+    def match_for(self, model: str) -> ModelConfig | None:
+        """The first entry of `models` whose glob matches."""
+        return next((entry for entry in self.models if fnmatchcase(model, entry.match)), None)
+
+    def upstream_for(self, name: str | None) -> UpstreamConfig:
+        """The upstream by its name in `upstreams`; None is the main one."""
+        return self.upstream if name is None else self.upstreams[name]
+
+    @property
+    def listens_on_loopback(self) -> bool:
+        """Whether only this machine can reach the proxy."""
+        host = self.listen.rpartition(":")[0].strip("[]")
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+
+def load_config(
+    text: str = "", *, settings: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Config:
+    """Validate a YAML text, with `dotted.key=value` settings laid over it. Raises ConfigError with every problem.
+
+    `environment` (the process's own by default) fills ${NAME} and may set TRIMTAB_UPSTREAM, TRIMTAB_LISTEN and
+    TRIMTAB_AUTOCOMPACT_PCT. Settings win over the environment, and that over the file.
+    """
+    environment = os.environ if environment is None else environment
+    document = Document.parse(text)
+    problems: list[str] = []
+    data = _fill(document.data, (), environment, problems)
+    if not isinstance(data, dict):
+        message = "the configuration must be a mapping of keys to values"
+        raise ConfigError(message)
+    overlay = [f"{key}={environment[name]}" for name, key in ENVIRONMENT_KEYS.items() if environment.get(name)]
+    for setting in (*overlay, *settings):
+        _lay_over(data, setting, problems)
+    high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), problems)
+    config: Config | None = None
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        problems.extend(describe_errors(error, document, Config))
+    if problems or config is None:
+        raise ConfigError("\n".join(problems))
+    return config if high_water is None else _override_waters(config, high_water)
+
+
+def _fill(value: Any, path: Path, environment: Mapping[str, str], problems: list[str]) -> Any:
+    """The value with every ${NAME} and ${NAME:-default} in its texts replaced."""
+    if isinstance(value, dict):
+        return {key: _fill(item, (*path, key), environment, problems) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, (*path, index), environment, problems) for index, item in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def read(match: re.Match[str]) -> str:
+        name, default = match.group(1, 2)
+        if name not in environment and default is None:
+            problems.append(f"{name_path(path)}: ${{{name}}} is not set in the environment and has no default")
+        return str(environment.get(name, default))
+
+    return _VARIABLE.sub(read, value)
+
+
+def _lay_over(data: dict[str, Any], setting: str, problems: list[str]) -> None:
+    """Write `dotted.key=value` into the data; the value is YAML."""
+    dotted, equals, text = setting.partition("=")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    if not equals or not all(dotted.split(".")):
+        problems.append(f"{setting.partition('=')[0]!r}: a setting is written dotted.key=value")
+        return
+    *parents, last = dotted.split(".")
+    section = data
+    for parent in parents:
+        inner = section.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            problems.append(f"{dotted}: {parent} is no section")
+            return
+        section = inner
+    section[last] = value
+
+
+def _read_percentage(text: str | None, problems: list[str]) -> float | None:
+    if not text:
+        return None
+    if not text.isdigit() or not 1 <= int(text) <= 100:
+        problems.append(f"TRIMTAB_AUTOCOMPACT_PCT: {text!r} must be a whole number from 1 to 100")
+        return None
+    return int(text) / 100
+
+
+def _override_waters(config: Config, high_water: float) -> Config:
+    """The configuration with one high water everywhere; each low water keeps its share of it."""
+
+    def override(policy: P) -> P:
+        full = config.over_defaults(policy)
+        waters = {"high_water": high_water, "low_water": full.low_water / full.high_water * high_water}
+        return policy.model_copy(update=waters)
+
+    return config.model_copy(
+        update={
+            "defaults": override(config.defaults),
+            "models": tuple(map(override, config.models)),
+            "profiles": {name: override(profile) for name, profile in config.profiles.items()},
+        }
+    )

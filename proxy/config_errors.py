@@ -1,0 +1,128 @@
+"""A YAML text with the line of each key, and what is wrong with it said in sentences."""
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from proxy.errors import ConfigError
+
+Path = tuple[str | int, ...]
+
+SECRET_KEYS = frozenset({"api_key"})
+SHOWN_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a YAML text says, and the line (from 1) on which each of its keys stands."""
+
+    data: Any
+    lines: Mapping[Path, int]
+
+    @classmethod
+    def parse(cls, text: str) -> "Document":
+        """Read a YAML text. Raises ConfigError where it is none, or has a key twice."""
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            data = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            message = f"not valid YAML: {_describe_yaml(error)}"
+            raise ConfigError(message) from error
+        lines: dict[Path, int] = {}
+        twice = [name_path(path) for path, line in _walk(node, ()) if lines.setdefault(path, line) != line]
+        if twice:
+            raise ConfigError("\n".join(f"{name}: the key stands twice" for name in twice))
+        return cls({} if data is None else data, lines)
+
+    def place(self, path: Path) -> str:
+        """The path with its line, where that is known."""
+        line = self.lines.get(path)
+        return name_path(path) if line is None else f"{name_path(path)} (line {line})"
+
+
+def name_path(path: Path) -> str:
+    """`models[0].high_water` for ("models", 0, "high_water")."""
+    name = ""
+    for part in path:
+        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
+    return name
+
+
+def describe_errors(error: ValidationError, document: Document, model: type[BaseModel]) -> list[str]:
+    """One line for each thing wrong: where, what value, what is allowed."""
+    problems: dict[str, None] = {}
+    for item in error.errors(include_url=False):
+        path = tuple(part for part in item["loc"] if not _is_variant(part))
+        message = item["msg"].removeprefix("Value error, ")
+        if not path:
+            problems.update(dict.fromkeys(message.split("\n")))
+        elif item["type"] == "extra_forbidden":
+            problems[f"{document.place(path)}: unknown key{_suggest(path, model)}"] = None
+        elif item["type"] == "missing":
+            problems[f"{document.place(path)}: is required"] = None
+        else:
+            wanted = message[:1].lower() + message[1:]
+            wanted = wanted.removeprefix("input ")
+            problems[f"{document.place(path)}: {_show(path, item['input'])}{wanted}"] = None
+    return list(problems)
+
+
+def _is_variant(part: str | int) -> bool:
+    """Whether a part of pydantic's location names a variant of a union, not a key of the file."""
+    return isinstance(part, str) and any(sign in part for sign in "[(,")
+
+
+def _show(path: Path, value: object) -> str:
+    if path[-1] in SECRET_KEYS or "@" in str(value):
+        return ""
+    shown = repr(value)
+    return f"{shown[:SHOWN_CHARS]} " if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… "
+
+
+def _suggest(path: Path, model: type[BaseModel]) -> str:
+    section = _section_at(path[:-1], model)
+    known = list(section.model_fields) if section else []
+    near = get_close_matches(str(path[-1]), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}" if known else ""
+
+
+def _section_at(path: Path, model: type[BaseModel]) -> type[BaseModel] | None:
+    section: type[BaseModel] | None = model
+    for part in path:
+        if section is None:
+            return None
+        field = section.model_fields.get(str(part))
+        if field is not None:
+            section = _section_in(field.annotation)
+    return section
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds: itself, or as the values of a mapping or the items of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in {dict, tuple, list, Union, types.UnionType}:
+        return next((found for item in get_args(annotation) if (found := _section_in(item))), None)
+    return None
+
+
+def _walk(node: Any, path: Path) -> Iterator[tuple[Path, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield (*path, key.value), key.start_mark.line + 1
+            yield from _walk(value, (*path, key.value))
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield (*path, index), value.start_mark.line + 1
+            yield from _walk(value, (*path, index))
+
+
+def _describe_yaml(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {error.problem}"
+    return str(error)

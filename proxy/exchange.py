@@ -1,0 +1,147 @@
+"""What is known of one request when it has been served: its headers to the client, its metrics, its log line."""
+
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.compaction import Compacted
+from proxy.errors import ProxyError
+from proxy.metrics import Metrics
+from proxy.relay import Relayed
+from proxy.upstream import Headers
+
+
+def _make_request_id() -> str:
+    return secrets.token_hex(12)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request as it goes along. Times are of the monotonic clock; 0.0 where there was no such moment."""
+
+    endpoint: str
+    method: str
+    request_id: str = field(default_factory=_make_request_id)
+    started_at: float = field(default_factory=time.monotonic)
+    sent_at: float = 0.0
+    outcome: str = "aborted"
+    phase: str = ""
+    mode: str = ""
+    model: str = ""
+    match: str | None = None
+    compacted: Compacted | None = None
+    relayed: Relayed = field(default_factory=Relayed)
+    error_code: str | None = None
+    reported_prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    completion_source: str = "estimated"
+
+    def refuse(self, error: ProxyError) -> None:
+        """The proxy answers with an error of its own."""
+        self.outcome = "refused"
+        self.error_code = error.code
+        self.relayed.status = error.status
+
+    def response_headers(self) -> Headers:
+        """What is added to the answer of a compacted path."""
+        overhead_ms = (self.sent_at - self.started_at) * 1000
+        headers = [
+            ("x-trimtab-request-id", self.request_id),
+            ("Server-Timing", f"trimtab;dur={overhead_ms:.1f}"),
+        ]
+        compacted = self.compacted
+        if compacted is not None:
+            sent = compacted.original_tokens if self.mode == "observe" else compacted.sent_tokens
+            tokens = f"original={compacted.original_tokens}, sent={sent}, limit={compacted.limit_tokens}"
+            headers.append(("x-trimtab-tokens", tokens))
+            decisions = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in compacted.decisions)
+            if decisions:
+                headers.append(("x-trimtab-decisions", decisions))
+        return headers
+
+
+class Recorder:
+    """Writes down what happened, in metrics and in the log."""
+
+    def __init__(self, metrics: Metrics, log: Any) -> None:
+        self.metrics = metrics
+        self._log = log
+
+    def label(self, exchange: Exchange) -> str:
+        """The metrics' label of the request's model."""
+        return self.metrics.label_model(exchange.model, exchange.match)
+
+    def record_overhead(self, phase: str, started: float) -> None:
+        """A phase of compaction has ended."""
+        self.metrics.overhead.labels(phase).observe(time.monotonic() - started)
+
+    def record_fault(self, exchange: Exchange, error: Exception) -> None:
+        """Compaction broke, and the original goes out. The type is logged, never what the error says."""
+        self.metrics.fail_open.labels(exchange.phase).inc()
+        self._log.error("fail_open", request_id=exchange.request_id, phase=exchange.phase, error=type(error).__name__)
+
+    def record(self, exchange: Exchange) -> None:
+        """The request has been served, or has been given up."""
+        status = exchange.relayed.status
+        if exchange.relayed.broken:
+            exchange.outcome = "broken"
+        elif status == 0:
+            exchange.outcome = "aborted"
+        if status == 200 and exchange.compacted is not None and exchange.match is None:
+            self.metrics.vouch_for(exchange.model)
+        label = self.label(exchange)
+        self.metrics.requests.labels(label, exchange.endpoint, str(status), exchange.outcome).inc()
+        if exchange.compacted is not None:
+            self._record_prompt(label, exchange, exchange.compacted)
+        self._record_answer(label, exchange)
+        self._log_line(label, exchange)
+
+    def _record_prompt(self, label: str, exchange: Exchange, compacted: Compacted) -> None:
+        enforced = exchange.mode == "enforce"
+        sent = compacted.sent_tokens if enforced else compacted.original_tokens
+        self.metrics.prompt_tokens.labels(label, "original").inc(compacted.original_tokens)
+        self.metrics.prompt_tokens.labels(label, "sent").inc(sent)
+        self.metrics.context_used.labels(label).observe(sent / max(compacted.limit_tokens, 1))
+        if enforced:
+            self.metrics.record_decisions(label, compacted.decisions)
+        if exchange.reported_prompt_tokens and sent:
+            self.metrics.estimate_error.labels(label).observe(exchange.reported_prompt_tokens / sent)
+
+    def _record_answer(self, label: str, exchange: Exchange) -> None:
+        relayed = exchange.relayed
+        if exchange.endpoint == "chat" and relayed.first_byte_at:
+            self.metrics.time_to_first_token.labels(label).observe(relayed.first_byte_at - exchange.started_at)
+            if relayed.last_byte_at:
+                self.metrics.upstream_seconds.labels(label).observe(relayed.last_byte_at - exchange.sent_at)
+        if exchange.completion_tokens is None:
+            return
+        self.metrics.completion_tokens.labels(label, exchange.completion_source).inc(exchange.completion_tokens)
+        seconds = relayed.last_byte_at - relayed.first_byte_at
+        if seconds > 0:
+            self.metrics.output_rate.labels(label).observe(exchange.completion_tokens / seconds)
+
+    def _log_line(self, label: str, exchange: Exchange) -> None:
+        fields: dict[str, Any] = {
+            "request_id": exchange.request_id,
+            "endpoint": exchange.endpoint,
+            "method": exchange.method,
+            "model": label,
+            "status": exchange.relayed.status,
+            "outcome": exchange.outcome,
+            "seconds": round(time.monotonic() - exchange.started_at, 4),
+        }
+        if exchange.error_code is not None:
+            fields["error"] = exchange.error_code
+        compacted = exchange.compacted
+        if compacted is not None:
+            fields["original_tokens"] = compacted.original_tokens
+            fields["sent_tokens"] = compacted.sent_tokens
+            fields["limit_tokens"] = compacted.limit_tokens
+            fields["decisions"] = [
+                {"rule": item.rule, "saved_tokens": item.saved_tokens, "first_changed": item.first_changed}
+                for item in compacted.decisions
+            ]
+        if exchange.completion_tokens is not None:
+            fields["completion_tokens"] = exchange.completion_tokens
+        self._log.info("request", **fields)

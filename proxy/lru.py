@@ -1,0 +1,50 @@
+"""A mapping that forgets what was used longest ago, bounded by bytes. Thread-safe."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+ENTRY_BYTES = 200
+"""What an entry costs beside its content: the dictionary's slot, the links, the key object."""
+
+
+class BytesLRU(Generic[K, V]):
+    """At most `max_bytes` of entries, each as large as `size(key, value)` says."""
+
+    def __init__(self, max_bytes: int, size: Callable[[K, V], int]) -> None:
+        self._max_bytes = max_bytes
+        self._size = size
+        self._bytes = 0
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """The value, which counts as used now; None where there is none."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        size = self._size(key, value) + ENTRY_BYTES
+        if size > self._max_bytes:
+            return
+        with self._lock:
+            replaced = self._entries.pop(key, None)
+            self._bytes += size - (replaced[1] if replaced else 0)
+            self._entries[key] = (value, size)
+            while self._bytes > self._max_bytes:
+                _, (_, forgotten) = self._entries.popitem(last=False)
+                self._bytes -= forgotten

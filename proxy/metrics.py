@@ -1,0 +1,145 @@
+"""Every Prometheus collector, and what is recorded of one request.
+
+Law: names and labels are a contract with users. No label value comes from a client unless an upstream has vouched
+for it.
+"""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+from rules.conversation import Decision
+
+MAX_MODEL_LABELS = 50
+OTHER = "other"
+
+_OVERHEAD_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 5, 30)
+_SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_RATE_BUCKETS = (1, 5, 10, 20, 40, 80, 160, 320, 640)
+_RATIO_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.5)
+
+
+class Metrics:
+    """The collectors of one proxy, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._models: set[str] = set()
+        self._make_request_collectors(self.registry)
+        self._make_summary_collectors(self.registry)
+        self._make_time_collectors(self.registry)
+
+    def _make_request_collectors(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter(
+            "trimtab_requests", "Requests answered.", ("model", "endpoint", "status", "outcome"), registry=registry
+        )
+        self.prompt_tokens = Counter(
+            "trimtab_prompt_tokens",
+            "Prompt tokens, as the client sent them and as forwarded.",
+            ("model", "stage"),
+            registry=registry,
+        )
+        self.tokens_saved = Counter(
+            "trimtab_tokens_saved", "Prompt tokens saved, gross.", ("model", "rule"), registry=registry
+        )
+        self.tokens_added = Counter(
+            "trimtab_tokens_added", "Prompt tokens that a rule had to add.", ("model", "rule"), registry=registry
+        )
+        self.completion_tokens = Counter(
+            "trimtab_completion_tokens", "Completion tokens.", ("model", "source"), registry=registry
+        )
+        self.in_flight = Gauge("trimtab_requests_in_flight", "Requests being served.", registry=registry)
+        self.context_used = Histogram(
+            "trimtab_context_used_ratio",
+            "Prompt tokens forwarded over the limit.",
+            ("model",),
+            buckets=_RATIO_BUCKETS,
+            registry=registry,
+        )
+        self.estimate_error = Histogram(
+            "trimtab_estimate_error_ratio",
+            "Prompt tokens reported by the upstream over our estimate.",
+            ("model",),
+            buckets=(0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 4, 8),
+            registry=registry,
+        )
+        self.fail_open = Counter(
+            "trimtab_fail_open", "Faults inside compaction; the original went out.", ("phase",), registry=registry
+        )
+
+    def _make_summary_collectors(self, registry: CollectorRegistry) -> None:
+        self.summaries = Counter(
+            "trimtab_summaries", "Summaries wanted, by how they came.", ("model", "result"), registry=registry
+        )
+        self.summary_tokens = Counter(
+            "trimtab_summary_tokens",
+            "What summaries cost, as the upstream reported it.",
+            ("model", "kind"),
+            registry=registry,
+        )
+        self.cuts = Counter(
+            "trimtab_cuts",
+            "Requests forwarded with a cut, by what stands for the cut part.",
+            ("model", "kind"),
+            registry=registry,
+        )
+        self.store_errors = Counter(
+            "trimtab_store_errors", "Faults of the summary store.", ("store",), registry=registry
+        )
+
+    def _make_time_collectors(self, registry: CollectorRegistry) -> None:
+        self.overhead = Histogram(
+            "trimtab_overhead_seconds",
+            "Time added before the request left.",
+            ("phase",),
+            buckets=_OVERHEAD_BUCKETS,
+            registry=registry,
+        )
+        self.time_to_first_token = Histogram(
+            "trimtab_time_to_first_token_seconds",
+            "From the request's arrival to the first byte of the answer's body.",
+            ("model",),
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self.upstream_seconds = Histogram(
+            "trimtab_upstream_seconds",
+            "From sending the request to the answer's last byte.",
+            ("model",),
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self.output_rate = Histogram(
+            "trimtab_output_tokens_per_second",
+            "Completion tokens by the time from first to last byte.",
+            ("model",),
+            buckets=_RATE_BUCKETS,
+            registry=registry,
+        )
+
+    def label_model(self, model: str, match: str | None) -> str:
+        """The label of a model: the configuration's glob that it matches, a name vouched for, else `other`."""
+        if match is not None:
+            return match
+        return model if model in self._models else OTHER
+
+    def vouch_for(self, model: str) -> None:
+        """An upstream has answered for this model with success, so that its name may be a label."""
+        if model and len(self._models) < MAX_MODEL_LABELS:
+            self._models.add(model)
+
+    def record_decisions(self, model: str, decisions: Iterable[Decision]) -> None:
+        """Count what each rule saved or added, and which cut stands."""
+        for decision in decisions:
+            saved = decision.saved_tokens
+            if saved >= 0:
+                self.tokens_saved.labels(model, decision.rule).inc(saved)
+            else:
+                self.tokens_added.labels(model, decision.rule).inc(-saved)
+            if decision.rule in {"prune", "summarise", "digest"}:
+                self.cuts.labels(model, decision.rule).inc()
+
+    def render(self) -> bytes:
+        """All of it in Prometheus' text form."""
+        return generate_latest(self.registry)

@@ -1,0 +1,139 @@
+"""A tap on an answer: finds the usage, else collects what the model wrote.
+
+Law: no I/O, and what is fed is a copy; whatever comes in, it neither raises nor keeps more than its bounds.
+"""
+
+from collections import defaultdict
+
+import msgspec
+
+from rules.conversation import CountTokens
+
+MAX_EVENT_BYTES = 4 * 1024 * 1024
+"""A longer event, or a longer answer that is no stream, is not read."""
+MAX_TEXT_CHARS = 8 * 1024 * 1024
+"""What is collected of an answer's text."""
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    delta: _Delta | None = None
+    message: _Delta | None = None
+
+
+class Usage(msgspec.Struct):
+    """Tokens as the upstream reports them."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: Usage | None = None
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+class ResponseTap:
+    """Reads one answer, an event stream or a JSON object, in chunks cut anywhere."""
+
+    def __init__(self, *, is_stream: bool) -> None:
+        self.usage: Usage | None = None
+        self._is_stream = is_stream
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._size = 0
+        self._texts: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
+        self._chars = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in the next bytes of the body."""
+        if self._size > MAX_EVENT_BYTES and not self._is_stream:
+            return
+        if not self._is_stream:
+            self._size += len(chunk)
+            self._data.append(chunk)
+            return
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._read_line(line)
+        if len(self._rest) > MAX_EVENT_BYTES:
+            self._rest = b""
+
+    def finish(self) -> None:
+        """The body has ended: read what stands in it without an end."""
+        if self._is_stream:
+            self._read_line(self._rest)
+            self._read_line(b"")
+        elif self._size <= MAX_EVENT_BYTES:
+            self._read_answer(b"".join(self._data))
+        self._rest = b""
+        self._data = []
+
+    def count_completion(self, count: CountTokens) -> int:
+        """Tokens of all that the model wrote: content, reasoning, refusal and tool calls."""
+        return sum(count("".join(pieces)) for pieces in self._texts.values())
+
+    @property
+    def text_chars(self) -> int:
+        """How much text count_completion would count."""
+        return self._chars
+
+    def _read_line(self, line: bytes) -> None:
+        line = line.rstrip(b"\r")
+        if line.startswith(b"data:"):
+            self._size += len(line)
+            if self._size <= MAX_EVENT_BYTES:
+                self._data.append(line[5:])
+        elif not line and self._data:
+            self._read_answer(b"\n".join(self._data))
+            self._data = []
+            self._size = 0
+        elif not line:
+            self._size = 0
+
+    def _read_answer(self, data: bytes) -> None:
+        try:
+            answer = _decode(data)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            return  # `[DONE]`, an error, or a form that we do not know
+        if answer.usage is not None:
+            self.usage = answer.usage
+        for choice in answer.choices or ():
+            self._read_delta(choice)
+
+    def _read_delta(self, choice: _Choice) -> None:
+        delta = choice.delta or choice.message
+        if delta is None or self._chars > MAX_TEXT_CHARS:
+            return
+        self._collect(choice.index, "content", delta.content)
+        self._collect(choice.index, "reasoning", delta.reasoning_content or delta.reasoning)
+        self._collect(choice.index, "refusal", delta.refusal)
+        for call in delta.tool_calls or ():
+            if call.function is not None:
+                self._collect(choice.index, "name", call.function.name)
+                self._collect(choice.index, "arguments", call.function.arguments)
+
+    def _collect(self, index: int, kind: str, text: str | None) -> None:
+        if text:
+            self._texts[index, kind].append(text)
+            self._chars += len(text)

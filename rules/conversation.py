@@ -1,0 +1,119 @@
+"""The vocabulary of the rules: messages, steps, decisions.
+
+Law: values only. Nothing here decides anything, and nothing here imports anything of ours.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+HEAD_ROLES = frozenset({"system", "developer"})
+RESULT_ROLES = frozenset({"tool", "function"})
+
+CountTokens = Callable[[str], int]
+"""Tokens of a text, by whatever tokenizer the caller chose. Pure: the same text always has the same count."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that an assistant message makes. `arguments` is the text as the model wrote it, and is never cut."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a transcript.
+
+    `texts` are the text segments in wire order; `media` the JSON of each content part that is not text, in wire
+    order. `answers` is the id of the call that a tool result answers. `raw` are the client's own bytes (None for a
+    message that we made) and are never altered: `edited` says that `texts` or `media` differ from them. `digest` is
+    the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs as it
+    stands.
+    """
+
+    role: str
+    texts: tuple[str, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    answers: str | None = None
+    name: str | None = None
+    media: tuple[bytes, ...] = ()
+    raw: bytes | None = None
+    edited: bool = False
+    digest: bytes = b""
+    tokens: int = 0
+
+    @property
+    def text(self) -> str:
+        """All text segments, a line break between two."""
+        return "\n".join(self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A transcript, oldest message first; `fixed_tokens` for what stands outside it (tools, schema, priming)."""
+
+    messages: tuple[Message, ...]
+    fixed_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Estimated prompt tokens of the whole request."""
+        return self.fixed_tokens + sum(message.tokens for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Half-open span [start, stop) of messages: the smallest unit that is cut."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a rule did.
+
+    `messages` is how many it touched; `first_changed` the index, in the transcript as the rule saw it, of the first
+    message whose forwarded bytes differ from the original.
+    """
+
+    rule: str
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    messages: int
+    first_changed: int
+
+    @property
+    def saved_tokens(self) -> int:
+        """Tokens saved; negative where the rule had to add some."""
+        return self.tokens_before - self.tokens_after
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rule returns: the same conversation object when it had nothing to do."""
+
+    conversation: Conversation
+    decisions: tuple[Decision, ...] = ()
+
+
+def starts_step(message: Message) -> bool:
+    """Whether a message opens a step: every message does, except a tool result, which belongs to its call's step."""
+    return message.role not in RESULT_ROLES
+
+
+def split_steps(messages: Sequence[Message]) -> tuple[Step, ...]:
+    """The steps of a transcript whose results stand behind their calls (see pairing.py), oldest first, no gaps."""
+    starts = [index for index, message in enumerate(messages) if starts_step(message) or index == 0]
+    return tuple(Step(start, stop) for start, stop in zip(starts, [*starts[1:], len(messages)], strict=True))
+
+
+def count_leading(messages: Sequence[Message]) -> int:
+    """How many system and developer messages stand at the front."""
+    for index, message in enumerate(messages):
+        if message.role not in HEAD_ROLES:
+            return index
+    return len(messages)

@@ -1,0 +1,60 @@
+"""Every number that a rule needs.
+
+Law: plain values, already validated. Shares are of the room that the window leaves (see window.py).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rules.truncate import Budget
+
+PREFETCH_GAP = 0.15
+"""Share of room between the fixing of the next cut and its application."""
+
+
+DEFAULT_BUDGET = Budget(max_tokens=4000)
+
+
+class OverflowStrategy(StrEnum):
+    """How far down the ladder a policy goes."""
+
+    AUTO_COMPACT = "auto_compact"
+    PRUNE = "prune"
+    SUMMARIZE = "summarize"
+    ERROR = "error"
+
+
+class OnExceeded(StrEnum):
+    """What is done with a request that nothing could bring within the limit."""
+
+    ERROR = "error"
+    FORWARD = "forward"
+    TRUNCATE = "truncate"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a model's requests are compacted by."""
+
+    context_window: int = 128_000
+    completion_reserve: int = 8192
+    high_water: float = 0.80
+    low_water: float = 0.40
+    overflow_strategy: OverflowStrategy = OverflowStrategy.AUTO_COMPACT
+    on_exceeded: OnExceeded = OnExceeded.ERROR
+    result_budget: Budget = DEFAULT_BUDGET
+    protect_turns: int = 2
+    keep_user_tokens: int = 20_000
+    summary_max_tokens: int = 1500
+    summary_min_steps: int = 6
+
+    def limit_tokens(self, request_max_tokens: int | None = None) -> int:
+        """Prompt tokens that a request may have: the window less the reserve for the completion.
+
+        The configured reserve is at most a quarter of the window. The request's own maximum may raise it, rounded up
+        to a power of two (so that a changing maximum does not move cuts), to at most half.
+        """
+        reserve = min(self.completion_reserve, self.context_window // 4)
+        if request_max_tokens is not None and request_max_tokens > 0:
+            reserve = max(reserve, 1 << (request_max_tokens - 1).bit_length())
+        return self.context_window - min(reserve, self.context_window // 2)

@@ -1,0 +1,45 @@
+"""The hash chain that names a transcript's prefix.
+
+Law: two transcripts share the hash at a cut exactly when they said the same up to it. Key order, white space and
+`cache_control` do not count; thresholds, truncation and pruning do not either, so that a changed policy still finds
+the summaries of cuts that it keeps.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+from rules.conversation import Message, count_leading
+
+
+def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
+    """32 bytes that name what a message says: role, texts, calls, what it answers, and its media.
+
+    `media` is each part in a canonical form, chosen by the codec.
+    """
+    digest = sha256()
+    for field in (
+        message.role,
+        message.answers or "",
+        *(part for call in message.tool_calls for part in (call.id, call.name, call.arguments)),
+        "",
+        *message.texts,
+    ):
+        encoded = field.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(encoded))
+        digest.update(encoded)
+    for part in media:
+        digest.update(b"m%d:" % len(part))
+        digest.update(part)
+    return digest.digest()
+
+
+def hash_prefix(messages: Sequence[Message], stop: int) -> bytes:
+    """The chain over messages[:stop], oldest first: h(i) = sha256(h(i-1) + digest(i)), from 32 zero bytes on.
+
+    Leading system and developer messages do not enter: what is volatile in them (a timestamp) must not rename a
+    summary.
+    """
+    chain = bytes(32)
+    for message in messages[count_leading(messages) : stop]:
+        chain = sha256(chain + (message.digest or digest_message(message))).digest()
+    return chain

@@ -1,0 +1,40 @@
+"""Rung 5: tool results before the cut become one-line placeholders.
+
+Law: a placeholder is a function of its result alone; a result that is no longer than its placeholder stays.
+"""
+
+from dataclasses import replace
+
+from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
+from rules.tokens import count_media
+
+PLACEHOLDER_TOKENS = 40
+"""What a pruned result costs at most, its frame included; a result no longer than this is left alone."""
+
+
+def prune_tool_results(conversation: Conversation, *, start: int, stop: int, count: CountTokens) -> Outcome:
+    """Replace every result in messages [start, stop) by its placeholder."""
+    messages = list(conversation.messages)
+    changed: list[int] = []
+    for index in range(start, stop):
+        pruned = _prune(messages[index], count)
+        if pruned is not messages[index]:
+            messages[index] = pruned
+            changed.append(index)
+    if not changed:
+        return Outcome(conversation)
+    outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+    reason = f"{len(changed)} tool results before message {stop}"
+    decision = Decision("prune", reason, conversation.tokens, outcome.tokens, len(changed), changed[0])
+    return Outcome(outcome, (decision,))
+
+
+def _prune(message: Message, count: CountTokens) -> Message:
+    if message.role not in RESULT_ROLES or message.tokens <= PLACEHOLDER_TOKENS:
+        return message
+    text = f"[trimtab: tool result of {message.tokens} tokens removed; call the tool again if you need it]"
+    removed = sum(map(count, message.texts)) + sum(map(count_media, message.media))
+    tokens = message.tokens - removed + count(text)
+    if tokens >= message.tokens:
+        return message
+    return replace(message, texts=(text,), media=(), tokens=tokens, edited=True)

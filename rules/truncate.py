@@ -1,0 +1,171 @@
+"""Rung 2: a tool result over its budget keeps its head and its tail.
+
+Law: by the message alone, never by its age or its place, so the forwarded prefix stays as it is. Never a tool call's
+arguments. Never longer than before. The marker says how much is missing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
+
+HEAD_SHARE = 0.4
+"""Of the budget. Errors and totals stand at the end of logs, so the tail gets the larger part."""
+LINE_SLACK = 0.2
+"""A cut moves to a line's end when that costs at most this share of the piece."""
+SEARCH_ROUNDS = 6
+"""Counts per piece; the guess by proportion is close after two or three."""
+
+Measure = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one tool result may cost: `max_tokens`, and `max_bytes` of UTF-8 where set."""
+
+    max_tokens: int
+    max_bytes: int | None = None
+
+
+class Memo(Protocol):
+    """Truncated messages by digest and budget. Only a matter of speed: what it forgets is worked out again."""
+
+    def get(self, key: tuple[bytes, Budget]) -> Message | None:
+        """What was kept under `key`, if anything."""
+
+    def __setitem__(self, key: tuple[bytes, Budget], message: Message) -> None:
+        """Keep `message` for as long as there is room."""
+
+
+def truncate_tool_results(
+    conversation: Conversation, *, budget: Budget, count: CountTokens, memo: Memo | None = None
+) -> Outcome:
+    """Truncate every tool result over `budget`; `memo` may hold what an earlier call worked out."""
+    messages = list(conversation.messages)
+    changed: list[int] = []
+    before = after = 0
+    for index, message in enumerate(messages):
+        if message.role not in RESULT_ROLES or not _may_exceed(message, budget):
+            continue
+        short = _recall(message, budget, count, memo)
+        if short is not message:
+            messages[index] = short
+            changed.append(index)
+            before += message.tokens
+            after += short.tokens
+    if not changed:
+        return Outcome(conversation)
+    limit = f"{budget.max_tokens} tokens" if budget.max_bytes is None else f"{budget.max_bytes} bytes"
+    reason = f"{len(changed)} tool results over {limit}"
+    decision = Decision("truncate", reason, before, after, len(changed), changed[0])
+    return Outcome(Conversation(tuple(messages), conversation.fixed_tokens), (decision,))
+
+
+def truncate_text(text: str, limit: int, measure: Measure, unit: str = "tokens") -> str:
+    """Head and tail of `text` around a marker, together at most `limit` by `measure`, which counts `unit`.
+
+    The same text where it fits. Where not even the marker fits, as much of the head as does.
+    """
+    total = measure(text)
+    if total <= limit:
+        return text
+    marker = _marker(text, total, unit)
+    room = limit - measure(marker)
+    for _ in range(SEARCH_ROUNDS):
+        if room <= 0:
+            break
+        head = _take(text, int(room * HEAD_SHARE), measure)
+        tail = _take(text, room - int(room * HEAD_SHARE), measure, from_end=True)
+        kept = head + _marker(text[len(head) : len(text) - len(tail)], total - room, unit) + tail
+        excess = measure(kept) - limit
+        if excess <= 0:
+            return kept
+        room -= excess
+    return _take(text, limit, measure)
+
+
+def _marker(missing: str, size: int, unit: str) -> str:
+    lines = missing.count("\n") + 1
+    return f"\n[trimtab: {lines} lines ({size} {unit}) omitted here]\n"
+
+
+def _take(text: str, limit: int, measure: Measure, *, from_end: bool = False) -> str:
+    """The longest piece found, from the start or the end, that measures at most `limit`; whole lines where near."""
+    if limit <= 0:
+        return ""
+    low, high = 0, len(text)
+    size = min(high, limit * 4)
+    for _ in range(SEARCH_ROUNDS):
+        piece = _slice(text, size, from_end=from_end)
+        measured = measure(piece)
+        if measured <= limit:
+            low = max(low, size)
+            if size == high or measured >= limit * 0.97:
+                break
+        else:
+            high = min(high, size)
+        size = min(max(int(size * limit / max(measured, 1)), low + 1), high - 1)
+        if size <= low:
+            break
+    return _whole_lines(_slice(text, low, from_end=from_end), from_end=from_end)
+
+
+def _slice(text: str, size: int, *, from_end: bool) -> str:
+    return text[len(text) - size :] if from_end else text[:size]
+
+
+def _whole_lines(piece: str, *, from_end: bool) -> str:
+    slack = int(len(piece) * LINE_SLACK)
+    if from_end:
+        line_break = piece.find("\n", 0, slack)
+        return piece[line_break + 1 :]
+    line_break = piece.rfind("\n", len(piece) - slack)
+    return piece if line_break < 0 else piece[:line_break]
+
+
+def measure_bytes(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _may_exceed(message: Message, budget: Budget) -> bool:
+    if message.tokens > budget.max_tokens:
+        return True
+    return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
+
+
+def _recall(message: Message, budget: Budget, count: CountTokens, memo: Memo | None) -> Message:
+    if memo is None or not message.digest or message.edited:
+        return _truncate(message, budget, count)
+    key = (message.digest, budget)
+    short = memo.get(key)
+    if short is None or short.raw != message.raw:
+        short = memo[key] = _truncate(message, budget, count)
+    return message if not short.edited else short
+
+
+def _truncate(message: Message, budget: Budget, count: CountTokens) -> Message:
+    """The message within its budget; the same object where it is within it already, or would not shrink."""
+    texts = _share(message.texts, budget.max_tokens, count, "tokens")
+    if budget.max_bytes is not None:
+        texts = _share(texts, budget.max_bytes, measure_bytes, "bytes")
+    saved = sum(map(count, message.texts)) - sum(map(count, texts))
+    if saved <= 0:
+        return message
+    return replace(message, texts=texts, tokens=message.tokens - saved, edited=True)
+
+
+def _share(texts: tuple[str, ...], limit: int, measure: Measure, unit: str) -> tuple[str, ...]:
+    """Several texts within one limit: the short ones whole, the long ones an equal share of what is left."""
+    sizes = [measure(text) for text in texts]
+    if sum(sizes) <= limit:
+        return texts
+    short = list(texts)
+    left = limit
+    for rank, index in enumerate(sorted(range(len(texts)), key=lambda index: sizes[index])):
+        share = left // (len(texts) - rank)
+        if sizes[index] > share:
+            short[index] = truncate_text(texts[index], share, measure, unit)
+        left -= min(measure(short[index]), left)
+    return tuple(short)
