@@ -4,6 +4,7 @@ Wrong arguments and wrong configuration end with status 2 and sentences that say
 """
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -85,7 +86,8 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
         try:
             runner.run(_serve(config))
         except OSError as error:
-            click.echo(f"trimtab: cannot listen on {config.listen}: {error.strerror}", err=True)
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            click.echo(f"trimtab: cannot listen on {config.listen}: {reason}", err=True)
             sys.exit(1)
 
 
@@ -110,7 +112,7 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
     """Validate a configuration FILE; every mistake is named."""
     with _wrong_use():
         config = _load(file, settings)
-    click.echo(f"{file}: valid; {len(config.models)} models, upstream {config.upstream.base_url}")
+    click.echo(f"{file}: valid; {len(config.models)} model entries, upstream {config.upstream.base_url}")
 
 
 @main.command()

@@ -20,11 +20,12 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from proxy.config_errors import Document, Path, describe_errors, name_path
+from proxy.config_errors import Document, Path, describe_errors, name_path, read_yaml
 from proxy.errors import ConfigError
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.truncate import Budget
@@ -42,16 +43,42 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _keep_numbers_apart_from_switches(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(value, bool) and field.annotation is not bool:
+            message = "must not be true or false"
+            raise ValueError(message)
+        return value
+
 
 def _check_url(url: str) -> str:
     parts = urlsplit(url)
+    if not url.isascii() or not url.isprintable() or " " in url or not _has_valid_port(url):
+        message = "must be plain ASCII, with a port from 1 to 65535 if any"
+        raise ValueError(message)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         message = "must be an http:// or https:// address with a host"
         raise ValueError(message)
-    if parts.username is not None or parts.query or parts.fragment:
+    if parts.username is not None or "?" in url or "#" in url:
         message = "must carry no user name, query or fragment; a key belongs in api_key"
         raise ValueError(message)
     return url.rstrip("/")
+
+
+def _has_valid_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
+def _check_key(key: str) -> str:
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        message = "must be one word of printable ASCII, without a line break"
+        raise ValueError(message)
+    return key
 
 
 def _check_address(address: str) -> str:
@@ -75,6 +102,7 @@ def _check_window(window: object) -> object:
 
 
 Url = Annotated[str, AfterValidator(_check_url)]
+Key = Annotated[str, AfterValidator(_check_key)]
 Address = Annotated[str, AfterValidator(_check_address)]
 
 
@@ -82,7 +110,7 @@ class UpstreamConfig(_Section):
     """A server that requests go to."""
 
     base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
-    api_key: str | None = Field(None, description="null: the client's own Authorization goes through")
+    api_key: Key | None = Field(None, description="null: the client's own Authorization goes through")
     connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
     read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
 
@@ -300,8 +328,8 @@ def _lay_over(data: dict[str, Any], setting: str, problems: list[str]) -> None:
     """Write `dotted.key=value` into the data; the value is YAML."""
     dotted, equals, text = setting.partition("=")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = read_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
         value = text
     if not equals or not all(dotted.split(".")):
         problems.append(f"{setting.partition('=')[0]!r}: a setting is written dotted.key=value")
@@ -320,7 +348,7 @@ def _lay_over(data: dict[str, Any], setting: str, problems: list[str]) -> None:
 def _read_percentage(text: str | None, problems: list[str]) -> float | None:
     if not text:
         return None
-    if not text.isdigit() or not 1 <= int(text) <= 100:
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 100:
         problems.append(f"TRIMTAB_AUTOCOMPACT_PCT: {text!r} must be a whole number from 1 to 100")
         return None
     return int(text) / 100

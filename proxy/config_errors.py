@@ -1,5 +1,6 @@
 """A YAML text with the line of each key, and what is wrong with it said in sentences."""
 
+import re
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,26 @@ Path = tuple[str | int, ...]
 
 SECRET_KEYS = frozenset({"api_key"})
 SHOWN_CHARS = 80
+_SECTION_WANTED = frozenset({"model_type", "dict_type", "tuple_type"})
+"""Errors where a section was wanted: what stands in its place may be a secret, one level too high."""
+_BOOLEAN = "tag:yaml.org,2002:bool"
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML 1.2's booleans: `off` and `no` are words, so that `mode: off` says what it seems to say."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile("true|True|TRUE|false|False|FALSE"), list("tTfF"))
+
+
+def read_yaml(text: str) -> Any:
+    """What a YAML text says. Raises yaml.YAMLError, ValueError (a date that is none) or RecursionError."""
+    return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +49,19 @@ class Document:
     def parse(cls, text: str) -> "Document":
         """Read a YAML text. Raises ConfigError where it is none, or has a key twice."""
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-            data = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+            node = yaml.compose(text, Loader=PlainLoader)
+            data = read_yaml(text)
+            lines: dict[Path, int] = {}
+            twice: list[str] = []
+            for path, line in _walk(node, ()):
+                if path in lines:
+                    twice.append(f"{name_path(path)} (line {line}): the key stands twice")
+                lines[path] = line
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             message = f"not valid YAML: {_describe_yaml(error)}"
             raise ConfigError(message) from error
-        lines: dict[Path, int] = {}
-        twice = [name_path(path) for path, line in _walk(node, ()) if lines.setdefault(path, line) != line]
         if twice:
-            raise ConfigError("\n".join(f"{name}: the key stands twice" for name in twice))
+            raise ConfigError("\n".join(twice))
         return cls({} if data is None else data, lines)
 
     def place(self, path: Path) -> str:
@@ -66,9 +91,9 @@ def describe_errors(error: ValidationError, document: Document, model: type[Base
         elif item["type"] == "missing":
             problems[f"{document.place(path)}: is required"] = None
         else:
-            wanted = message[:1].lower() + message[1:]
-            wanted = wanted.removeprefix("input ")
-            problems[f"{document.place(path)}: {_show(path, item['input'])}{wanted}"] = None
+            wanted = (message[:1].lower() + message[1:]).removeprefix("input ")
+            shown = "" if item["type"] in _SECTION_WANTED else _show(path, item["input"])
+            problems[f"{document.place(path)}: {shown}{wanted}"] = None
     return list(problems)
 
 
@@ -78,7 +103,8 @@ def _is_variant(part: str | int) -> bool:
 
 
 def _show(path: Path, value: object) -> str:
-    if path[-1] in SECRET_KEYS or "@" in str(value):
+    """The value, where it cannot hold a secret."""
+    if path[-1] in SECRET_KEYS or not isinstance(value, str | int | float | None) or "@" in str(value):
         return ""
     shown = repr(value)
     return f"{shown[:SHOWN_CHARS]} " if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… "
@@ -122,7 +148,7 @@ def _walk(node: Any, path: Path) -> Iterator[tuple[Path, int]]:
             yield from _walk(value, (*path, index))
 
 
-def _describe_yaml(error: yaml.YAMLError) -> str:
+def _describe_yaml(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}: {error.problem}"
-    return str(error)
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -62,7 +62,7 @@ def _count_tokens_in(data: bytes) -> int:
     total = 0
     for index, length in enumerate(data):
         total += length
-        if index + 1 + total >= len(data):
+        if index + 1 + total == len(data):
             return index + 1
     message = "the packed vocabulary is cut short"
     raise VocabularyError(message)

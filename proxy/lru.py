@@ -39,11 +39,12 @@ class BytesLRU(Generic[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         size = self._size(key, value) + ENTRY_BYTES
-        if size > self._max_bytes:
-            return
         with self._lock:
             replaced = self._entries.pop(key, None)
-            self._bytes += size - (replaced[1] if replaced else 0)
+            self._bytes -= replaced[1] if replaced else 0
+            if size > self._max_bytes:
+                return
+            self._bytes += size
             self._entries[key] = (value, size)
             while self._bytes > self._max_bytes:
                 _, (_, forgotten) = self._entries.popitem(last=False)

@@ -4,6 +4,8 @@ Law: no I/O, and what is fed is a copy; whatever comes in, it neither raises nor
 """
 
 from collections import defaultdict
+from contextlib import suppress
+from typing import Annotated
 
 import msgspec
 
@@ -11,8 +13,13 @@ from rules.conversation import CountTokens
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """A longer event, or a longer answer that is no stream, is not read."""
+MAX_TOKENS = 10**9
+"""A larger figure is none."""
 MAX_TEXT_CHARS = 8 * 1024 * 1024
 """What is collected of an answer's text."""
+
+
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 
 
 class _Function(msgspec.Struct):
@@ -20,8 +27,14 @@ class _Function(msgspec.Struct):
     arguments: str | None = None
 
 
+class _Custom(msgspec.Struct):
+    name: str | None = None
+    input: str | None = None
+
+
 class _Call(msgspec.Struct):
     function: _Function | None = None
+    custom: _Custom | None = None
 
 
 class _Delta(msgspec.Struct):
@@ -41,16 +54,19 @@ class _Choice(msgspec.Struct):
 class Usage(msgspec.Struct):
     """Tokens as the upstream reports them."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: _Tokens | None = None
+    completion_tokens: _Tokens | None = None
 
 
 class _Answer(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: Usage | None = None
+    choices: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _decode = msgspec.json.Decoder(_Answer).decode
+_decode_usage = msgspec.json.Decoder(Usage | None).decode
+_decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
+_unknown_form = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class ResponseTap:
@@ -59,7 +75,7 @@ class ResponseTap:
     def __init__(self, *, is_stream: bool) -> None:
         self.usage: Usage | None = None
         self._is_stream = is_stream
-        self._rest = b""
+        self._rest = bytearray()
         self._data: list[bytes] = []
         self._size = 0
         self._texts: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
@@ -73,20 +89,29 @@ class ResponseTap:
             self._size += len(chunk)
             self._data.append(chunk)
             return
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
+        if b"\n" not in chunk:
+            self._keep(chunk)
+            return
+        head, _, chunk = chunk.partition(b"\n")
+        self._keep(head)
+        *lines, rest = chunk.split(b"\n")
+        for line in (bytes(self._rest), *lines):
             self._read_line(line)
-        if len(self._rest) > MAX_EVENT_BYTES:
-            self._rest = b""
+        self._rest = bytearray(rest)
+
+    def _keep(self, piece: bytes) -> None:
+        """Add to the line that has not ended; of a line that is too long only its beginning is kept."""
+        if len(self._rest) <= MAX_EVENT_BYTES:
+            self._rest += piece
 
     def finish(self) -> None:
         """The body has ended: read what stands in it without an end."""
         if self._is_stream:
-            self._read_line(self._rest)
+            self._read_line(bytes(self._rest))
             self._read_line(b"")
         elif self._size <= MAX_EVENT_BYTES:
             self._read_answer(b"".join(self._data))
-        self._rest = b""
+        self._rest.clear()
         self._data = []
 
     def count_completion(self, count: CountTokens) -> int:
@@ -114,12 +139,13 @@ class ResponseTap:
     def _read_answer(self, data: bytes) -> None:
         try:
             answer = _decode(data)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            return  # `[DONE]`, an error, or a form that we do not know
-        if answer.usage is not None:
-            self.usage = answer.usage
-        for choice in answer.choices or ():
-            self._read_delta(choice)
+        except _unknown_form:
+            return  # `[DONE]`, an error, or garbage
+        with suppress(*_unknown_form):
+            self.usage = _decode_usage(answer.usage) or self.usage
+        with suppress(*_unknown_form):
+            for choice in _decode_choices(answer.choices) or ():
+                self._read_delta(choice)
 
     def _read_delta(self, choice: _Choice) -> None:
         delta = choice.delta or choice.message
@@ -132,6 +158,9 @@ class ResponseTap:
             if call.function is not None:
                 self._collect(choice.index, "name", call.function.name)
                 self._collect(choice.index, "arguments", call.function.arguments)
+            if call.custom is not None:
+                self._collect(choice.index, "name", call.custom.name)
+                self._collect(choice.index, "arguments", call.custom.input)
 
     def _collect(self, index: int, kind: str, text: str | None) -> None:
         if text:

@@ -81,13 +81,14 @@ def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> 
     """
     if not path.startswith("/"):  # absolute form: only its path counts
         parts = urlsplit(path)
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        rest = parts.path if parts.path.startswith("/") else "/"
+        path = rest + (f"?{parts.query}" if parts.query else "")
     if path == "/v1" or path.startswith(("/v1/", "/v1?")):
         return URL(upstream.base_url + path[3:], encoded=True)
     if is_api:
         return URL(upstream.base_url + path, encoded=True)
     base = urlsplit(upstream.base_url)
-    return URL(f"{base.scheme}://{base.netloc}{path if path.startswith('/') else '/'}", encoded=True)
+    return URL(f"{base.scheme}://{base.netloc}{path}", encoded=True)
 
 
 class UpstreamClient:

@@ -23,6 +23,11 @@ class OverflowStrategy(StrEnum):
     SUMMARIZE = "summarize"
     ERROR = "error"
 
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether summaries are asked for."""
+        return self in {OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE}
+
 
 class OnExceeded(StrEnum):
     """What is done with a request that nothing could bring within the limit."""

@@ -142,7 +142,7 @@ def _recall(message: Message, budget: Budget, count: CountTokens, memo: Memo | N
     short = memo.get(key)
     if short is None or short.raw != message.raw:
         short = memo[key] = _truncate(message, budget, count)
-    return message if not short.edited else short
+    return replace(short, raw=message.raw) if short.edited else message
 
 
 def _truncate(message: Message, budget: Budget, count: CountTokens) -> Message:

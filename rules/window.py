@@ -191,12 +191,16 @@ class _Fold:
         return len(self._full) - 1 if too_large else start
 
     def _summarise(self, window: Window) -> Window | None:
-        """The window with a summary up to the next cut, chosen anew if what stays would still be too much."""
+        """The window with a summary up to the next cut.
+
+        Chosen anew if what stays would still be too much, or what goes too little to ask a model for.
+        """
         at = window.next_cut
         if at is None:
             return None
         candidate = self._cut_at(window, at)
-        if self._size(candidate) > self._share(self._policy.high_water):
+        too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
+        if too_few or self._size(candidate) > self._share(self._policy.high_water):
             at = self._choose(window, self._policy.low_water)
             candidate = self._cut_at(window, at) if at is not None else candidate
         return candidate
@@ -205,7 +209,7 @@ class _Fold:
         policy = self._policy
         floor = self._floor(window)
         steps = bisect_left(self._starts, at) - bisect_left(self._starts, floor)
-        asks = policy.overflow_strategy is not OverflowStrategy.PRUNE and steps >= policy.summary_min_steps
+        asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         low_tokens = self._share(policy.low_water)
         reserved = min(policy.summary_max_tokens, low_tokens // 2)
         kept = self._keep(window, at, min(policy.keep_user_tokens, low_tokens // 4))

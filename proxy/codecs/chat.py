@@ -14,6 +14,7 @@ import msgspec
 import orjson
 
 from proxy.codecs.spans import Span, find_elements, find_member
+from proxy.codecs.surrogates import replace_lone_surrogates
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Message, ToolCall
 from rules.prefix import digest_message
@@ -26,6 +27,9 @@ MESSAGE_FACTOR = 3
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
 """Texts outside `content` that upstreams read back from assistant messages."""
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+
+_ESCAPED_KEY = "the key 'messages' is not written plainly"
 
 
 class UndecodableError(ValueError):
@@ -69,11 +73,13 @@ class ChatRequest:
 def read_request(body: bytes) -> ChatRequest:
     """Split a body into its messages without decoding them. Raises UndecodableError."""
     try:
-        decoded = _decode_body(body)
-        array = bytes(decoded.messages)
-        raws = tuple(map(bytes, _decode_list(array)))
-    except _decode_errors as error:
-        raise UndecodableError(type(error).__name__) from error
+        decoded, array, raws = _split(body)
+    except UndecodableError:
+        clean = replace_lone_surrogates(body)
+        if clean == body:
+            raise
+        decoded, array, raws = _split(clean)
+        array, raws = _take_back(body, clean, array, raws)
     key = "max_completion_tokens" if decoded.max_completion_tokens is not None else "max_tokens"
     wanted = getattr(decoded, key)
     fixed = (decoded.tools, decoded.functions, decoded.response_format)
@@ -87,6 +93,25 @@ def read_request(body: bytes) -> ChatRequest:
         max_tokens_key=key,
         fixed=tuple(raw for raw in map(bytes, fixed) if raw not in {b"", b"null"}),
     )
+
+
+def _split(body: bytes) -> tuple[_Body, bytes, tuple[bytes, ...]]:
+    """The body's members, its messages array, and each message. Raises UndecodableError."""
+    try:
+        decoded = _decode_body(body)
+        array = bytes(decoded.messages)
+        return decoded, array, tuple(map(bytes, _decode_list(array)))
+    except _decode_errors as error:
+        raise UndecodableError(type(error).__name__) from error
+
+
+def _take_back(body: bytes, clean: bytes, array: bytes, raws: tuple[bytes, ...]) -> tuple[bytes, tuple[bytes, ...]]:
+    """Array and messages as the client wrote them, found where they stand in the cleaned body."""
+    place = find_member(clean, b'"messages"', array)
+    if place is None:
+        raise UndecodableError(_ESCAPED_KEY)
+    written = body[place.start : place.stop]
+    return written, tuple(written[span.start : span.stop] for span in find_elements(array, raws))
 
 
 class ChatCodec:
@@ -120,8 +145,7 @@ class ChatCodec:
             return request.body
         place = find_member(request.body, b'"messages"', request.array)
         if place is None:
-            message = "the key 'messages' is not written plainly"
-            raise UndecodableError(message)
+            raise UndecodableError(_ESCAPED_KEY)
         array = b"".join(_write_array(request, original.messages, compacted.messages))
         return b"".join((request.body[: place.start], array, request.body[place.stop :]))
 
@@ -141,7 +165,7 @@ class ChatCodec:
 
 def decode_message(raw: bytes, count: CountTokens) -> Message:
     """One message of a chat request, counted. Raises UndecodableError, or an error of msgspec."""
-    members = _decode_members(raw)
+    members = _read_members(raw)
     role = _decode_value(members.get("role"))
     if not isinstance(role, str):
         problem = "a message has no role"
@@ -172,9 +196,17 @@ def encode_message(message: Message) -> bytes:
         return orjson.dumps(made)
     if not message.edited:
         return message.raw
-    members = _decode_members(message.raw)
+    members = _read_members(message.raw)
     members["content"] = msgspec.Raw(_write_content(message, members.get("content")))
     return msgspec.json.encode(members)
+
+
+def _read_members(raw: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a message; a lone surrogate in it reads as U+FFFD."""
+    try:
+        return _decode_members(raw)
+    except msgspec.DecodeError:
+        return _decode_members(replace_lone_surrogates(raw))
 
 
 def _decode_value(raw: msgspec.Raw | None) -> Any:
@@ -206,8 +238,8 @@ def _part_text(part: bytes) -> str | None:
     if part[:1] != b"{":
         return None
     members = _decode_members(part)
-    text = _decode_value(members.get("text"))
-    return text if isinstance(text, str) and _decode_value(members.get("type")) in TEXT_PARTS else None
+    text, kind = _decode_value(members.get("text")), _decode_value(members.get("type"))
+    return text if isinstance(text, str) and isinstance(kind, str) and kind in TEXT_PARTS else None
 
 
 def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
@@ -223,10 +255,10 @@ def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
 def _read_call(call: dict[str, Any]) -> ToolCall:
     function = call.get("function") or call.get("custom")
     if not isinstance(function, dict):
-        return ToolCall(str(call.get("id") or ""), str(call.get("type") or ""), orjson.dumps(call).decode())
+        return ToolCall(str(call.get("id") or ""), str(call.get("type") or ""), msgspec.json.encode(call).decode())
     arguments = function.get("arguments", function.get("input", ""))
     if not isinstance(arguments, str):
-        arguments = orjson.dumps(arguments).decode()
+        arguments = msgspec.json.encode(arguments).decode()
     return ToolCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments)
 
 
@@ -254,9 +286,10 @@ def _write_parts(message: Message, parts: Sequence[bytes]) -> Iterator[bytes]:
     for part in parts:
         old = _part_text(part)
         new = next(media, None) if old is None else next(texts, None)
-        if new is None:
-            continue
-        yield part if isinstance(new, bytes) or new == old else _replace_text(part, new)
+        if isinstance(new, bytes):
+            yield new
+        elif new is not None:
+            yield part if new == old else _replace_text(part, new)
     for text in texts:
         yield orjson.dumps({"type": "text", "text": text})
     yield from media

@@ -1,0 +1,215 @@
+"""Messages for tests, counted by a cheap deterministic tokenizer, and strategies that draw whole transcripts.
+
+Law: a message that is built here is what a codec would decode from the JSON that stands in its `raw`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from hypothesis import strategies as st
+
+from rules.conversation import Conversation, Message, ToolCall
+from rules.prefix import digest_message
+from rules.tokens import count_message
+
+Wire = dict[str, Any]
+
+IMAGE = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}'
+"""A content part that is not text; 85 tokens."""
+
+
+def count(text: str) -> int:
+    """One token per four characters begun."""
+    return -(-len(text) // 4)
+
+
+def count_words(text: str) -> int:
+    """One token per word."""
+    return len(text.split())
+
+
+def fill(label: str, tokens: int) -> str:
+    """A text of exactly `tokens` tokens by `count`, in lines, that begins with `label` as far as there is room."""
+    line = f"{label} all of this is what came out\n"
+    return (line * (tokens * 4 // len(line) + 1))[: tokens * 4]
+
+
+def call(call_id: str, name: str = "run", arguments: str = '{"path":"a/b.py"}') -> ToolCall:
+    """A tool call."""
+    return ToolCall(call_id, name, arguments)
+
+
+def system(text: str = "You are careful.", *, role: str = "system") -> Message:
+    """A system message; or a developer message."""
+    return read({"role": role, "content": text})
+
+
+def user(text: str = "Go on.", *media: bytes) -> Message:
+    """A user message; in parts where there is media."""
+    if not media:
+        return read({"role": "user", "content": text})
+    return read({"role": "user", "content": [{"type": "text", "text": text}, *map(orjson.loads, media)]})
+
+
+def assistant(text: str | None = None, *calls: ToolCall) -> Message:
+    """An assistant message with its tool calls."""
+    wire: Wire = {"role": "assistant", "content": text}
+    if calls:
+        wire["tool_calls"] = [
+            {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": one.arguments}}
+            for one in calls
+        ]
+    return read(wire)
+
+
+def result(answers: str | None, *texts: str, name: str | None = None) -> Message:
+    """A tool result; in parts where there are several texts."""
+    parts = [{"type": "text", "text": text} for text in texts]
+    wire: Wire = {"role": "tool", "content": parts if len(texts) > 1 else (texts or ("done",))[0]}
+    if answers is not None:
+        wire["tool_call_id"] = answers
+    if name is not None:
+        wire["name"] = name
+    return read(wire)
+
+
+def function_result(text: str = "done") -> Message:
+    """A result of the legacy kind, which answers no id."""
+    return read({"role": "function", "name": "run", "content": text})
+
+
+def conversation(*messages: Message, fixed_tokens: int = 0) -> Conversation:
+    """A transcript, oldest message first."""
+    return Conversation(messages, fixed_tokens)
+
+
+def session(steps: int, *, call_tokens: int = 10, result_tokens: int = 60) -> tuple[Message, ...]:
+    """An agent's session of one user turn: system, task, and `steps` calls with one result each."""
+    messages = [system(), user("Mend the build of this project.")]
+    for number in range(steps):
+        messages.append(assistant(fill(f"step {number}", call_tokens), call(f"c{number}")))
+        messages.append(result(f"c{number}", fill(f"result {number}", result_tokens)))
+    return tuple(messages)
+
+
+def read(wire: Wire) -> Message:
+    """The message that stands for this JSON, counted."""
+    content = wire.get("content")
+    parts = content if isinstance(content, list) else []
+    texts = (content,) if isinstance(content, str) else tuple(part["text"] for part in parts if "text" in part)
+    calls = (ToolCall(one["id"], **one["function"]) for one in wire.get("tool_calls", ()))
+    message = Message(
+        role=wire["role"],
+        texts=texts,
+        tool_calls=tuple(calls),
+        answers=wire.get("tool_call_id"),
+        name=wire.get("name"),
+        media=tuple(orjson.dumps(part) for part in parts if "text" not in part),
+        raw=orjson.dumps(wire),
+    )
+    return replace(message, tokens=count_message(message, count), digest=digest_message(message, message.media))
+
+
+def write(message: Message) -> Wire:
+    """The JSON that stands for this message: its own, but for the content where a rule edited it."""
+    if message.raw is None:
+        made: Wire = {"role": message.role, "content": "\n\n".join(message.texts)}
+        if message.answers is not None:
+            made["tool_call_id"] = message.answers
+        return made
+    wire: Wire = orjson.loads(message.raw)
+    if not message.edited:
+        return wire
+    texts = [{"type": "text", "text": text} for text in message.texts]
+    in_parts = isinstance(wire["content"], list) or message.media
+    wire["content"] = [*texts, *map(orjson.loads, message.media)] if in_parts else "\n\n".join(message.texts)
+    return wire
+
+
+def write_all(messages: Iterable[Message]) -> list[Wire]:
+    """The JSON of a transcript."""
+    return [write(message) for message in messages]
+
+
+# A drawn transcript is a list of plain rows (kind, sizes in tokens, ids): they shrink well and print legibly.
+Row = tuple[str, tuple[int, ...], tuple[str, ...]]
+
+_SIZES = st.one_of(st.integers(1, 60), st.integers(60, 400))
+_ANY_SIZES = st.one_of(st.integers(0, 60), st.integers(60, 3000))
+_IDS = st.sampled_from(["a", "b", "c", ""])
+
+
+def _row(kind: str, sizes: st.SearchStrategy[Any], ids: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Row]:
+    return st.tuples(st.just(kind), sizes, ids if ids is not None else st.just(()))
+
+
+def _one(sizes: st.SearchStrategy[int]) -> st.SearchStrategy[Any]:
+    return st.tuples(sizes)
+
+
+_VALID_ROWS = st.one_of(
+    _row("step", st.lists(_SIZES, min_size=2, max_size=4).map(tuple)),
+    _row("step", st.lists(_SIZES, min_size=2, max_size=2).map(tuple)),
+    _row("user", _one(_SIZES)),
+    _row("assistant", _one(_SIZES)),
+    _row("system", _one(st.integers(1, 30))),
+    _row("developer", _one(st.integers(1, 30))),
+    _row("media", _one(st.integers(1, 30))),
+)
+_BROKEN_ROWS = st.one_of(
+    _row("calls", _one(_ANY_SIZES), st.lists(_IDS, min_size=1, max_size=3).map(tuple)),
+    _row("tool", _one(_ANY_SIZES), st.tuples(st.one_of(_IDS, st.just("unknown")))),
+    _row("tool", _one(_SIZES), st.tuples(_IDS)),
+    _row("orphan", _one(_SIZES)),
+    _row("function", _one(_ANY_SIZES)),
+    _row("user", _one(_ANY_SIZES)),
+    _row("assistant", _one(_ANY_SIZES)),
+    _row("system", _one(_SIZES)),
+)
+
+
+def _assemble(rows: Sequence[Row]) -> tuple[Message, ...]:
+    return tuple(message for number, row in enumerate(rows) for message in _messages(number, row))
+
+
+def _messages(number: int, row: Row) -> list[Message]:
+    kind, sizes, ids = row
+    text = fill(f"{kind} {number}", sizes[0])
+    match kind:
+        case "step":
+            calls = [call(f"c{number}-{rank}") for rank in range(len(sizes) - 1)]
+            results = zip(calls, sizes[1:], strict=True)
+            return [assistant(text, *calls), *(result(one.id, fill(f"result {one.id}", size)) for one, size in results)]
+        case "calls":
+            return [assistant(None, *(call(one, arguments=text) for one in ids))]
+        case "tool" | "orphan":
+            return [result(ids[0] if ids else None, text)]
+        case "function":
+            return [function_result(text)]
+        case "media":
+            return [user(text, IMAGE)]
+        case _:
+            return [read({"role": kind, "content": text})]
+
+
+def valid_transcripts(max_rows: int = 30) -> st.SearchStrategy[tuple[Message, ...]]:
+    """Transcripts that any upstream takes: parallel calls, system messages anywhere, media, any role first."""
+    return _lists(_VALID_ROWS, max_rows).map(_assemble)
+
+
+def broken_transcripts(max_rows: int = 16) -> st.SearchStrategy[tuple[Message, ...]]:
+    """Anything at all: orphan results, calls without one, double and empty ids, results behind other messages."""
+    return _lists(_BROKEN_ROWS, max_rows).map(_assemble)
+
+
+def _lists(rows: st.SearchStrategy[Row], max_rows: int) -> st.SearchStrategy[list[Row]]:
+    """Half of the lists are long: left alone, hypothesis draws mostly short ones, which never need a cut."""
+    return st.one_of(st.lists(rows, min_size=max_rows // 2, max_size=max_rows), st.lists(rows, max_size=max_rows))
+
+
+def transcripts(max_rows: int = 24) -> st.SearchStrategy[tuple[Message, ...]]:
+    """Valid, broken, or first the one and then the other."""
+    valid, broken = valid_transcripts(max_rows), broken_transcripts(max_rows // 2)
+    return st.one_of(valid, broken, st.tuples(valid, broken).map(lambda pair: pair[0] + pair[1]))

@@ -1,0 +1,197 @@
+"""What a strict upstream, and a client who trusts us, would say about a forwarded transcript.
+
+Law: works on plain OpenAI message dicts, and knows nothing of the rules or of the proxy. Each check returns its
+problems as sentences; an empty list is praise.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+Wire = dict[str, Any]
+Wires = Sequence[Wire]
+
+LEADERS = ("system", "developer")
+
+
+def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
+    """All problems of a forwarded transcript; `last_may_shrink` where the policy may truncate the last message."""
+    known = _with_last(original, sent) if last_may_shrink else original
+    return [
+        *check_pairing(sent),
+        *check_calls(original, sent),
+        *check_leaders(known, sent),
+        *check_content(original, sent),
+        *check_keys(original, sent),
+        *check_users(known, sent),
+        *check_bridges(known, sent),
+        *check_first_user(known, sent),
+        *check_last_user(known, sent),
+    ]
+
+
+def check_request(original: bytes, sent: bytes, *, last_may_shrink: bool = False) -> list[str]:
+    """All problems of a forwarded body: its transcript, its other members, and the bytes of system messages."""
+    before, after = (msgspec.json.decode(body, type=dict[str, msgspec.Raw]) for body in (original, sent))
+    problems = []
+    others = [{key: bytes(value) for key, value in body.items() if key != "messages"} for body in (before, after)]
+    if others[0] != others[1]:
+        problems.append("members other than messages were changed")
+    raws = [msgspec.json.decode(body["messages"], type=list[msgspec.Raw]) for body in (before, after)]
+    wires = [[msgspec.json.decode(raw) for raw in part] for part in raws]
+    leaders = [
+        [bytes(raw) for raw, wire in zip(part, decoded, strict=True) if wire["role"] in LEADERS]
+        for part, decoded in zip(raws, wires, strict=True)
+    ]
+    if leaders[0] != leaders[1]:
+        problems.append("the bytes of a system or developer message were changed")
+    return [*problems, *check_transcript(wires[0], wires[1], last_may_shrink=last_may_shrink)]
+
+
+def check_pairing(sent: Wires) -> list[str]:
+    """Every call has exactly one result in the block right behind its message, and every result has its call."""
+    problems = []
+    wanted: Counter[str] = Counter()
+    for index, message in enumerate(sent):
+        if message["role"] == "tool":
+            answers = message.get("tool_call_id") or ""
+            if not wanted[answers]:
+                problems.append(f"message {index}: a result for {answers!r} without its call right before it")
+            wanted[answers] -= 1
+            continue
+        problems += [f"before message {index}: call {key!r} has no result" for key in (+wanted).elements()]
+        wanted = Counter(call.get("id") or "" for call in message.get("tool_calls") or ())
+    return problems + [f"at the end: call {key!r} has no result" for key in (+wanted).elements()]
+
+
+def check_calls(original: Wires, sent: Wires) -> list[str]:
+    """The calls sent are calls of the client, whole, and in the client's order."""
+    made = iter([message["tool_calls"] for message in original if message.get("tool_calls")])
+    return [
+        f"message {index}: calls or their arguments are not the client's"
+        for index, message in enumerate(sent)
+        if message.get("tool_calls") and message["tool_calls"] not in made
+    ]
+
+
+def check_leaders(original: Wires, sent: Wires) -> list[str]:
+    """System and developer messages are the client's: none added, none lost, none changed, none moved."""
+    before, after = ([message for message in part if message["role"] in LEADERS] for part in (original, sent))
+    problems = [] if before == after else ["system or developer messages were added, lost, changed or reordered"]
+    if _count_leading(sent) < _count_leading(original):
+        problems.append("a leading system message no longer leads")
+    return problems
+
+
+def check_content(original: Wires, sent: Wires) -> list[str]:
+    """Nothing is emptied: a message of ours has a text, and an edited one has no empty text that it had not before."""
+    empties = Counter[str]()
+    for message in original:
+        empties[message["role"]] = max(empties[message["role"]], list(texts_of(message)).count(""))
+    problems = []
+    for index, message in enumerate(sent):
+        if message in original:
+            continue
+        texts = list(texts_of(message))
+        if not any(texts) and not message.get("tool_calls") and not empties[message["role"]]:
+            problems.append(f"message {index}: a {message['role']} message without content")
+        if texts.count("") > empties[message["role"]]:
+            problems.append(f"message {index}: an emptied text")
+    return problems
+
+
+def check_keys(original: Wires, sent: Wires) -> list[str]:
+    """A message keeps all its keys but the content; what we add has no other keys than it must have."""
+    known = [_without_content(message) for message in original]
+    known += [{"role": "user"}, {"role": "assistant"}]
+    for message in original:
+        known += [{"role": "tool", "tool_call_id": call.get("id") or ""} for call in message.get("tool_calls") or ()]
+    return [
+        f"message {index}: keys or ids are not the client's"
+        for index, message in enumerate(sent)
+        if _without_content(message) not in known
+    ]
+
+
+def check_users(original: Wires, sent: Wires) -> list[str]:
+    """No two user messages follow each other that did not so before (results and system messages aside)."""
+    together = [right for left, right in pairwise(_talk(original)) if left["role"] == right["role"] == "user"]
+    return [
+        f"two user messages in a row: {_clip(left)} and {_clip(right)}"
+        for left, right in pairwise(_talk(sent))
+        if left["role"] == right["role"] == "user" and right not in together
+    ]
+
+
+def check_bridges(original: Wires, sent: Wires) -> list[str]:
+    """An assistant message of ours stands between two user messages, and nowhere else."""
+    talk = _talk(sent)
+    problems = []
+    for index, message in enumerate(talk):
+        if message["role"] != "assistant" or message in original:
+            continue
+        neighbours = [near["role"] for near in talk[max(index - 1, 0) : index + 2 : 2]]
+        if neighbours != ["user", "user"]:
+            problems.append(f"an assistant message that is not the client's stands between {neighbours}")
+    return problems
+
+
+def check_first_user(original: Wires, sent: Wires) -> list[str]:
+    """The task statement opens the first user message, whole."""
+    users = [[message for message in part if message["role"] == "user"] for part in (original, sent)]
+    if not users[0]:
+        return []
+    if not users[1]:
+        return ["the task statement is gone"]
+    task = list(texts_of(users[0][0]))
+    return [] if _holds(users[1], task) else ["the task statement is not whole"]
+
+
+def check_last_user(original: Wires, sent: Wires) -> list[str]:
+    """The last user message is sent, whole."""
+    users = [message for message in original if message["role"] == "user"]
+    sent_users = [message for message in sent if message["role"] == "user"]
+    if not users or _holds(sent_users, list(texts_of(users[-1]))):
+        return []
+    return ["the last user message is gone or not whole"]
+
+
+def texts_of(message: Wire) -> Iterator[str]:
+    """The texts of a message's content, in order."""
+    content = message.get("content")
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        yield from (part["text"] for part in content if isinstance(part, dict) and "text" in part)
+
+
+def _holds(messages: Wires, texts: Sequence[str]) -> bool:
+    return any(all(text in "\n\n".join(texts_of(message)) for text in texts) for message in messages)
+
+
+def _with_last(original: Wires, sent: Wires) -> list[Wire]:
+    """The original, with the last message as it was sent in the place of the last one like it."""
+    for index in reversed(range(len(original) if sent else 0)):
+        if _without_content(original[index]) == _without_content(sent[-1]):
+            return [*original[:index], sent[-1], *original[index + 1 :]]
+    return list(original)
+
+
+def _talk(messages: Wires) -> list[Wire]:
+    """The user and assistant messages."""
+    return [message for message in messages if message["role"] in {"user", "assistant"}]
+
+
+def _count_leading(messages: Wires) -> int:
+    return next((index for index, message in enumerate(messages) if message["role"] not in LEADERS), len(messages))
+
+
+def _without_content(message: Wire) -> Wire:
+    return {key: value for key, value in message.items() if key != "content"}
+
+
+def _clip(message: Wire) -> str:
+    return repr(" ".join(" ".join(texts_of(message)).split())[:40])

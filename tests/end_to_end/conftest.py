@@ -1,0 +1,65 @@
+"""A real proxy over real sockets, in front of the fake upstream."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import aiohttp
+import pytest
+from fake_upstream import FakeUpstream, run_upstream
+
+from proxy.app import Compactors, Proxy, run_proxy
+from proxy.config import load_config
+
+StartProxy = Callable[..., Awaitable[Proxy]]
+
+
+class ListLog:
+    """Keeps log lines for tests to look at."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def _add(self, event: str, **fields: Any) -> None:
+        self.lines.append({"event": event, **fields})
+
+    info = warning = error = _add
+
+
+@pytest.fixture(scope="session")
+def compactors() -> Compactors:
+    """The vocabulary, loaded once."""
+    return Compactors(ListLog())
+
+
+@pytest.fixture
+def log() -> ListLog:
+    """What the proxy logs."""
+    return ListLog()
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[FakeUpstream]:
+    """The fake upstream."""
+    async with run_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListLog) -> AsyncIterator[StartProxy]:
+    """Start a proxy with `dotted.key=value` settings, in front of the fake upstream unless they say otherwise."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*settings: str) -> Proxy:
+            base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "limits.drain_seconds=2")
+            config = load_config(settings=(*base, *settings), environment={})
+            return await stack.enter_async_context(run_proxy(config, log, compactors))
+
+        yield start
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    """An HTTP client that leaves bodies as they are."""
+    async with aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
+        yield session

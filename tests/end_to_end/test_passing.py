@@ -1,0 +1,133 @@
+"""Whatever no codec claims passes through: any method, any path, WebSockets."""
+
+import aiohttp
+import pytest
+from aiohttp import web
+from yarl import URL
+
+HOP_HEADERS = {"Connection": "x-gone, keep-alive", "x-gone": "1", "TE": "trailers", "Proxy-Authorization": "secret"}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"])
+async def test_any_method_and_query_passes(method, client, upstream, start_proxy):
+    """The path goes out as written, percent-encoding and query included; body and answer too."""
+    proxy = await start_proxy()
+    path = "/v1/files/a%2Fb%20c/x?q=%7B1%7D&q=2&e"
+    url = URL(proxy.url + path, encoded=True)
+    body = b"\x00\xffbytes" if method not in {"GET", "OPTIONS"} else None
+    async with client.request(method, url, data=body) as response:
+        answer = await response.read()
+    assert (response.status, response.headers["X-Up"]) == (200, "1")
+    received = upstream.requests[0]
+    assert (received.method, received.path, received.body) == (method, path, body or b"")
+    assert answer == (body or b"hello")
+
+
+async def test_head_has_no_body_and_keeps_its_length(client, upstream, start_proxy):
+    """HEAD is answered with the upstream's headers, its Content-Length too."""
+
+    async def answer(_recorded, _request):
+        return web.Response(body=b"12345")
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    async with client.head(proxy.url + "/v1/models") as response:
+        assert (response.status, response.headers["Content-Length"]) == (200, "5")
+
+
+@pytest.mark.parametrize("status", [204, 304, 301, 404, 418, 429, 500])
+async def test_any_status_passes_with_its_headers(status, client, upstream, start_proxy):
+    """Redirects are not followed, refusals not retried, cookies not kept."""
+
+    async def answer(_recorded, _request):
+        headers = [
+            ("Location", "http://example.invalid/"),
+            ("Set-Cookie", "a=1"),
+            ("Set-Cookie", "b=2"),
+            ("Retry-After", "7"),
+        ]
+        return web.Response(status=status, headers=headers)
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    for _ in range(2):
+        async with client.get(proxy.url + "/v1/models", allow_redirects=False) as response:
+            assert response.status == status
+            assert response.headers.getall("Set-Cookie") == ["a=1", "b=2"]
+            assert response.headers["Retry-After"] == "7"
+    assert len(upstream.requests) == 2
+    assert upstream.requests[1].header("cookie") == []
+
+
+async def test_paths_outside_v1_go_to_the_upstreams_origin(client, upstream, start_proxy):
+    """/props is asked of the host, not of base_url."""
+    proxy = await start_proxy()
+    async with client.get(proxy.url + "/props?x=1") as response:
+        assert response.status == 200
+    assert upstream.requests[0].path == "/props?x=1"
+
+
+async def test_headers_pass_but_for_those_of_this_hop(client, upstream, start_proxy):
+    """Order, case and duplicates stay; hop-by-hop headers and our own go."""
+    proxy = await start_proxy()
+    headers = [("X-Zeta", "1"), ("x-alpha", "2"), ("X-Zeta", "3"), ("x-trimtab-mode", "off"), *HOP_HEADERS.items()]
+    async with client.get(proxy.url + "/v1/models", headers=headers) as response:
+        assert response.status == 200
+    received = [(name, value) for name, value in upstream.requests[0].headers if name.lower().startswith("x-")]
+    assert received == [("X-Zeta", "1"), ("x-alpha", "2"), ("X-Zeta", "3")]
+    names = {name.lower() for name, _ in upstream.requests[0].headers}
+    assert names.isdisjoint({"te", "proxy-authorization"})
+
+
+async def test_own_pages(client, start_proxy):
+    """Health, readiness, metrics; anything else under /trimtab/ is not found, and never reaches the upstream."""
+    proxy = await start_proxy()
+    for path, status in (("/trimtab/health", 200), ("/trimtab/ready", 200), ("/metrics", 200), ("/trimtab/nope", 404)):
+        async with client.get(proxy.url + path) as response:
+            assert response.status == status
+
+
+async def test_websocket_passes_both_ways(upstream, start_proxy):
+    """Text, bytes, subprotocol and close code cross; the credential goes along."""
+
+    async def echo(_recorded, request):
+        socket = web.WebSocketResponse(protocols=("realtime",))
+        await socket.prepare(request)
+        async for message in socket:
+            if message.data == "bye":
+                await socket.close(code=4001)
+            elif message.type is aiohttp.WSMsgType.TEXT:
+                await socket.send_str(message.data + "!")
+            else:
+                await socket.send_bytes(message.data + b"!")
+        return socket
+
+    upstream.answer = echo
+    proxy = await start_proxy()
+    async with aiohttp.ClientSession() as session:
+        url = proxy.url + "/v1/realtime?model=x"
+        async with session.ws_connect(url, protocols=("realtime",), headers={"Authorization": "Bearer k"}) as socket:
+            assert socket.protocol == "realtime"
+            await socket.send_str("hi")
+            assert await socket.receive_str(timeout=5) == "hi!"
+            await socket.send_bytes(b"\x00")
+            assert await socket.receive_bytes(timeout=5) == b"\x00!"
+            await socket.send_str("bye")
+            assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+            assert socket.close_code == 4001
+    assert upstream.requests[0].path == "/v1/realtime?model=x"
+    assert upstream.requests[0].header("authorization") == ["Bearer k"]
+
+
+async def test_refused_websocket_is_refused(upstream, start_proxy):
+    """A status other than 101 reaches the client."""
+
+    async def refuse(_recorded, _request):
+        return web.Response(status=403)
+
+    upstream.answer = refuse
+    proxy = await start_proxy()
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            await session.ws_connect(proxy.url + "/v1/realtime")
+    assert caught.value.status == 403

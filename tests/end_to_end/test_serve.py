@@ -1,0 +1,92 @@
+"""`trimtab serve` as a process: it starts, it serves, it drains, it says what is wrong."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import orjson
+from fake_upstream import event
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
+
+
+@asynccontextmanager
+async def serving(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
+    """The process and its address with /v1, read from its log."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", *arguments, stderr=PIPE, env=ENVIRONMENT
+    )
+    try:
+        line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
+        assert line["event"] == "listening"
+        yield process, line["url"]
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_streams_finish_before_the_process_ends(client, upstream):
+    """SIGTERM: no new connections, the stream in flight comes to its end, status 0."""
+    release = asyncio.Event()
+
+    async def hold(_recorded, request):
+        response = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("one"))
+        await release.wait()
+        await response.write(event("two"))
+        await response.write_eof()
+        return response
+
+    upstream.answer = hold
+    async with serving("--upstream", upstream.url) as (process, url):
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+        async with client.post(url + "/chat/completions", json=body) as response:
+            assert await response.content.readany() == event("one")
+            process.send_signal(signal.SIGTERM)
+            lines = [orjson.loads(await asyncio.wait_for(process.stderr.readline(), 5))]
+            assert lines[0]["event"] == "draining"
+            await refuses_connections(url)
+            release.set()
+            assert await response.content.read() == event("two")
+        assert await asyncio.wait_for(process.wait(), 5) == 0
+        logged = [orjson.loads(line) for line in (await process.stderr.read()).splitlines()]
+        assert [(line["event"], line["outcome"]) for line in logged] == [("request", "unchanged")]
+
+
+async def refuses_connections(url: str) -> None:
+    """Wait until new connections are refused."""
+    async with asyncio.timeout(5), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(url + "/models"):
+                    await asyncio.sleep(0)
+            except aiohttp.ClientConnectorError:
+                return
+
+
+async def test_port_in_use_is_said(upstream):
+    """A port that another holds ends the program with status 1 and a sentence."""
+    address = upstream.url.removeprefix("http://").removesuffix("/v1")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", "serve", "--listen", address, stderr=PIPE, env=ENVIRONMENT
+    )
+    _, said = await process.communicate()
+    assert process.returncode == 1
+    assert f"cannot listen on {address}: address already in use" in said.decode().lower()
+
+
+def test_wrong_configuration_is_said():
+    """Every mistake on a line of its own, status 2, before anything starts."""
+    command = [sys.executable, "-m", "proxy", "serve", "--set", "defaults.high_water=2", "--set", "nope=1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert done.returncode == 2
+    assert "defaults.high_water: 2" in done.stderr
+    assert "nope: unknown key" in done.stderr

@@ -1,0 +1,67 @@
+"""Recorded agent sessions, replayed turn by turn through the running proxy at a window that most of them exceed."""
+
+from functools import lru_cache
+from typing import Any
+
+import orjson
+import pytest
+import tiktoken
+from checker import check_request
+from sessions import needs_data, read_rows, recorded_files, requests_of
+
+from proxy.counter import load_o200k
+
+WINDOW, RESERVE = 32_000, 4_000
+
+SESSIONS = [
+    pytest.param(file.name, number, id=f"{file.stem}-{number}")
+    for file in recorded_files("conversations")
+    for number, _ in enumerate(file.open("rb"))
+]
+
+pytestmark = [needs_data, pytest.mark.recorded]
+
+
+@lru_cache(maxsize=1)
+def encoding() -> tiktoken.Encoding:
+    """The tokenizer itself, without the proxy's counter around it."""
+    return load_o200k()
+
+
+@lru_cache(maxsize=100_000)
+def count_text(text: str) -> int:
+    """Tokens of one text."""
+    return len(encoding().encode_ordinary(text))
+
+
+def count_content(messages: list[dict[str, Any]]) -> int:
+    """A floor of the prompt's tokens: contents and calls, without any frame."""
+    tokens = 0
+    for message in messages:
+        content = message.get("content") or ""
+        parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+        calls = message.get("tool_calls") or []
+        parts += [text for call in calls for text in (call["function"]["name"], call["function"]["arguments"])]
+        tokens += sum(map(count_text, parts))
+    return tokens
+
+
+@pytest.mark.parametrize(("name", "number"), SESSIONS)
+async def test_session_stays_within_the_window(name, number, client, upstream, start_proxy):
+    """No request refused, none invalid, nothing lost, none over the window, none changed where no rule acted."""
+    proxy = await start_proxy(f"defaults.context_window={WINDOW}", f"defaults.completion_reserve={RESERVE}")
+    file = next(file for file in recorded_files("conversations") if file.name == name)
+    session = list(read_rows(file))[number]
+    extra = {"tools": session["tools"]} if session.get("tools") else {}
+    tools_tokens = count_text(orjson.dumps(session.get("tools") or []).decode())
+    for messages in requests_of(session):
+        body = orjson.dumps({"model": "m", "messages": messages, **extra})
+        upstream.requests.clear()
+        async with client.post(proxy.url + "/v1/chat/completions", data=body) as response:
+            await response.read()
+        assert response.status == 200
+        (sent,) = upstream.chats
+        if "x-trimtab-decisions" not in response.headers:
+            assert sent.body == body
+        assert check_request(body, sent.body) == []
+        assert count_content(sent.json["messages"]) + tools_tokens <= WINDOW - RESERVE

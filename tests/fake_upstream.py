@@ -1,0 +1,143 @@
+"""A real HTTP server that stands for the upstream: it records what it receives, byte for byte, and answers as told."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import orjson
+from aiohttp import web
+
+Handler = Callable[["Recorded", web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One request as it came: the path as written, headers in order, the body's bytes."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    @property
+    def json(self):
+        """The body, decoded."""
+        return orjson.loads(self.body)
+
+    @property
+    def sha256(self) -> str:
+        """The body's hash."""
+        return hashlib.sha256(self.body).hexdigest()
+
+    def header(self, name: str) -> list[str]:
+        """Every value of a header."""
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+    @property
+    def asks_for_summary(self) -> bool:
+        """Whether trimtab asks, not the client: tests' clients never send a temperature of 0.2."""
+        return self.body.startswith(b"{") and self.json.get("temperature") == 0.2
+
+
+@dataclass
+class FakeUpstream:
+    """`url` is the base URL with /v1; `requests` what came, oldest first; `answer` may be replaced by a test."""
+
+    url: str = ""
+    requests: list[Recorded] = field(default_factory=list)
+    answer: Handler = None  # type: ignore[assignment]
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def chats(self) -> list[Recorded]:
+        """What the client's own requests became."""
+        return [item for item in self.requests if not item.asks_for_summary]
+
+    @property
+    def summaries(self) -> list[Recorded]:
+        """What trimtab asked on its own."""
+        return [item for item in self.requests if item.asks_for_summary]
+
+
+def completion(text: str = "All good.", **usage: int) -> web.Response:
+    """A plain chat completion."""
+    answer = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "fake-model",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+    }
+    if usage:
+        answer["usage"] = usage
+    return web.Response(body=orjson.dumps(answer), content_type="application/json")
+
+
+def error(status: int, **fields: object) -> web.Response:
+    """An error in OpenAI's form."""
+    return web.Response(body=orjson.dumps({"error": fields}), status=status, content_type="application/json")
+
+
+async def answer_plainly(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+    """A summary for those who ask for one, a stream for those who want one, else a completion."""
+    if recorded.method != "POST" or not recorded.body.startswith(b"{"):
+        return web.Response(body=recorded.body or b"hello", headers={"X-Up": "1"})
+    if recorded.asks_for_summary:
+        return completion("SUMMARY of the work so far.", prompt_tokens=1000, completion_tokens=7)
+    if recorded.json.get("stream"):
+        return await stream(request, "All ", "good.")
+    return completion(prompt_tokens=11, completion_tokens=3)
+
+
+async def stream(request: web.BaseRequest, *texts: str) -> web.StreamResponse:
+    """Server-sent events, one for each text."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+    await response.prepare(request)
+    for text in texts:
+        await response.write(event(text))
+    await response.write(b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+def event(text: str) -> bytes:
+    """One chunk of a streamed completion."""
+    chunk = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "fake-model",
+        "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}],
+    }
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+
+@asynccontextmanager
+async def run_upstream() -> AsyncIterator[FakeUpstream]:
+    """The server on a free port, for as long as the block runs."""
+    upstream = FakeUpstream(answer=answer_plainly)
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        body = b"".join([chunk async for chunk in request.content.iter_any()])
+        headers = tuple((name.decode(), value.decode()) for name, value in request.raw_headers)
+        recorded = Recorded(request.method, request.raw_path, headers, body)
+        upstream.requests.append(recorded)
+        upstream.arrived.set()
+        try:
+            return await upstream.answer(recorded, request)
+        except asyncio.CancelledError:
+            upstream.cancelled.set()
+            raise
+
+    server = web.Server(serve, handler_cancellation=True, auto_decompress=False, access_log=None)
+    runner = web.ServerRunner(server, shutdown_timeout=0.2)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    upstream.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        yield upstream
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,223 @@
+"""Chat requests: bytes <-> Conversation."""
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from proxy.codecs.chat import ChatCodec, UndecodableError, decode_message, encode_message, read_request
+from proxy.counter import count_by_heuristic
+from rules.conversation import Conversation, Message, ToolCall
+
+SYSTEM = b'{ "role": "system",\n  "content": "Be \\"brief\\" ]}, \\u00e9 \\\\" }'
+USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'
+CALLER = (
+    b'{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"c1","type":"function",'
+    b'"function":{"name":"ls","arguments":"{\\"a\\": 1}"}}],"x_unknown":{"b":1.50,"a":null}}'
+)
+RESULT = b'{"tool_call_id":"c1","content":"a.txt\\nb.txt","role":"tool","name":"ls"}'
+PRETTY = b"".join(
+    [
+        b'\n{"model" : "m" , "metadata":{"messages":[1]}, "messages":[{"role":"user"}], "x":"\\"messages\\": [",\n',
+        b'  "messages" : [ \n',
+        b" ,\n  ".join([SYSTEM, USER, CALLER, RESULT, USER]),
+        b'\n ]\t,  "stream":true,"tail":{"messages":[{"role":"user"}]}, "n": 1e2 }\n\n',
+    ]
+)
+
+
+@pytest.fixture
+def codec() -> ChatCodec:
+    return ChatCodec(count_by_heuristic)
+
+
+def _body(*messages: bytes) -> bytes:
+    return b'{"model":"m","messages":[' + b",".join(messages) + b"]}"
+
+
+def _edit(message: Message, *texts: str) -> Message:
+    return replace(message, texts=texts, edited=True)
+
+
+def _decode(raw: bytes) -> Message:
+    return decode_message(raw, count_by_heuristic)
+
+
+def test_a_message_is_decoded_to_what_it_says() -> None:
+    """Role, texts, calls, answer and name, with the client's own bytes; the last of duplicate keys wins."""
+    kept = [replace(_decode(raw), digest=b"", tokens=0) for raw in (SYSTEM, USER, CALLER, RESULT)]
+
+    assert kept == [
+        Message("system", ('Be "brief" ]}, é \\',), raw=SYSTEM),
+        Message("user", ("héllo",), raw=USER),
+        Message("assistant", tool_calls=(ToolCall("c1", "ls", '{"a": 1}'),), raw=CALLER),
+        Message("tool", ("a.txt\nb.txt",), answers="c1", name="ls", raw=RESULT),
+    ]
+
+
+def test_what_stands_outside_the_messages_is_read() -> None:
+    """Model, stream, the completion asked for under either key, and the JSON that costs tokens."""
+    body = b'{"tools":[ {"a":1} ],"functions":null,"response_format":{},"max_tokens":5,"messages":[],"model":"m"}'
+    request = read_request(body)
+    other = read_request(b'{"messages":[],"max_completion_tokens":7,"max_tokens":5,"stream":true,"model":3}')
+
+    assert (request.model, request.stream, request.max_tokens, request.max_tokens_key) == ("m", False, 5, "max_tokens")
+    assert (request.array, request.raws, request.fixed) == (b"[]", (), (b'[ {"a":1} ]', b"{}"))
+    assert (other.model, other.stream, other.max_tokens) == ("", True, 7)
+    assert other.max_tokens_key == "max_completion_tokens"
+
+
+@pytest.mark.parametrize("wanted", ["true", "1.5", '"8"', "null", "[]", "{}"])
+def test_an_odd_maximum_is_no_maximum(codec: ChatCodec, wanted: str) -> None:
+    """What is no whole number is left to the upstream to judge; the transcript is read all the same."""
+    request = read_request(b'{"messages":[{"role":"user"}],"max_tokens":%s}' % wanted.encode())
+
+    assert request.max_tokens is None
+    assert len(codec.decode(request).messages) == 1
+
+
+def test_tools_cost_the_same_however_they_are_spaced(codec: ChatCodec) -> None:
+    """White space between the tokens of a schema is not counted."""
+    bodies = (b'{"messages":[],"tools":[{"a":1}]}', b'{"messages":[],"tools":[ { "a" :\n1 } ]}', b'{"messages":[]}')
+    fixed = [codec.decode(read_request(body)).fixed_tokens for body in bodies]
+
+    assert fixed == [fixed[2] + count_by_heuristic('[{"a":1}]')] * 2 + [fixed[2]]
+
+
+def test_an_unchanged_conversation_is_the_body_itself(codec: ChatCodec) -> None:
+    """Nothing to do: the very object."""
+    request = read_request(PRETTY)
+    conversation = codec.decode(request)
+
+    assert codec.encode(request, conversation, conversation) is PRETTY
+
+
+def test_an_equal_conversation_is_the_body_byte_for_byte(codec: ChatCodec) -> None:
+    """Also where the conversation was built anew from the same messages, two of them equal."""
+    request = read_request(PRETTY)
+    conversation = codec.decode(request)
+
+    assert codec.encode(request, conversation, replace(conversation)) == PRETTY
+
+
+def test_only_the_edited_message_differs(codec: ChatCodec) -> None:
+    """Keys, order, big integers, unknown keys, separators and everything around stay as the client wrote them."""
+    request = read_request(PRETTY)
+    conversation = codec.decode(request)
+    messages = list(conversation.messages)
+    messages[3] = _edit(messages[3], 'cut "short"\n')
+
+    encoded = codec.encode(request, conversation, Conversation(tuple(messages)))
+    assert encoded == PRETTY.replace(b"a.txt\\nb.txt", b'cut \\"short\\"\\n')
+
+
+def test_made_and_dropped_messages_stand_in_their_places(codec: ChatCodec) -> None:
+    """A made message comes between commas; neighbours that stayed neighbours keep what stood between them."""
+    request = read_request(PRETTY)
+    original = codec.decode(request)
+    system, user, caller, result, last = original.messages
+    made = Message("tool", ("aborted",), answers="c2")
+
+    encoded = codec.encode(request, original, Conversation((system, made, caller, result, made, last)))
+    aborted = b'{"role":"tool","content":"aborted","tool_call_id":"c2"}'
+    head, tail = PRETTY.split(SYSTEM)[0], PRETTY.rpartition(USER)[2]
+    kept = CALLER + b" ,\n  " + RESULT
+    assert encoded == head + b",".join([SYSTEM, aborted, kept, aborted]) + b" ,\n  " + USER + tail
+    assert orjson.loads(codec.encode(request, original, Conversation((made, user))))["messages"][0]["role"] == "tool"
+
+
+def test_equal_messages_are_told_apart_by_their_places(codec: ChatCodec) -> None:
+    """The same message twice, the same again edited: each goes out where it stands."""
+    same = b'{"role":"tool","tool_call_id":"1","content":"x"}'
+    body = b'{"messages":[' + same + b" , " + same + b"  ,  " + same + b"]}"
+    request = read_request(body)
+    original = codec.decode(request)
+    first, second, third = original.messages
+
+    encoded = codec.encode(request, original, Conversation((first, _edit(second, "y"), third)))
+    assert encoded == b'{"messages":[' + same + b" , " + same.replace(b'"x"', b'"y"') + b"  ,  " + same + b"]}"
+
+
+def test_messages_under_an_escaped_key_cannot_be_spliced(codec: ChatCodec) -> None:
+    """Such a body is forwarded as it is: the codec says so instead of guessing."""
+    request = read_request(b'{"m\\u0065ssages":[{"role":"user","content":"x"}]}')
+    original = codec.decode(request)
+
+    with pytest.raises(UndecodableError):
+        codec.encode(request, original, Conversation((_edit(original.messages[0], "y"),)))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'"old"', b'"new"'),
+        (b"null", b'"new"'),
+        (b"[]", b'[{"type":"text","text":"new"}]'),
+        (b"5", b'[{"type":"text","text":"new"},5]'),
+        (b'{"a":1}', b'[{"type":"text","text":"new"},{"a":1}]'),
+        (b'[{"type":"text","text":"old"}]', b'[{"type":"text","text":"new"}]'),
+        (b'[{"text":"a","type":"text"},{"type":"text","text":"b"}]', b'[{"text":"new","type":"text"}]'),
+        (
+            b'[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}, {"type":"image_url"}]',
+            b'[{"type":"text","text":"new","cache_control":{"type":"ephemeral"}},{"type":"image_url"}]',
+        ),
+        (b'[{"type":"text"}]', b'[{"type":"text"},{"type":"text","text":"new"}]'),
+    ],
+)
+def test_new_content_keeps_the_clients_form(content: bytes, expected: bytes) -> None:
+    """A string stays a string, parts stay parts with their own keys, and what is no text stays where it was."""
+    before, after = (b'{"role":"tool","content":%s,"tool_call_id":"1"}' % item for item in (content, expected))
+
+    assert encode_message(_edit(_decode(before), "new")) == after
+
+
+def test_an_absent_content_is_added() -> None:
+    """A message without content gets one behind its other keys."""
+    assert encode_message(_edit(_decode(b'{"role":"tool"}'), "new")) == b'{"role":"tool","content":"new"}'
+
+
+def test_unchanged_parts_keep_their_bytes() -> None:
+    """Of several parts only the one with a new text is written anew."""
+    raw = b'{"role":"tool","content":[{"text" : "a" ,"type":"text"},{"type":"text","text":"b"}]}'
+
+    edited = encode_message(_edit(_decode(raw), "a", "c"))
+    assert edited == raw.replace(b'"b"', b'"c"')
+
+
+IMAGES = tuple(b'{"type":"image_url","image_url":{"url":"%d"}}' % number for number in range(2))
+WITH_IMAGES = b'{"role":"user","content":[%s,{"type":"text","text":"a"},%s]}' % IMAGES
+
+
+@pytest.mark.parametrize(
+    ("media", "content"),
+    [
+        (IMAGES, [IMAGES[0], b'{"type":"text","text":"b"}', IMAGES[1]]),
+        ((), [b'{"type":"text","text":"b"}']),
+        (IMAGES[:1], [IMAGES[0], b'{"type":"text","text":"b"}']),
+        (IMAGES[1:], [IMAGES[1], b'{"type":"text","text":"b"}']),
+        ((*IMAGES, b"{}"), [IMAGES[0], b'{"type":"text","text":"b"}', IMAGES[1], b"{}"]),
+    ],
+)
+def test_exactly_the_media_of_the_message_go_out(media: tuple[bytes, ...], content: list[bytes]) -> None:
+    """Images kept, dropped or added: those that the message has, and no others."""
+    edited = replace(_edit(_decode(WITH_IMAGES), "b"), media=media)
+
+    assert encode_message(edited) == b'{"role":"user","content":[' + b",".join(content) + b"]}"
+
+
+def test_a_string_with_added_media_becomes_parts() -> None:
+    """A task statement that takes in a kept image can no longer be a string."""
+    edited = replace(_edit(_decode(b'{"role":"user","content":"a"}'), "a", "b"), media=IMAGES[:1])
+
+    texts = b'{"type":"text","text":"a"},{"type":"text","text":"b"},'
+    assert encode_message(edited) == b'{"role":"user","content":[' + texts + IMAGES[0] + b"]}"
+
+
+def test_a_message_seen_before_is_not_counted_again(codec: ChatCodec) -> None:
+    """Only what is new in a longer request is decoded; the rest is the same object."""
+    first, longer = read_request(_body(SYSTEM, USER)), read_request(_body(SYSTEM, USER, RESULT))
+
+    assert codec.uncounted_bytes(longer) == len(SYSTEM) + len(USER) + len(RESULT)
+    conversation = codec.decode(first)
+    assert codec.uncounted_bytes(longer) == len(RESULT)
+    assert all(map(lambda old, new: old is new, conversation.messages, codec.decode(longer).messages))

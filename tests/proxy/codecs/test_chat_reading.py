@@ -1,0 +1,257 @@
+"""Chat requests: what is no request, what a message costs, and what names it."""
+
+from dataclasses import replace
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.codecs.chat import ChatCodec, UndecodableError, decode_message, read_request
+from proxy.counter import count_by_heuristic
+from rules.conversation import Conversation, Message, ToolCall
+from rules.tokens import CALL_TOKENS, IMAGE_TOKENS, LOW_DETAIL_IMAGE_TOKENS, MESSAGE_TOKENS, ROLE_TOKENS
+
+FRAME = MESSAGE_TOKENS + ROLE_TOKENS
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def _body(*messages: bytes) -> bytes:
+    return b'{"model":"m","messages":[' + b",".join(messages) + b"]}"
+
+
+def _decode(raw: bytes) -> Message:
+    return decode_message(raw, count_by_heuristic)
+
+
+def _try(body: bytes) -> bool:
+    """Whether a body can be decoded, edited and encoded; anything but UndecodableError passes through."""
+    codec = ChatCodec(count_by_heuristic)
+    try:
+        request = read_request(body)
+        original = codec.decode(request)
+        edited = [replace(message, texts=("new",), edited=True) for message in original.messages]
+        codec.encode(request, original, Conversation(tuple(edited)))
+    except UndecodableError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"messages"',
+        b"{}",
+        b'{"model":"m","input":"responses"}',
+        b'{"messages":null}',
+        b'{"messages":"hi"}',
+        b'{"messages":{"role":"user"}}',
+        b'{"messages":[{"role":"user"}]} trailing',
+        b'\xef\xbb\xbf{"messages":[]}',
+        b'{"messages":[{"role":"user"}]',
+        b'{"x":' + DEEP + b',"messages":[]}',
+        _body(b"5"),
+        _body(b"null"),
+        _body(b'"user"'),
+        _body(b"[]"),
+        _body(b"{}"),
+        _body(b'{"role":null}'),
+        _body(b'{"role":5}'),
+        _body(b'{"role":"user"}', b'{"role":["user"]}'),
+        _body(b'{"role":"user","content":"\xff"}'),
+        _body(b'{"role":"user","content":' + DEEP + b"}"),
+        b'{"messages":[],"tools":["\xff"]}',
+    ],
+    ids=lambda body: body[:40].decode("latin-1") + f"_{len(body)}",
+)
+def test_what_is_no_chat_request_is_undecodable(body: bytes) -> None:
+    """No JSON, no list of messages, a message that is no object with a role: one error for all of them."""
+    assert not _try(body)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"role":"user","content":[{"type":["text"],"text":"x"}]}',
+        b'{"role":"user","content":[{"type":{},"text":"x"}]}',
+        b'{"role":"assistant","tool_calls":[{"function":{"arguments":{"n":%d}}}]}' % 10**30,
+        b'{"role":"assistant","tool_calls":[{"type":"later","n":%d}]}' % 10**30,
+        b'{"role":"user","content":[{"n":%d}]}' % 10**30,
+        b'{"role":"user","seed":%d}' % 10**4000,
+    ],
+    ids=lambda message: message[:60].decode(),
+)
+def test_odd_values_do_not_keep_a_transcript_from_being_read(message: bytes) -> None:
+    """Valid JSON that only an upstream can judge is decoded, not tripped over."""
+    assert _try(_body(message))
+
+
+def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
+    """Clients that cut a text by UTF-16 units write them; the bytes of such a message survive as they came."""
+    codec = ChatCodec(count_by_heuristic)
+    raw, other = b'{"role":"user","content":"cut here \\ud83d"}', b'{"role":"tool","content":"x"}'
+    request = read_request(_body(raw, other))
+    first, second = (original := codec.decode(request)).messages
+
+    edited = codec.encode(request, original, Conversation((first, replace(second, texts=("y",), edited=True))))
+    assert edited == _body(raw, other.replace(b"x", b"y"))
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        (b"null", ()),
+        (b"[]", ()),
+        (b'"x"', ()),
+        (b"{}", ()),
+        (b"[null,5,[]]", ()),
+        (b'[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]', (ToolCall("1", "f", "{}"),)),
+        (b'[{"id":"1","function":{"name":"f","arguments":{"a":[1]}}}]', (ToolCall("1", "f", '{"a":[1]}'),)),
+        (
+            b'[{"id":"1","function":{"name":"f"}},{"id":"2","function":{"arguments":""}}]',
+            (ToolCall("1", "f", ""), ToolCall("2", "", "")),
+        ),
+        (b'[{"id":"1","type":"custom","custom":{"name":"sh","input":"ls"}}]', (ToolCall("1", "sh", "ls"),)),
+        (b'[{"id":"1","type":"later","x":2}]', (ToolCall("1", "later", '{"id":"1","type":"later","x":2}'),)),
+        (b'[{"id":null,"function":{"name":null,"arguments":null}}]', (ToolCall("", "", "null"),)),
+    ],
+)
+def test_tool_calls_are_read_in_any_form(calls: bytes, expected: tuple[ToolCall, ...]) -> None:
+    """Functions, custom tools, types yet to come, arguments that are no text; what is no call is none."""
+    assert _decode(b'{"role":"assistant","tool_calls":%s}' % calls).tool_calls == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        (b'{"role":"user"}', 0),
+        (b'{"role":"user","content":"%s"}' % (b"x" * 400), 100),
+        (b'{"role":"user","content":[{"type":"text","text":"%s"}]}' % (b"x" * 400), 100),
+        (b'{"role":"user","content":[{"type":"output_text","text":"%s"}]}' % (b"x" * 400), 100),
+        (b'{"role":"assistant","content":null,"reasoning_content":"%s"}' % (b"x" * 400), 100),
+        (b'{"role":"assistant","reasoning":"%s","refusal":"xxxx"}' % (b"x" * 400), 101),
+        (b'{"role":"assistant","reasoning_content":null,"refusal":[1]}', 0),
+        (b'{"role":"tool","name":"abcd"}', 2),
+        (
+            b'{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"abcd","arguments":"%s"}}]}' % (b"x" * 40),
+            CALL_TOKENS + 2 + 10,
+        ),
+    ],
+)
+def test_every_text_is_counted(message: bytes, tokens: int) -> None:
+    """Content, parts, reasoning, refusal, name and calls, over the frame of a message."""
+    assert _decode(message).tokens == FRAME + tokens
+
+
+@pytest.mark.parametrize(
+    ("part", "tokens"),
+    [
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}, IMAGE_TOKENS),
+        ({"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}}, LOW_DETAIL_IMAGE_TOKENS),
+        ({"type": "image_url", "image_url": {"url": "https://x/low.png", "detail": "high"}}, IMAGE_TOKENS),
+    ],
+)
+def test_an_image_costs_its_bound(part: dict[str, object], tokens: int) -> None:
+    """Not the length of its base64 text."""
+    message = _decode(orjson.dumps({"role": "user", "content": [part]}))
+
+    assert message.media == (orjson.dumps(part),)
+    assert message.tokens == FRAME + tokens
+
+
+def test_audio_and_files_cost_by_their_size() -> None:
+    """Far less than their base64 text would as text, and more the longer they are."""
+    sizes = [
+        _decode(orjson.dumps({"role": "user", "content": [{"type": "input_audio", "data": "A" * length}]})).tokens
+        for length in (6_400, 640_000)
+    ]
+
+    assert FRAME + 100 <= sizes[0] < 200
+    assert FRAME + 10_000 <= sizes[1] < 11_000
+
+
+BASE = b"""{"role":"user","tool_call_id":"1","content":[{"type":"text","text":"a"},
+{"type":"image_url","image_url":{"url":"u","detail":"low"}}],
+"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"""
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        orjson.dumps(orjson.loads(BASE), option=orjson.OPT_SORT_KEYS),
+        orjson.dumps(orjson.loads(BASE), option=orjson.OPT_INDENT_2),
+        BASE.replace(b'"text":"a"', b'"text":"a","cache_control":{"type":"ephemeral"}'),
+        BASE.replace(b'{"type":"image_url",', b'{ "cache_control":{"type":"ephemeral"}, "type":"image_url",'),
+        BASE.replace(b'{"url":"u","detail":"low"}', b'{"detail":"low", "url" : "\\u0075"}'),
+        BASE.replace(b'"role"', b'"cache_control":{},"role"'),
+    ],
+)
+def test_the_digest_ignores_how_it_is_written(same: bytes) -> None:
+    """Key order, white space, escapes and `cache_control` do not rename a prefix."""
+    assert same != BASE
+    assert _decode(same).digest == _decode(BASE).digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"user"', b'"assistant"'),
+        (b'"text":"a"', b'"text":"b"'),
+        (b'"tool_call_id":"1"', b'"tool_call_id":"2"'),
+        (b'"id":"c"', b'"id":"d"'),
+        (b'"name":"f"', b'"name":"g"'),
+        (b'"arguments":"{}"', b'"arguments":"{ }"'),
+        (b'"url":"u"', b'"url":"v"'),
+        (b'"detail":"low"', b'"detail":"high"'),
+        (b'"text":"a"}', b'"text":"a"},{"type":"text","text":""}'),
+    ],
+)
+def test_the_digest_tells_what_was_said_apart(old: bytes, new: bytes) -> None:
+    """Another role, text, answer, call or image is another prefix."""
+    assert old in BASE
+    assert _decode(BASE.replace(old, new)).digest != _decode(BASE).digest
+
+
+NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+PARTS = st.fixed_dictionaries({"type": st.just("text") | NESTED, "text": st.text(max_size=3) | NESTED})
+FUNCTIONS = st.fixed_dictionaries({"name": NESTED, "arguments": NESTED | st.text()})
+CALLS = st.fixed_dictionaries({"id": NESTED}, optional={"type": NESTED, "function": FUNCTIONS, "custom": FUNCTIONS})
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool", "system"]) | NESTED},
+    optional={
+        "content": NESTED | st.lists(PARTS | NESTED, max_size=3),
+        "tool_calls": NESTED | st.lists(CALLS | NESTED, max_size=3),
+        "tool_call_id": NESTED,
+        "name": NESTED,
+        "reasoning": NESTED,
+    },
+)
+
+
+def _dump(value: object) -> bytes:
+    """JSON that orjson would not write: with integers of any size."""
+    if isinstance(value, dict):
+        return b"{" + b",".join(orjson.dumps(key) + b":" + _dump(item) for key, item in value.items()) + b"}"
+    if isinstance(value, list):
+        return b"[" + b",".join(map(_dump, value)) + b"]"
+    return str(value).encode() if type(value) is int else orjson.dumps(value)
+
+
+@given(st.lists(MESSAGES, max_size=3).map(lambda messages: _dump({"messages": messages})))
+def test_odd_messages_raise_nothing_else(body: bytes) -> None:
+    """A body of the right frame with anything inside is decoded or refused with UndecodableError."""
+    _try(body)
+
+
+@given(st.binary(max_size=60) | st.binary(max_size=40).map(lambda junk: _body(b'{"role":"user","content":' + junk)))
+def test_junk_raises_nothing_else(body: bytes) -> None:
+    """Any bytes at all are decoded or refused with UndecodableError."""
+    _try(body)

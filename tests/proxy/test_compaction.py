@@ -1,0 +1,137 @@
+"""Compaction of one request's bytes."""
+
+import orjson
+import pytest
+
+from proxy.codecs.chat import read_request
+from proxy.compaction import Compacted, Compactor
+from proxy.config import PolicyConfig, load_config
+from proxy.counter import count_by_heuristic
+from rules.conversation import Decision
+from rules.pipeline import LimitExceededError
+
+LONG = "".join(f"line {number}: nothing of note\n" for number in range(2000))
+
+
+def _step(number: int, result: str) -> list[dict[str, object]]:
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "run", "arguments": f'{{"n":{number}}}'}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": result},
+    ]
+
+
+def _body(*results: str, **more: object) -> bytes:
+    head = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix the bug."}]
+    steps = [message for number, result in enumerate(results) for message in _step(number, result)]
+    return orjson.dumps({"model": "m", "messages": head + steps, **more}, option=orjson.OPT_INDENT_2)
+
+
+def _settings(text: str = "{}") -> PolicyConfig:
+    return load_config(f"defaults: {text}", environment={}).defaults
+
+
+SMALL = _settings("{context_window: 4000, max_tool_result_tokens: 400, summary: {max_tokens: 200, min_steps: 2}}")
+
+
+@pytest.fixture
+def compactor() -> Compactor:
+    return Compactor(count_by_heuristic)
+
+
+def _compact(compactor: Compactor, body: bytes, settings: PolicyConfig, summary: str | None = None) -> Compacted:
+    return compactor.apply(compactor.plan(read_request(body), settings), summary)
+
+
+def test_where_nothing_is_to_be_done_the_body_is_the_clients_own(compactor: Compactor) -> None:
+    """The very object, no decisions, and what was sent is what came."""
+    body = _body("ok", "ok")
+
+    compacted = _compact(compactor, body, _settings())
+    assert compacted.body is body
+    assert (compacted.decisions, compacted.sent_tokens) == ((), compacted.original_tokens)
+    assert compacted.limit_tokens == 128_000 - 8192
+
+
+def test_a_long_result_is_the_only_thing_that_changes(compactor: Compactor) -> None:
+    """Every other byte of the body, separators too, is the client's."""
+    body = _body("ok", LONG, "ok", stream=True)
+    compacted = _compact(compactor, body, _settings())
+
+    short = orjson.loads(compacted.body)["messages"][5]["content"]
+    raw = next(line for line in body.splitlines() if b"nothing of note" in line)
+    assert [decision.rule for decision in compacted.decisions] == ["truncate"]
+    assert len(short) < len(LONG)
+    message_start, message_stop = body.rindex(b"{", 0, body.index(raw)), body.index(b"}", body.index(raw)) + 1
+    assert compacted.body.startswith(body[:message_start])
+    assert compacted.body.endswith(body[message_stop:])
+
+
+def test_the_summary_stands_for_what_was_cut(compactor: Compactor) -> None:
+    """With a text the text; without one the digest; either way within the limit and every call answered."""
+    body = _body(*["x" * 1500] * 20)
+
+    with_text = _compact(compactor, body, SMALL, "WRITTEN BY A MODEL")
+    digest = _compact(compactor, body, SMALL)
+    assert b"WRITTEN BY A MODEL" in with_text.body
+    assert with_text.decisions[-1].rule == "summarise"
+    assert digest.decisions[-1].rule == "digest"
+    for compacted in (with_text, digest):
+        messages = orjson.loads(compacted.body)["messages"]
+        assert messages[0] == {"role": "system", "content": "Be brief."}
+        assert messages[1]["content"].startswith("Fix the bug.")
+        assert compacted.sent_tokens <= compacted.limit_tokens < compacted.original_tokens
+        calls = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+        assert calls == [message["tool_call_id"] for message in messages if message["role"] == "tool"]
+
+
+def test_any_replica_decides_the_same(compactor: Compactor) -> None:
+    """A compactor that saw the session grow and one that never saw it forward the same bytes."""
+    results = [LONG, *["x" * 1500] * 12]
+    for length in range(1, len(results) + 1):
+        body = _body(*results[:length])
+
+        assert _compact(compactor, body, SMALL) == _compact(Compactor(count_by_heuristic), body, SMALL)
+
+
+def test_what_the_codec_forgot_changes_no_byte(compactor: Compactor) -> None:
+    """The caches are a matter of speed: one of them losing a message must not show in what is forwarded."""
+    body = _body("ok", LONG, "ok")
+    first = _compact(compactor, body, _settings())
+    compactor._codec._messages._entries.clear()
+    compactor._codec._messages._bytes = 0
+
+    assert _compact(compactor, body, _settings()).body == first.body
+
+
+def test_a_request_seen_before_has_nothing_uncounted(compactor: Compactor) -> None:
+    """What is new is all that a thread is needed for."""
+    body = _body("ok", LONG)
+    before = compactor.uncounted_bytes(read_request(body))
+    _compact(compactor, body, _settings())
+
+    assert before > len(LONG)
+    assert compactor.uncounted_bytes(read_request(body)) == 0
+    assert 0 < compactor.uncounted_bytes(read_request(_body("ok", LONG, "new"))) < 1000
+
+
+def test_the_requests_own_maximum_lowers_the_limit(compactor: Compactor) -> None:
+    """What the completion may take is kept free, rounded up to a power of two."""
+    limits = [_compact(compactor, _body(**more), SMALL).limit_tokens for more in ({}, {"max_completion_tokens": 1500})]
+
+    assert limits == [3000, 4000 - 2000]
+
+
+def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: Compactor) -> None:
+    """The newest user message is never cut unless the policy says so."""
+    body = orjson.dumps({"messages": [{"role": "user", "content": "x" * 40_000}]})
+    text = "{{context_window: 4000, on_exceeded: {}}}"
+
+    with pytest.raises(LimitExceededError, match=r"^100\d\d prompt tokens after compaction, limit 3000"):
+        _compact(compactor, body, _settings(text.format("error")))
+    forwarded = _compact(compactor, body, _settings(text.format("forward")))
+    truncated = _compact(compactor, body, _settings(text.format("truncate")))
+    assert forwarded.body is body
+    assert truncated.sent_tokens <= 3000
+    assert [(item.rule, item.messages, item.first_changed) for item in truncated.decisions] == [("exceeded", 1, 0)]
+    assert isinstance(truncated.decisions[0], Decision)

@@ -1,0 +1,242 @@
+"""What is wrong with a configuration, said in sentences."""
+
+import pytest
+
+from proxy.config import load_config
+from proxy.config_errors import Document, name_path
+from proxy.errors import ConfigError
+
+SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
+
+
+def _problems(text: str, *settings: str, **environment: str) -> list[str]:
+    """The lines of the error; none where the text is accepted."""
+    try:
+        load_config(text, settings=settings, environment=environment)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("listen: 8790", "listen (line 1): 8790 should be a valid string"),
+        ("\nlisten: ':80'", "listen (line 2): ':80' must be HOST:PORT, the port 0 to 65535"),
+        ("listen: h:65536", "listen (line 1): 'h:65536' must be HOST:PORT, the port 0 to 65535"),
+        ("mode: on", "mode (line 1): 'on' should be 'enforce', 'observe' or 'off'"),
+        ("store: redis", "store (line 1): 'redis' should be 'memory'"),
+        ("metrics_path: /v1/x", "metrics_path (line 1): '/v1/x' must not begin with /v1 or /trimtab"),
+        ("metrics_path: metrics", "metrics_path (line 1): 'metrics' string should match pattern '^/'"),
+        (
+            "upstream:\n  base_url: ftp://h",
+            "upstream.base_url (line 2): 'ftp://h' must be an http:// or https:// address with a host",
+        ),
+        (
+            "upstream:\n\n  connect_timeout_seconds: 0",
+            "upstream.connect_timeout_seconds (line 3): 0 should be greater than 0",
+        ),
+        (
+            "limits:\n  max_body_bytes: 1.5k",
+            "limits.max_body_bytes (line 2): '1.5k' should be a valid integer, unable to parse string as an integer",
+        ),
+        (
+            "defaults: {context_window: 100}",
+            "defaults.context_window (line 1): 100 must be auto, or at least 1024 tokens",
+        ),
+        (
+            "defaults: {context_window: 8k}",
+            "defaults.context_window (line 1): '8k' must be auto, or a whole number of tokens",
+        ),
+        (
+            "defaults: {context_window: true}",
+            "defaults.context_window (line 1): True must be auto, or a whole number of tokens",
+        ),
+        ("defaults: {high_water: 80}", "defaults.high_water (line 1): 80 should be less than or equal to 1"),
+        (
+            "defaults:\n  summary:\n    max_tokens: 1",
+            "defaults.summary.max_tokens (line 3): 1 should be greater than or equal to 64",
+        ),
+        (
+            "defaults: {on_exceeded: drop}",
+            "defaults.on_exceeded (line 1): 'drop' should be 'error', 'forward' or 'truncate'",
+        ),
+        ("models:\n- match: a\n- low_water: 0.1", "models[1].match: is required"),
+        (
+            "models:\n- match: a\n- match: b\n  low_water: x",
+            "models[1].low_water (line 4): 'x' should be a valid number, unable to parse string as a number",
+        ),
+        ("models: {match: a}", "models (line 1): {'match': 'a'} should be a valid tuple"),
+        (
+            "profiles:\n  p:\n    protect_turns: -1",
+            "profiles.p.protect_turns (line 3): -1 should be greater than or equal to 0",
+        ),
+        ("defaults: {low_water: 0.9}", "defaults.low_water: 0.9 must be below high_water, 0.8"),
+        ("models: [{match: a, high_water: 0.4}]", "models[0].low_water: 0.4 must be below high_water, 0.4"),
+        ("defaults: {upstream: b}", "defaults.upstream: 'b' is not one of upstreams (none)"),
+        (
+            "upstreams: {a: {base_url: 'http://a'}}\nprofiles: {p: {summary: {upstream: b}}}",
+            "profiles.p.summary.upstream: 'b' is not one of upstreams (a)",
+        ),
+        ("listn: h:1", "listn (line 1): unknown key; did you mean listen?"),
+        ("upstream: {base_uri: x}", "upstream.base_uri (line 1): unknown key; did you mean base_url?"),
+        ("models:\n- match: a\n  high_watr: 1", "models[0].high_watr (line 3): unknown key; did you mean high_water?"),
+        (
+            "profiles: {p: {summary: {modell: m}}}",
+            "profiles.p.summary.modell (line 1): unknown key; did you mean model?",
+        ),
+        (
+            "limits:\n  qqq: 1",
+            "limits.qqq (line 2): unknown key; known here: max_body_bytes, max_concurrent_requests, drain_seconds",
+        ),
+        ("upstream: {api_key: '${KEY}'}", "upstream.api_key: ${KEY} is not set in the environment and has no default"),
+        ("models: [{match: '${M}'}]", "models[0].match: ${M} is not set in the environment and has no default"),
+        ("listen: h:1\nmode: off\nlisten: h:2", "listen: the key stands twice"),
+        ("models:\n- match: a\n  match: b", "models[0].match: the key stands twice"),
+        ("limits: {drain_seconds: 1, drain_seconds: 2}", "limits.drain_seconds: the key stands twice"),
+        ("- a", "the configuration must be a mapping of keys to values"),
+        ("text", "the configuration must be a mapping of keys to values"),
+        ("a: [", "not valid YAML: line 1: expected the node content, but found '<stream end>'"),
+    ],
+)
+def test_each_mistake_is_named_with_its_place_and_what_is_allowed(text: str, problem: str) -> None:
+    """One sentence: path, line where the file has one, value, and what would do."""
+    assert _problems(text) == [problem]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: b: c",
+        "listen: 2024-13-45",
+        "a: *unknown",
+        "a: !!python/object:os.system x",
+        "? [a]\n: b",
+        "models: &a [*a]",
+        "a: " + "[" * 3000,
+        "a: " + "1" * 5000,
+        "a: \x00",
+        "a: 1\n---\na: 2",
+        "1: 2",
+        "null: 2",
+    ],
+    ids=lambda text: text[:30],
+)
+def test_no_text_raises_anything_else(text: str) -> None:
+    """Whatever is in the file, the error is a ConfigError."""
+    assert _problems(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "upstream: {base_url: 'http://h:port/v1'}",
+        "upstream: {base_url: 'http://h:99999/v1'}",
+        "upstream: {base_url: 'http://h h/v1'}",
+        "upstream: {base_url: 'http://h/v1?'}",
+        "upstream: {base_url: 'http://[::1/v1'}",
+        "upstream: {base_url: 'http://u@h/v1'}",
+        "upstream: {base_url: 'h:80/v1'}",
+        "upstream: {base_url: 'http://h/v1#x'}",
+        'upstream: {api_key: "key\\n"}',
+        "defaults: {protect_turns: true}",
+    ],
+)
+def test_what_could_not_work_later_is_refused_now(text: str) -> None:
+    """An address or a key that every request would fail with, and a truth where a number belongs."""
+    assert len(_problems(text)) == 1
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    """Of the file, the environment and the settings alike."""
+    text = "listn: h:1\nmode: maybe\nupstream: {api_key: '${KEY}', base_uri: x}\ndefaults: {high_water: 2}"
+
+    assert [line.split(":")[0] for line in _problems(text, "x", "mode.a=1", TRIMTAB_AUTOCOMPACT_PCT="0")] == [
+        "upstream.api_key",
+        "'x'",
+        "mode.a",
+        "TRIMTAB_AUTOCOMPACT_PCT",
+        "mode (line 2)",
+        "upstream.base_uri (line 3)",
+        "defaults.high_water (line 4)",
+        "listn (line 1)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("listen", "'listen': a setting is written dotted.key=value"),
+        ("=x", "'': a setting is written dotted.key=value"),
+        ("a..b=1", "'a..b': a setting is written dotted.key=value"),
+        ("listen.x=1", "listen.x: listen is no section"),
+        ("limit.x=1", "limit: unknown key; did you mean limits?"),
+        ("listen=[", "listen: '[' must be HOST:PORT, the port 0 to 65535"),
+        ("listen=h", "listen: 'h' must be HOST:PORT, the port 0 to 65535"),
+        ("limits.max_body_bytes=", "limits.max_body_bytes: None should be a valid integer"),
+        ("listen=2024-13-45", "listen: '2024-13-45' must be HOST:PORT, the port 0 to 65535"),
+    ],
+)
+def test_a_wrong_setting_is_named(setting: str, problem: str) -> None:
+    """By its key; a setting has no line unless the file has that key too."""
+    text = "listen: h:1" if setting.startswith("listen.") else ""
+
+    assert _problems(text, setting) == [problem]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"upstream: {{api_key: [{SECRET}]}}",
+        f"upstream: {{api_key: {{a: {SECRET}}}}}",
+        f"upstream: [{{api_key: {SECRET}}}]",
+        f"upstreams: [{{api_key: {SECRET}}}]",
+        f"upstreams: {{b: {{base_url: x, api_key: {SECRET}}}}}",
+        f"defaults: {{upstream: {{api_key: {SECRET}}}}}",
+        f"upstream: {{apikey: {SECRET}}}",
+        f"api_key: {SECRET}",
+        f"upstream: {{base_url: 'https://user:{SECRET}@h/v1'}}",
+        f"upstream:\n  api_key: {SECRET}\n  api_key: {SECRET}",
+        f"upstream: {{api_key: {SECRET}",
+    ],
+)
+def test_a_secret_is_never_shown(text: str) -> None:
+    """A key in the wrong place or form is named by its path, not by its value."""
+    problems = _problems(text)
+
+    assert problems
+    assert not [line for line in problems if SECRET[:8] in line]
+
+
+def test_a_secret_from_the_environment_is_never_shown() -> None:
+    """Nor is one that a variable brought."""
+    problems = _problems("upstreams: [{api_key: '${KEY}'}]", KEY=SECRET)
+
+    assert problems
+    assert not [line for line in problems if SECRET[:8] in line]
+
+
+def test_a_long_value_is_cut() -> None:
+    """The sentence stays readable."""
+    (problem,) = _problems("mode: " + "x" * 5000)
+
+    assert len(problem) < 200
+    assert "…" in problem
+
+
+def test_the_document_knows_the_line_of_every_key() -> None:
+    """Lines count from 1; the items of lists have theirs too."""
+    text = "a: 1\nb:\n  - c: 2\n  - d\ne: {f: 3}\n"
+
+    assert Document.parse(text) == Document(
+        {"a": 1, "b": [{"c": 2}, "d"], "e": {"f": 3}},
+        {("a",): 1, ("b",): 2, ("b", 0): 3, ("b", 0, "c"): 3, ("b", 1): 4, ("e",): 5, ("e", "f"): 5},
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [(("a",), "a"), (("a", 0, "b"), "a[0].b"), (("a", "b", 1, 2), "a.b[1][2]"), ((), "")]
+)
+def test_a_path_is_named_as_it_would_be_written(path: tuple[str | int, ...], name: str) -> None:
+    """Dots between keys, brackets around indexes."""
+    assert name_path(path) == name

@@ -1,0 +1,51 @@
+"""The demo's session and the repository that it is about."""
+
+import msgspec
+
+from proxy.codecs.chat import ChatCodec, decode_message, read_request
+from proxy.counter import count_by_heuristic, load_o200k, make_counter
+from proxy.demo_project import list_modules
+from proxy.demo_replay import WINDOW_TOKENS
+from proxy.demo_session import make_session
+from rules.pairing import pair_tool_calls
+
+
+def test_session_is_a_valid_transcript_of_several_windows() -> None:
+    """Every call is answered right behind it, and the whole is larger than three windows and than 120,000 tokens."""
+    session = make_session()
+    count = make_counter(load_o200k())
+    conversation = ChatCodec(count).decode(read_request(session.request_body(len(session.messages))))
+    assert pair_tool_calls(conversation, count=count).conversation is conversation
+    assert conversation.tokens > max(3 * WINDOW_TOKENS, 120_000)
+    roles = [message.role for message in conversation.messages]
+    assert (roles[:2], roles[-1]) == (["system", "user"], "assistant")
+    assert [index for index, role in enumerate(roles) if role == "assistant"] == list(session.turns)
+    ids = [call.id for message in conversation.messages for call in message.tool_calls]
+    assert len(ids) == len(set(ids)) > 140
+    assert roles.count("user") == 5
+    assert any(len(message.tool_calls) > 1 for message in conversation.messages)
+
+
+def test_session_is_the_same_every_time() -> None:
+    """Two sessions of one length are equal, and a shorter one is the beginning of a longer one but for its end."""
+    assert make_session(7) == make_session(7)
+    short, long = make_session(5), make_session(7)
+    assert long.messages[: len(short.messages) - 1] == short.messages[:-1]
+
+
+def test_tools_of_the_session_are_those_that_it_calls() -> None:
+    """A call names a tool of the schema, and passes the arguments that the schema requires."""
+    session = make_session()
+    required = {
+        tool["function"]["name"]: set(tool["function"]["parameters"]["required"])
+        for tool in msgspec.json.decode(session.tools)
+    }
+    called = [call for raw in session.messages for call in decode_message(raw, count_by_heuristic).tool_calls]
+    assert {call.name for call in called} == set(required)
+    assert all(set(msgspec.json.decode(call.arguments)) == required[call.name] for call in called)
+
+
+def test_functions_of_a_module_have_names_of_their_own() -> None:
+    """No module of the invented repository defines a name twice."""
+    for module in list_modules():
+        assert len({function.name for function in module.functions}) == len(module.functions) >= 4

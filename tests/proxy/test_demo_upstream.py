@@ -1,0 +1,130 @@
+"""The demo's upstream: scripted answers, refusals, and the simulated prompt cache."""
+
+import aiohttp
+import msgspec
+import orjson
+import pytest
+
+from proxy.counter import count_by_heuristic
+from proxy.demo_session import Session, make_session
+from proxy.demo_upstream import PromptCache, SimulatedUpstream, run_upstream
+
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ACT = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
+USER = {"role": "user", "content": "go"}
+
+
+def chat(*messages: dict[str, object], **keys: object) -> bytes:
+    return orjson.dumps({"model": "demo-model", "messages": messages, **keys})
+
+
+async def ask(session: Session, *bodies: bytes, window_tokens: int = 1000) -> tuple[SimulatedUpstream, list[bytes]]:
+    """The upstream that took the bodies, one behind the other, and its answers."""
+    upstream = SimulatedUpstream(session, window_tokens, count_by_heuristic)
+    answers = []
+    async with run_upstream(upstream) as base_url, aiohttp.ClientSession() as client:
+        for body in bodies:
+            async with client.post(f"{base_url}/chat/completions", data=body) as response:
+                answers.append(await response.read())
+    return upstream, answers
+
+
+def join_stream(body: bytes) -> dict[str, object]:
+    """The assistant message that a stream's events add up to."""
+    events = [msgspec.json.decode(line[6:]) for line in body.splitlines() if line[:7] == b"data: {"]
+    content = ""
+    calls: list[dict[str, object]] = []
+    for delta in [choice["delta"] for event in events for choice in event["choices"]]:
+        content += delta.get("content", "")
+        for piece in delta.get("tool_calls", []):
+            if "id" in piece:
+                calls.append({key: piece[key] for key in ("id", "type", "function")})
+            else:
+                function = calls[piece["index"]]["function"]
+                function["arguments"] += piece["function"]["arguments"]
+    message: dict[str, object] = {"role": "assistant", "content": content}
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def test_cached_tokens_are_the_longest_prefix_of_any_earlier_prompt() -> None:
+    """A prefix counts message by message and byte for byte, whichever earlier prompt it is of."""
+    cache = PromptCache(count_by_heuristic)
+    system, one, two = ({"role": role, "content": role * 50} for role in ("system", "user", "assistant"))
+
+    def read(*messages: dict[str, object], **keys: object) -> tuple[int, int]:
+        prompt = cache.read(chat(*messages, **keys))
+        cache.admit(prompt)
+        return prompt.cached_tokens, prompt.tokens
+
+    _, first = read(system, one)
+    assert read(system, two)[0] < first
+    assert read(system, one, two)[0] == first
+    assert read(system, one) == (first, first)
+    assert read(one, system)[0] == 3  # the priming alone
+    assert read(system, one, tools=[{"type": "function"}])[0] == 0
+    assert read({**system, "name": "x"}, one)[0] == 3
+
+
+def test_prompts_that_were_not_admitted_are_not_cached() -> None:
+    """To look at a prompt is not to keep it."""
+    cache = PromptCache(count_by_heuristic)
+    body = chat({"role": "user", "content": "once"})
+    assert cache.read(body) == cache.read(body)
+    assert cache.read(body).cached_tokens == 0
+
+
+async def test_upstream_streams_the_scripted_answer() -> None:
+    """The events of a scripted prompt add up to the message that follows it in the session, calls and all."""
+    session = make_session(1)
+    bodies = [session.request_body(turn) for turn in session.turns]
+    upstream, answers = await ask(session, *bodies, window_tokens=100_000)
+    wanted = [msgspec.json.decode(session.messages[turn]) for turn in session.turns]
+    assert [join_stream(answer) for answer in answers] == wanted
+    assert all(answer.endswith(b"data: [DONE]\n\n") for answer in answers)
+    prompts = [served.prompt_tokens for served in upstream.served]
+    assert [served.cached_tokens for served in upstream.served] == [0, *prompts[:-1]]
+
+
+async def test_upstream_refuses_what_exceeds_its_window() -> None:
+    """OpenAI's 400, and the refused prompt warms no cache."""
+    body = chat({"role": "user", "content": "many words " * 1000})
+    upstream, answers = await ask(make_session(1), body, body)
+    error = msgspec.json.decode(answers[0])["error"]
+    assert (error["type"], error["param"], error["code"]) == (
+        "invalid_request_error",
+        "messages",
+        "context_length_exceeded",
+    )
+    assert [(served.status, served.cached_tokens) for served in upstream.served] == [(400, 0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("messages", "status"),
+    [
+        ([USER, ACT, RESULT], 200),
+        ([USER, ACT, RESULT, USER], 200),
+        ([], 400),
+        ([USER, ACT], 400),
+        ([USER, ACT, USER, RESULT], 400),
+        ([USER, RESULT], 400),
+        ([USER, ACT, RESULT, RESULT], 400),
+    ],
+)
+async def test_upstream_takes_valid_transcripts_only(messages: list[dict[str, object]], status: int) -> None:
+    """Every call has one result right behind it, or the upstream refuses as OpenAI does."""
+    upstream, _ = await ask(make_session(1), chat(*messages))
+    assert [served.status for served in upstream.served] == [status]
+
+
+async def test_upstream_writes_notes_and_names_what_it_does_not_serve() -> None:
+    """A request that is no stream gets a note of the paths in it; unknown paths and bodies get errors in JSON."""
+    _, answers = await ask(make_session(1), chat({"role": "user", "content": "read ferry/fares/tax.py\nE  Boom"}), b"{")
+    assert "ferry/fares/tax.py" in msgspec.json.decode(answers[0])["choices"][0]["message"]["content"]
+    assert msgspec.json.decode(answers[1])["error"]["code"] == "invalid_json"
+    upstream = SimulatedUpstream(make_session(1), 1000, count_by_heuristic)
+    async with run_upstream(upstream) as base_url, aiohttp.ClientSession() as client:
+        async with client.get(f"{base_url}/models") as response:
+            assert [model["id"] for model in (await response.json())["data"]] == ["demo-model"]
+        async with client.get(f"{base_url}/files") as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")

@@ -1,0 +1,43 @@
+"""Errors that the proxy itself answers with."""
+
+import orjson
+import pytest
+
+from proxy.errors import (
+    ContextExceededError,
+    OverloadedError,
+    ProxyError,
+    UnknownProfileError,
+    UpstreamTimeoutError,
+    UpstreamUnreachableError,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind", "param", "code"),
+    [
+        (UpstreamUnreachableError, 502, "trimtab_error", None, "upstream_unreachable"),
+        (UpstreamTimeoutError, 504, "trimtab_error", None, "upstream_timeout"),
+        (OverloadedError, 503, "trimtab_error", None, "overloaded"),
+        (ContextExceededError, 400, "invalid_request_error", "messages", "context_length_exceeded"),
+        (UnknownProfileError, 400, "trimtab_error", "x-trimtab-profile", "unknown_profile"),
+        (ProxyError, 500, "trimtab_error", None, "internal_error"),
+    ],
+)
+def test_each_error_has_its_status_and_openais_form(
+    error: type[ProxyError], status: int, kind: str, param: str | None, code: str
+) -> None:
+    """Clients act on status and code, and parse this shape; the overflow error is the one they know."""
+    made = error('what was wrong: "ü"')
+
+    assert made.status == status
+    assert orjson.loads(made.body()) == {
+        "error": {"message": 'what was wrong: "ü"', "type": kind, "param": param, "code": code}
+    }
+
+
+def test_codes_are_all_different() -> None:
+    """Each error can be told from the others."""
+    codes = [error.code for error in (ProxyError, *ProxyError.__subclasses__())]
+
+    assert len(codes) == len(set(codes))

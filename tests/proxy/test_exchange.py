@@ -1,0 +1,225 @@
+"""What is known of one request when it has been served."""
+
+import time
+
+import orjson
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.compaction import Compacted
+from proxy.errors import ContextExceededError
+from proxy.exchange import Exchange, Recorder
+from proxy.metrics import Metrics
+from proxy.relay import Relayed
+from rules.conversation import Decision
+
+DECISIONS = (
+    Decision("truncate", "2 tool results over 4000 tokens", 900, 400, 2, 3),
+    Decision("pairing", "1 calls answered", 400, 408, 1, 7),
+)
+COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', DECISIONS, 1000, 508, 2000)
+
+
+class _Log:
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, object]] = []
+
+    def info(self, event: str, **fields: object) -> None:
+        self.lines.append({"event": event, **fields})
+
+    error = info
+
+
+@pytest.fixture
+def log() -> _Log:
+    return _Log()
+
+
+@pytest.fixture
+def recorder(log: _Log) -> Recorder:
+    return Recorder(Metrics(), log)
+
+
+def _exchange(mode: str = "enforce", status: int = 200, outcome: str = "compacted") -> Exchange:
+    """A request that arrived at 100 s, left at 100.5 s and was answered from 101 s to 103 s."""
+    relayed = Relayed(status=status, first_byte_at=101.0, last_byte_at=103.0)
+    return Exchange(
+        endpoint="chat",
+        method="POST",
+        request_id="id",
+        started_at=100.0,
+        sent_at=100.5,
+        outcome=outcome,
+        mode=mode,
+        model="m",
+        match="m*",
+        compacted=COMPACTED,
+        relayed=relayed,
+    )
+
+
+def _figures(recorder: Recorder) -> dict[str, float]:
+    """Counters and sums that are not zero, as `name{label values by label name}`."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(recorder.metrics.render().decode()):
+        for sample in family.samples:
+            if sample.name.endswith(("_total", "_sum")) and sample.value:
+                labels = ",".join(value for _, value in sorted(sample.labels.items()))
+                found[f"{sample.name.removeprefix('trimtab_')}{{{labels}}}"] = sample.value
+    return found
+
+
+REQUEST = {"requests_total{chat,m*,compacted,200}": 1}
+TIMES = {"time_to_first_token_seconds_sum{m*}": 1.0, "upstream_seconds_sum{m*}": 2.5}
+
+
+def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
+    """Tokens as they came and as they left, what each rule did, times, the upstream's own figures."""
+    exchange = _exchange()
+    exchange.reported_prompt_tokens, exchange.completion_tokens, exchange.completion_source = 508, 30, "upstream"
+    recorder.record(exchange)
+
+    assert _figures(recorder) == REQUEST | TIMES | {
+        "prompt_tokens_total{m*,original}": 1000,
+        "prompt_tokens_total{m*,sent}": 508,
+        "tokens_saved_total{m*,truncate}": 500,
+        "tokens_added_total{m*,pairing}": 8,
+        "context_used_ratio_sum{m*}": 508 / 2000,
+        "estimate_error_ratio_sum{m*}": 1.0,
+        "completion_tokens_total{m*,upstream}": 30,
+        "output_tokens_per_second_sum{m*}": 15.0,
+    }
+
+
+def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
+    """The original went out, so sent is original, and no rule is credited."""
+    recorder.record(_exchange("observe", outcome="observe"))
+
+    assert _figures(recorder) == TIMES | {
+        "requests_total{chat,m*,observe,200}": 1,
+        "prompt_tokens_total{m*,original}": 1000,
+        "prompt_tokens_total{m*,sent}": 1000,
+        "context_used_ratio_sum{m*}": 0.5,
+    }
+
+
+def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _Log) -> None:
+    """Status, outcome, tokens and decisions; never a word of the request."""
+    exchange = _exchange()
+    exchange.started_at = time.monotonic()
+    exchange.completion_tokens = 30
+    recorder.record(exchange)
+
+    (line,) = log.lines
+    assert 0 <= float(str(line.pop("seconds"))) < 60
+    assert line == {
+        "event": "request",
+        "request_id": "id",
+        "endpoint": "chat",
+        "method": "POST",
+        "model": "m*",
+        "status": 200,
+        "outcome": "compacted",
+        "original_tokens": 1000,
+        "sent_tokens": 508,
+        "limit_tokens": 2000,
+        "decisions": [
+            {"rule": "truncate", "saved_tokens": 500, "first_changed": 3},
+            {"rule": "pairing", "saved_tokens": -8, "first_changed": 7},
+        ],
+        "completion_tokens": 30,
+    }
+
+
+def test_a_model_that_nobody_vouched_for_is_not_logged(recorder: Recorder, log: _Log) -> None:
+    """A client cannot write what it likes into the log; after a success the name is known."""
+    for status in (404, 200, 404):
+        exchange = _exchange(status=status)
+        exchange.model, exchange.match = "text of a client", None
+        recorder.record(exchange)
+
+    assert [line["model"] for line in log.lines] == ["other", "text of a client", "text of a client"]
+
+
+def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) -> None:
+    """What was not read as a chat request says nothing about a model."""
+    exchange = _exchange()
+    exchange.compacted, exchange.match = None, None
+    recorder.record(exchange)
+
+    assert recorder.label(exchange) == "other"
+
+
+@pytest.mark.parametrize(
+    ("relayed", "outcome"),
+    [
+        (Relayed(), "aborted"),
+        (Relayed(status=200, first_byte_at=1.0, broken=True), "broken"),
+        (Relayed(status=500, first_byte_at=1.0, last_byte_at=1.0), "compacted"),
+    ],
+)
+def test_how_it_ended_goes_before_what_was_done(recorder: Recorder, log: _Log, relayed: Relayed, outcome: str) -> None:
+    """A client that left, an upstream that broke off; an upstream's error is an answer like any other."""
+    exchange = _exchange()
+    exchange.relayed = relayed
+    recorder.record(exchange)
+
+    assert [(line["outcome"], line["status"]) for line in log.lines] == [(outcome, relayed.status)]
+
+
+def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> None:
+    """The proxy's own error: its status and code, not its message."""
+    exchange = _exchange()
+    exchange.relayed = Relayed()
+    exchange.refuse(ContextExceededError("PLANTED TEXT"))
+    recorder.record(exchange)
+
+    (line,) = log.lines
+    assert (line["status"], line["outcome"], line["error"]) == (400, "refused", "context_length_exceeded")
+    assert b"PLANTED" not in orjson.dumps(line)
+
+
+def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: _Log) -> None:
+    """And counted by the phase it happened in; what the error says may be the client's text."""
+    exchange = _exchange()
+    exchange.phase = "plan"
+    recorder.record_fault(exchange, ValueError("PLANTED TEXT"))
+
+    assert log.lines == [{"event": "fail_open", "request_id": "id", "phase": "plan", "error": "ValueError"}]
+    assert _figures(recorder) == {"fail_open_total{plan}": 1}
+
+
+def test_the_answers_headers_say_what_was_done() -> None:
+    """Structured fields: tokens, decisions, and the time that the proxy took."""
+    assert _exchange().response_headers() == [
+        ("x-trimtab-request-id", "id"),
+        ("Server-Timing", "trimtab;dur=500.0"),
+        ("x-trimtab-tokens", "original=1000, sent=508, limit=2000"),
+        ("x-trimtab-decisions", "truncate;saved=500, pairing;saved=-8"),
+    ]
+
+
+def test_a_request_only_observed_says_that_the_original_went_out() -> None:
+    """The decisions are shown, the tokens sent are those of the original."""
+    headers = dict(_exchange("observe").response_headers())
+
+    assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
+
+
+def test_where_nothing_was_done_there_is_no_decision() -> None:
+    """No empty header, and no tokens where there was no transcript."""
+    exchange = _exchange()
+    exchange.compacted = Compacted(b"{}", (), 5, 5, 10)
+    assert "x-trimtab-decisions" not in dict(exchange.response_headers())
+    exchange.compacted = None
+    assert [name for name, _ in exchange.response_headers()] == ["x-trimtab-request-id", "Server-Timing"]
+
+
+def test_request_ids_are_all_different() -> None:
+    """And long enough to stay so."""
+    ids = {Exchange("chat", "POST").request_id for _ in range(100)}
+
+    assert len(ids) == 100
+    assert {len(item) for item in ids} == {24}

@@ -1,0 +1,104 @@
+"""A mapping bounded by bytes."""
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.lru import ENTRY_BYTES, BytesLRU
+
+MAX_BYTES = 4 * (ENTRY_BYTES + 100)
+
+
+def _make(max_bytes: int = MAX_BYTES) -> BytesLRU[str, str]:
+    return BytesLRU(max_bytes, lambda _, value: len(value))
+
+
+def test_a_value_is_there_until_it_must_go() -> None:
+    """What was kept is found, what was not is None."""
+    lru = _make()
+    lru["a"] = "1"
+
+    assert (lru.get("a"), lru.get("b"), "a" in lru, "b" in lru, len(lru)) == ("1", None, True, False, 1)
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    """Reading counts as use, so the oldest unread entry makes room."""
+    lru = _make()
+    for key in "abcd":
+        lru[key] = key * 100
+    lru.get("a")
+    lru["e"] = "e" * 100
+
+    assert [lru.get(key) for key in "abcde"] == ["a" * 100, None, "c" * 100, "d" * 100, "e" * 100]
+
+
+def test_an_entry_may_fill_the_whole_and_no_more() -> None:
+    """Exactly `max_bytes` is kept, one byte more is not, and drives out nothing."""
+    lru = _make()
+    lru["a"] = "x" * (MAX_BYTES - ENTRY_BYTES)
+    lru["b"] = "x" * (MAX_BYTES - ENTRY_BYTES + 1)
+
+    assert ("a" in lru, "b" in lru) == (True, False)
+
+
+def test_replacing_a_value_updates_the_size() -> None:
+    """A hundred replacements take the room of one."""
+    lru = _make()
+    lru["a"] = "1"
+    for _ in range(100):
+        lru["b"] = "x" * 300
+    lru["b"] = "y"
+
+    assert (lru.get("a"), lru.get("b"), lru._bytes) == ("1", "y", 2 * (ENTRY_BYTES + 1))
+
+
+def test_an_oversized_value_does_not_leave_the_old_one_under_its_key() -> None:
+    """A mapping may forget; it must not answer with a value that was replaced."""
+    lru = _make()
+    lru["a"] = "old"
+    lru["a"] = "x" * MAX_BYTES
+
+    assert lru.get("a") is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 1000) | st.none()), max_size=40))
+def test_it_behaves_as_the_plain_model(steps: list[tuple[str, int | None]]) -> None:
+    """Any sequence of writes (a size) and reads (None) leaves what a straightforward LRU would keep, within bounds."""
+    lru = _make()
+    model: OrderedDict[str, str] = OrderedDict()
+    for key, size in steps:
+        if size is None:
+            assert lru.get(key) == model.get(key)
+            if key in model:
+                model.move_to_end(key)
+        else:
+            lru[key] = "x" * size
+            model.pop(key, None)
+            model[key] = "x" * size
+            if size + ENTRY_BYTES > MAX_BYTES:
+                del model[key]
+            while sum(len(value) + ENTRY_BYTES for value in model.values()) > MAX_BYTES:
+                model.popitem(last=False)
+    assert list(lru._entries) == list(model)
+    assert lru._bytes == sum(len(value) + ENTRY_BYTES for value in model.values())
+
+
+def test_threads_do_not_spoil_the_count_of_bytes() -> None:
+    """Many writers and readers at once: afterwards the sum is that of what is kept, and within bounds."""
+    lru = _make()
+    barrier = threading.Barrier(4)
+
+    def work(seed: int) -> None:
+        barrier.wait()
+        for number in range(2000):
+            key = str((number * (seed + 1)) % 9)
+            lru[key] = "x" * (number % 200)
+            lru.get(key)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert lru._bytes == sum(size for _, size in lru._entries.values())
+    assert lru._bytes <= MAX_BYTES

@@ -1,0 +1,215 @@
+"""A tap on an answer."""
+
+import time
+from itertools import pairwise
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import stream
+from proxy.stream import MAX_EVENT_BYTES, MAX_TEXT_CHARS, ResponseTap, Usage
+
+
+def _delta(index: int = 0, **delta: object) -> dict[str, object]:
+    return {"choices": [{"index": index, "delta": delta}]}
+
+
+def _call(**function: object) -> dict[str, object]:
+    return {"tool_calls": [{"index": 0, "function": function}]}
+
+
+USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "x": {"y": 1}}}
+EVENTS = [
+    _delta(role="assistant", content=""),
+    _delta(content="héllo ") | {"usage": None},
+    _delta(content="wörld\n"),
+    _delta(1, content="other"),
+    _delta(reasoning_content="because"),
+    _delta(reasoning=" so"),
+    _delta(refusal="no"),
+    _delta(**_call(name="ls", arguments="")),
+    _delta(**_call(arguments='{"a":')),
+    _delta(**_call(arguments="1}")),
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    USAGE,
+]
+TEXTS = sorted(["héllo wörld\n", "other", "because so", "no", "ls", '{"a":1}'])
+
+
+def _read(*chunks: bytes, is_stream: bool = True) -> tuple[Usage | None, list[str]]:
+    """The usage, and each text that is counted."""
+    tap = ResponseTap(is_stream=is_stream)
+    for chunk in chunks:
+        tap.feed(chunk)
+    tap.finish()
+    texts: list[str] = []
+    tap.count_completion(lambda text: len(texts.append(text) or text))
+    assert tap.text_chars == sum(map(len, texts))
+    return tap.usage, sorted(texts)
+
+
+def _write(events: list[dict[str, object]], end: bytes = b"\n", space: bytes = b" ", tail: bytes = b"") -> bytes:
+    return b"".join(b"data:" + space + orjson.dumps(event) + end + end for event in events) + tail
+
+
+BODIES = [
+    _write(EVENTS, tail=b"data: [DONE]\n\n"),
+    _write(EVENTS, end=b"\r\n", tail=b"data: [DONE]\r\n\r\n"),
+    _write(EVENTS, space=b""),
+    _write(EVENTS)[:-2],
+    b": ping\n\n" + _write(EVENTS).replace(b"data:", b": keep-alive\nevent: x\nid: 1\nretry: 5\ndata:") + b"\n\n\n",
+    _write(EVENTS).replace(b',"delta"', b',\ndata: "delta"'),
+    b"data: {bad\n\ndata\n\ndata: [1]\n\nnonsense: x\n\n" + _write(EVENTS) + b'data: {"error":{"message":"x"}}\n\n',
+]
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_usage_and_texts_are_found_in_every_form_of_stream(body: bytes) -> None:
+    """CRLF, no blank behind the colon, comments, no [DONE], data over several lines, junk in between."""
+    assert _read(body) == (Usage(7, 3), TEXTS)
+
+
+@given(st.sampled_from(BODIES), st.lists(st.integers(0, 3000), max_size=30).map(sorted))
+def test_the_chunks_do_not_matter(body: bytes, cuts: list[int]) -> None:
+    """Cut anywhere, in the middle of a character or a line's end, the stream says the same."""
+    places = [0, *(min(cut, len(body)) for cut in cuts), len(body)]
+    chunks = [body[start:stop] for start, stop in pairwise(places)]
+
+    assert _read(*chunks) == (Usage(7, 3), TEXTS)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_single_bytes_do_not_matter(body: bytes) -> None:
+    """The finest cut of all."""
+    assert _read(*(body[at : at + 1] for at in range(len(body)))) == (Usage(7, 3), TEXTS)
+
+
+@given(
+    st.lists(st.binary(max_size=40) | st.sampled_from([b"data:", b"\n", b"{}", b'{"usage":', b"\r\n\r\n"])),
+    st.booleans(),
+)
+def test_garbage_never_raises(chunks: list[bytes], is_stream: bool) -> None:  # noqa: FBT001 - hypothesis gives it
+    """Whatever comes in, nothing is found in it and nothing breaks."""
+    assert _read(*chunks, is_stream=is_stream)[1] == []
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"usage":{"prompt_tokens":"7"}}',
+        b'{"usage":[]}',
+        b'{"choices":{}}',
+        b'{"choices":[null]}',
+        b'{"choices":[{"delta":5}]}',
+        b'{"choices":[{"delta":{"content":"\xff"}}]}',
+        b'{"choices":' + b"[" * 5000,
+        b"\xff\xfe",
+        b"NaN",
+    ],
+)
+def test_an_event_of_another_form_is_passed_over(event: bytes) -> None:
+    """It raises nothing and does not hide what the others say."""
+    assert _read(b"data: " + event + b"\n\n" + _write(EVENTS)) == (Usage(7, 3), TEXTS)
+
+
+def test_the_last_usage_counts() -> None:
+    """Some upstreams report it in every chunk; null in a later one takes nothing back."""
+    chunks = [{"usage": {"completion_tokens": number}} for number in (1, 2)] + [{"usage": None}]
+
+    assert _read(_write(chunks)) == (Usage(None, 2), [])
+
+
+def test_the_usage_is_found_beside_content_of_another_form() -> None:
+    """An upstream whose content is a list of parts reports its usage all the same."""
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
+    answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": parts}}], "usage": USAGE["usage"]}
+
+    assert _read(orjson.dumps(answer), is_stream=False)[0] == Usage(7, 3)
+
+
+def test_a_number_that_cannot_be_is_no_usage() -> None:
+    """Beyond 64 bits it counts no tokens, and could not be logged."""
+    usage, _ = _read(b'data: {"usage":{"completion_tokens":%d}}\n\n' % 10**30)
+
+    assert usage is None or usage.completion_tokens is None
+
+
+def test_custom_tool_calls_are_counted() -> None:
+    """The input of a custom tool is text that the model wrote."""
+    call = {"index": 0, "type": "custom", "custom": {"name": "sh", "input": "ls -l"}}
+
+    assert _read(_write([_delta(tool_calls=[call])]))[1] == ["ls -l", "sh"]
+
+
+def test_an_answer_that_is_no_stream_is_read_whole() -> None:
+    """Usage and texts of every choice, in whatever chunks it came."""
+    message = {"content": "hi", "reasoning_content": "hm", **_call(name="ls", arguments="{}")}
+    choices = [{"index": 0, "message": message}, {"index": 1, "message": {"content": "ho", "tool_calls": None}}]
+    body = orjson.dumps({"id": "1", "choices": choices, "usage": USAGE["usage"]}, option=orjson.OPT_INDENT_2)
+
+    expected = (Usage(7, 3), ["hi", "hm", "ho", "ls", "{}"])
+    assert _read(body, is_stream=False) == expected
+    assert _read(*(body[at : at + 3] for at in range(0, len(body), 3)), is_stream=False) == expected
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"null", b"[]", b"<html>", b'{"choices":null,"usage":null}', b'{"usage":{}']
+)
+def test_an_answer_without_anything_has_nothing(body: bytes) -> None:
+    """Neither usage nor text."""
+    assert _read(body, is_stream=False) == (None, [])
+
+
+@pytest.mark.parametrize("size", [100, 1000])
+def test_an_oversized_event_is_passed_over(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """In one chunk or in many, of one line or of several; what follows is read again."""
+    monkeypatch.setattr(stream, "MAX_EVENT_BYTES", 500)
+    long_line = b'data: {"usage":{"prompt_tokens":1},"x":"' + b"y" * 2000 + b'"}\n\n'
+    many_lines = b'data: {"usage":{"prompt_tokens":1},\n' + b'data: "x":1,\n' * 100 + b'data: "y":2}\n\n'
+    body = long_line + many_lines + _write([_delta(content="behind")])
+
+    assert _read(*(body[at : at + size] for at in range(0, len(body), size))) == (None, ["behind"])
+    assert _read(body) == (None, ["behind"])
+
+
+def test_the_tail_of_an_oversized_line_is_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line is dropped to its end, also where a chunk happens to begin with `data:` in the middle of it."""
+    monkeypatch.setattr(stream, "MAX_EVENT_BYTES", 500)
+
+    assert _read(b"data: " + b"x" * 600, b'data: {"usage":{"prompt_tokens":1}}\n\n') == (None, [])
+
+
+def test_memory_is_bounded() -> None:
+    """An endless line, an endless event, an endless answer: each keeps no more than its bound and a chunk."""
+    chunk = b"x" * (1024 * 1024)
+    line, event, answer = ResponseTap(is_stream=True), ResponseTap(is_stream=True), ResponseTap(is_stream=False)
+    for _ in range(12):
+        line.feed(chunk)
+        event.feed(b"data:" + chunk + b"\n")
+        answer.feed(chunk)
+        for tap in (line, event, answer):
+            assert len(tap._rest) + sum(map(len, tap._data)) <= MAX_EVENT_BYTES + len(chunk)
+    answer.finish()
+    assert (answer.usage, answer._data) == (None, [])
+
+
+def test_the_text_collected_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the bound no more text is kept, but the usage is still found."""
+    assert MAX_TEXT_CHARS > MAX_EVENT_BYTES
+    monkeypatch.setattr(stream, "MAX_TEXT_CHARS", 10)
+    usage, texts = _read(_write([_delta(content="x" * 8)] * 5 + [USAGE]))
+
+    assert (usage, texts) == (Usage(7, 3), ["x" * 16])
+
+
+def test_a_long_line_in_small_chunks_takes_linear_time() -> None:
+    """Half a megabyte in pieces of 64 bytes must not hold up the loop for seconds."""
+    tap = ResponseTap(is_stream=True)
+    tap.feed(b"data: ")
+    started = time.process_time()
+    for _ in range(8192):
+        tap.feed(b"x" * 64)
+
+    assert time.process_time() - started < 0.3

@@ -1,0 +1,218 @@
+"""The way to the upstream."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from multidict import CIMultiDict
+from yarl import URL
+
+from proxy.config import UpstreamConfig
+from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.upstream import (
+    PIECE_BYTES,
+    UpstreamClient,
+    drop_hop_by_hop,
+    find_credential,
+    read_headers,
+    request_headers,
+    target_url,
+)
+
+PLAIN = UpstreamConfig(base_url="http://up:1/v1")
+KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
+
+
+def _headers(*lines: str) -> list[tuple[str, str]]:
+    return [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+
+
+def test_headers_are_read_as_they_are() -> None:
+    """Order, case, duplicates and bytes beyond ASCII survive."""
+    raw = ((b"X-A", b"1"), (b"x-a", b"2"), (b"X-B", "ü".encode()), (b"X-C", b"\xff"))
+
+    headers = read_headers(raw)
+    assert headers == [("X-A", "1"), ("x-a", "2"), ("X-B", "ü"), ("X-C", "\udcff")]
+    assert [value.encode("utf-8", "surrogateescape") for _, value in headers] == [value for _, value in raw]
+
+
+def test_hop_by_hop_headers_stay_on_their_hop() -> None:
+    """The standard ones and those that any `Connection` names; the others keep order and duplicates."""
+    headers = _headers(
+        "Set-Cookie: a", "Connection: close, X-Hop", "KEEP-ALIVE: 5", "x-hop: 1", "TE: trailers", "Set-Cookie: b",
+        "Trailer: x", "Transfer-Encoding: chunked", "Upgrade: h2c", "Proxy-Authorization: p", "Proxy-Connection: c",
+        "Proxy-Authenticate: q", "connection: X-Other", "X-Other: 2", "X-Kept: 3",
+    )  # fmt: skip
+
+    assert drop_hop_by_hop(headers) == _headers("Set-Cookie: a", "Set-Cookie: b", "X-Kept: 3")
+
+
+def test_a_request_passes_as_it_is() -> None:
+    """But for what belongs to the hop or to us."""
+    headers = _headers(
+        "Host: proxy", "X-Twice: 1", "Authorization: Bearer mine", "Content-Length: 5", "x-twice: 2", "Expect: 100",
+        "X-Trimtab-Mode: off", "Accept-Encoding: gzip, br", "Connection: x-twice-not", "User-Agent: me",
+    )  # fmt: skip
+    kept = _headers(
+        "X-Twice: 1", "Authorization: Bearer mine", "x-twice: 2", "Accept-Encoding: gzip, br", "User-Agent: me"
+    )
+
+    assert list(request_headers(headers, PLAIN, identity=False).items()) == kept
+
+
+def test_identity_replaces_every_encoding_that_the_client_takes() -> None:
+    """The answer of a compacted path must be readable."""
+    headers = _headers("accept-encoding: gzip", "X-A: 1", "Accept-Encoding: br")
+
+    forwarded = request_headers(headers, PLAIN, identity=True)
+    assert list(forwarded.items()) == _headers("X-A: 1", "Accept-Encoding: identity")
+    assert request_headers([], PLAIN, identity=True).getall("accept-encoding") == ["identity"]
+
+
+def test_the_upstreams_own_key_replaces_every_credential() -> None:
+    """In whatever header the client's came, it goes no further."""
+    headers = _headers("authorization: Bearer theirs", "API-Key: theirs", "x-api-key: theirs", "X-A: 1")
+
+    assert list(request_headers(headers, KEYED, identity=False).items()) == _headers(
+        "X-A: 1", "Authorization: Bearer sk-own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "credential"),
+    [
+        ((), ""),
+        (("X-A: 1",), ""),
+        (("X-API-KEY: a", "AUTHORIZATION: b"), "b"),
+        (("x-api-key: a", "api-key: c"), "c"),
+        (("x-api-key: a",), "a"),
+    ],
+)
+def test_the_credential_is_found_in_any_of_its_headers(lines: tuple[str, ...], credential: str) -> None:
+    """Authorization first; nothing shown is the empty string."""
+    assert find_credential(_headers(*lines)) == credential
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "target"),
+    [
+        ("http://up:1/v1", "/v1/chat/completions", "http://up:1/v1/chat/completions"),
+        ("http://up:1/api/v3", "/v1/models?x=1&y=%2F", "http://up:1/api/v3/models?x=1&y=%2F"),
+        ("http://up:1", "/v1/models", "http://up:1/models"),
+        ("http://up:1/api", "/v1", "http://up:1/api"),
+        ("http://up:1/api", "/v1?x", "http://up:1/api?x"),
+        ("http://up:1/api", "/v1beta/models", "http://up:1/v1beta/models"),
+        ("http://up:1/api", "/version", "http://up:1/version"),
+        ("http://up:1/api", "/", "http://up:1/"),
+        ("http://up:1/api", "/v1/a%2Fb%20c%C3%BC/../d?q=%41+b", "http://up:1/api/a%2Fb%20c%C3%BC/../d?q=%41+b"),
+        ("http://up:1/api", "http://evil.com/v1/models?x=1", "http://up:1/api/models?x=1"),
+        ("http://up:1/api", "https://u:p@evil.com:9/other?x=1", "http://up:1/other?x=1"),
+        ("http://up:1/api", "http://evil.com", "http://up:1/"),
+        ("http://up:1/api", "evil.com:443", "http://up:1/"),
+        ("http://up:1/api", "*", "http://up:1/"),
+        ("http://up:1/api", "@evil.com/x", "http://up:1/"),
+        ("http://up:1/api", "", "http://up:1/"),
+        ("http://[::1]:1/v1", "/other", "http://[::1]:1/other"),
+    ],
+)
+def test_a_path_goes_to_its_place_on_the_upstream(base: str, path: str, target: str) -> None:
+    """`/v1/X` under base_url, any other path on its origin; encoding and query as they came."""
+    assert str(target_url(UpstreamConfig(base_url=base), path)) == target
+
+
+def test_an_api_path_without_v1_belongs_to_base_url() -> None:
+    """Clients whose base URL is the proxy's bare address."""
+    upstream = UpstreamConfig(base_url="http://up:1/api/v3/")
+
+    assert target_url(upstream, "/chat/completions?a=1", is_api=True) == URL("http://up:1/api/v3/chat/completions?a=1")
+    assert target_url(upstream, "/v1/chat/completions", is_api=True) == URL("http://up:1/api/v3/chat/completions")
+
+
+@pytest.mark.parametrize("is_api", [False, True])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//evil.com/x", "///evil.com", "/\\evil.com", "/@evil.com", "/v1/@evil.com", "/v1//evil.com", "/#@evil.com",
+        "http:////evil.com/x", "http://evil.com//evil.com/v1/x", "/v1/http://evil.com", "/?http://evil.com", "*",
+        "@evil.com", ".evil.com",
+    ],
+)  # fmt: skip
+def test_the_host_is_always_the_upstreams(path: str, *, is_api: bool) -> None:
+    """Whatever a client writes into the request line, its credential goes nowhere else."""
+    for base in ("http://up:1", "http://up", "http://up/v1"):
+        upstream = UpstreamConfig(base_url=base)
+
+        assert target_url(upstream, path, is_api=is_api).origin() == URL(base).origin()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[UpstreamClient]:
+    made = UpstreamClient()
+    yield made
+    await made.close()
+
+
+async def test_an_upstream_that_is_not_there_is_unreachable(client: UpstreamClient) -> None:
+    """The error names address and remedy."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = URL(f"http://127.0.0.1:{unused.getsockname()[1]}/v1/models")
+        with pytest.raises(UpstreamUnreachableError, match=rf"127\.0\.0\.1:{url.port} could not be reached .*base_url"):
+            async with client.send("GET", url, CIMultiDict(), None, PLAIN):
+                pass
+
+
+async def test_an_upstream_that_hangs_up_is_unreachable(client: UpstreamClient) -> None:
+    """A connection that closes before any answer is no answer."""
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        with pytest.raises(UpstreamUnreachableError):
+            async with client.send("POST", url, CIMultiDict(), b"x", PLAIN):
+                pass
+
+
+async def test_an_upstream_that_is_silent_times_out(client: UpstreamClient) -> None:
+    """After read_timeout_seconds without a byte."""
+
+    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    upstream = UpstreamConfig(base_url="http://up:1", read_timeout_seconds=0.05)
+    async with await asyncio.start_server(stay_silent, "127.0.0.1", 0) as server:
+        url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        with pytest.raises(UpstreamTimeoutError, match="did not answer in time"):
+            async with client.send("GET", url, CIMultiDict(), None, upstream):
+                pass
+
+
+@pytest.mark.parametrize("size", [0, 5, PIECE_BYTES, PIECE_BYTES + 1])
+async def test_a_body_goes_out_whole_with_its_length(client: UpstreamClient, size: int) -> None:
+    """In pieces or at once, the upstream sees one body of a known length, and no header that nobody set."""
+    received = bytearray()
+    body = bytes(range(256)) * (size // 256 + 1)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.extend(await reader.readuntil(b"\r\n\r\n"))
+        received.extend(await reader.readexactly(size))
+        writer.write(b"HTTP/1.1 307 Moved\r\nLocation: /elsewhere\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\nok")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        headers = CIMultiDict({"X-A": "1"})
+        async with client.send(
+            "POST", URL(f"http://{address}/a%2Fb", encoded=True), headers, body[:size], PLAIN
+        ) as got:
+            assert (got.status, await got.read()) == (307, b"ok")
+    head, _, sent = bytes(received).partition(b"\r\n\r\n")
+    assert sent == body[:size]
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"POST /a%2Fb HTTP/1.1"
+    assert sorted(lines[1:]) == sorted([b"Host: " + address.encode(), b"X-A: 1", b"Content-Length: %d" % size])

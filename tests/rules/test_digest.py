@@ -1,0 +1,79 @@
+"""The digest: what happened, told without a model."""
+
+from builders import assistant, call, count, fill, result, session, transcripts, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Message
+from rules.digest import ERRORS, FILES, RECENT_CALLS, REQUEST_CHARS, write_digest
+
+
+def digest(*messages: Message) -> str:
+    """The digest with room enough."""
+    return write_digest(messages, max_tokens=100_000, count=count)
+
+
+def test_all_sections_are_written() -> None:
+    """Requests, files, errors, calls and the last word, each under its title."""
+    messages = (
+        user("Mend\nthe build."),
+        assistant("I will look.", call("1", "read", '{"path": "src/app/main.py", "n": 3}')),
+        result("1", "one\nTypeError: no such thing\nthree"),
+        assistant("It was a typo."),
+    )
+    assert digest(*messages) == (
+        "4 earlier messages were removed; this is a list made from them.\n"
+        "## Requests, oldest first\n- Mend the build.\n\n"
+        "## Files named in tool calls\n- src/app/main.py\n\n"
+        "## Errors seen last\n- TypeError: no such thing\n\n"
+        '## Tool calls, oldest first\n- read {"path": "src/app/main.py", "n": 3}\n\n'
+        "## Last message of the assistant\n- It was a typo.\n"
+    )
+
+
+def test_what_there_is_none_of_has_no_title() -> None:
+    """Empty sections are left out."""
+    assert digest(user(" ")) == "1 earlier messages were removed; this is a list made from them.\n"
+    assert "##" not in digest()
+
+
+def test_only_the_newest_calls_are_listed() -> None:
+    """Earlier ones are counted."""
+    text = digest(*session(RECENT_CALLS + 5))
+    assert "- (5 earlier calls)\n" in text
+    assert text.count("- run ") == RECENT_CALLS
+
+
+def test_files_are_listed_once() -> None:
+    """In order of first mention; the newest stay when there are too many."""
+    calls = [call(str(number), arguments=f"cat ./d/f{number}.py ./d/f{number}.py") for number in range(FILES + 2)]
+    rows = _section(digest(assistant(None, *calls)), "Files named in tool calls")
+    assert rows == [f"./d/f{number}.py" for number in range(2, FILES + 2)]
+
+
+def test_the_last_errors_are_listed_once() -> None:
+    """Oldest first, two of one result at most, none twice, and only from results."""
+    messages = [result("1", f"ok\nerror {number} a\nerror {number} b\nerror {number} c") for number in range(20)]
+    rows = _section(digest(*messages, messages[-1], user("fatal error")), "Errors seen last")
+    newest = [f"error {number} {name}" for number in range(17, 20) for name in "bc"]
+    assert rows == newest
+    assert len(rows) <= ERRORS
+
+
+def test_long_requests_are_clipped() -> None:
+    """A request takes one line of bounded length."""
+    rows = _section(digest(user(fill("please", 4000))), "Requests, oldest first")
+    assert [len(row) for row in rows] == [REQUEST_CHARS + 1]
+
+
+@given(messages=transcripts(), max_tokens=st.integers(0, 600))
+def test_a_digest_keeps_its_limit(messages: tuple[Message, ...], max_tokens: int) -> None:
+    """Whatever happened, its digest fits, and is the same when it is written again."""
+    text = write_digest(messages, max_tokens=max_tokens, count=count)
+    assert count(text) <= max_tokens
+    assert text == write_digest(messages, max_tokens=max_tokens, count=count)
+
+
+def _section(text: str, title: str) -> list[str]:
+    body = text.partition(f"## {title}\n")[2].partition("\n##")[0]
+    return [row.removeprefix("- ") for row in body.splitlines() if row]

@@ -1,0 +1,276 @@
+"""The laws of the rules, over whole transcripts: valid ones and broken ones.
+
+1. Nothing to do: the same object. 2. Deterministic, idempotent, `raw` untouched. 3. A longer transcript changes no
+earlier decision. 4. Total, and tokens never grow. 5. Every tool call has its result and the reverse.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from builders import (
+    broken_transcripts,
+    conversation,
+    count,
+    fill,
+    function_result,
+    result,
+    session,
+    transcripts,
+    user,
+    valid_transcripts,
+    write_all,
+)
+from checker import check_pairing, check_transcript
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Conversation, Message, Outcome
+from rules.pairing import ABORTED, pair_tool_calls
+from rules.pipeline import LimitExceededError, Plan, apply, plan
+from rules.policy import OnExceeded, OverflowStrategy, Policy
+from rules.prune import prune_tool_results
+from rules.tokens import MESSAGE_TOKENS, ROLE_TOKENS
+from rules.truncate import Budget, truncate_tool_results
+from rules.window import replay_cut
+
+POLICY = Policy(
+    context_window=2400,
+    completion_reserve=0,
+    on_exceeded=OnExceeded.FORWARD,
+    result_budget=Budget(300),
+    protect_turns=1,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+)
+SUMMARY = "The build was mended in part; the tests are still to be run."
+
+
+def policies() -> st.SearchStrategy[Policy]:
+    """Policies around a small window, of every strategy."""
+    return st.builds(
+        replace,
+        st.just(POLICY),
+        context_window=st.sampled_from([600, 1600, 2400, 4000]),
+        overflow_strategy=st.sampled_from(OverflowStrategy),
+        protect_turns=st.integers(0, 2),
+        keep_user_tokens=st.sampled_from([0, 200]),
+        summary_min_steps=st.sampled_from([1, 6]),
+        low_water=st.sampled_from([0.2, 0.4]),
+    )
+
+
+def _pair(given_conversation: Conversation) -> Outcome:
+    return pair_tool_calls(given_conversation, count=count)
+
+
+def _truncate(given_conversation: Conversation) -> Outcome:
+    return truncate_tool_results(given_conversation, budget=Budget(100), count=count)
+
+
+def _truncate_bytes(given_conversation: Conversation) -> Outcome:
+    return truncate_tool_results(given_conversation, budget=Budget(1000, 600), count=count)
+
+
+def _prune(given_conversation: Conversation) -> Outcome:
+    return prune_tool_results(given_conversation, start=0, stop=len(given_conversation.messages), count=count)
+
+
+def _compact(given_conversation: Conversation) -> Outcome:
+    return _run(given_conversation, POLICY)[1]
+
+
+def _run(given_conversation: Conversation, policy: Policy) -> tuple[Plan, Outcome]:
+    planned = plan(given_conversation, policy, count=count)
+    summary = SUMMARY if planned.request else None
+    return planned, apply(planned, policy, count=count, summary=summary)
+
+
+RULES = pytest.mark.parametrize("rule", [_pair, _truncate, _truncate_bytes, _prune])
+ALL_RULES = pytest.mark.parametrize("rule", [_pair, _truncate, _truncate_bytes, _prune, _compact])
+Rule = Callable[[Conversation], Outcome]
+
+
+@ALL_RULES
+@given(messages=transcripts())
+def test_nothing_to_do_is_the_same_object(rule: Rule, messages: tuple[Message, ...]) -> None:
+    """A rule that decided nothing returns the very conversation; one that decided something changed something."""
+    before = conversation(*messages)
+    outcome = rule(before)
+    assert (outcome.conversation is before) == (not outcome.decisions)
+    assert (outcome.conversation == before) == (not outcome.decisions)
+
+
+@ALL_RULES
+@given(messages=transcripts())
+def test_rules_are_deterministic_and_never_mutate(rule: Rule, messages: tuple[Message, ...]) -> None:
+    """The same transcript has the same outcome; every client's message keeps its bytes and its digest."""
+    copies = tuple(replace(message) for message in messages)
+    outcome = rule(conversation(*messages))
+    assert outcome == rule(conversation(*copies))
+    assert messages == copies
+    raws = {message.raw for message in messages} | {None}
+    assert all(message.raw in raws for message in outcome.conversation.messages)
+
+
+@RULES
+@given(messages=transcripts())
+def test_rules_are_idempotent(rule: Rule, messages: tuple[Message, ...]) -> None:
+    """A rule has nothing to do on its own outcome."""
+    once = rule(conversation(*messages)).conversation
+    assert rule(once).conversation is once
+
+
+@given(messages=transcripts(), policy=policies())
+def test_a_pipeline_run_again_finds_what_needs_no_window_done(messages: tuple[Message, ...], policy: Policy) -> None:
+    """On its own outcome the pipeline neither pairs nor truncates again."""
+    once = _run(conversation(*messages), policy)[1].conversation
+    rules = {decision.rule for decision in _run(once, policy)[1].decisions}
+    assert not rules & {"pairing", "truncate"}
+
+
+@ALL_RULES
+@given(messages=transcripts())
+def test_tokens_never_grow(rule: Rule, messages: tuple[Message, ...]) -> None:
+    """No outcome costs more than what came in, but for one short result per call that had none."""
+    before = conversation(*messages, fixed_tokens=7)
+    after = rule(before).conversation
+    calls = sum(len(message.tool_calls) for message in messages)
+    aborted = MESSAGE_TOKENS + ROLE_TOKENS + count(ABORTED) if rule in {_pair, _compact} else 0
+    assert after.tokens <= before.tokens + calls * aborted
+    assert after.fixed_tokens == 7
+
+
+@ALL_RULES
+@given(messages=transcripts())
+def test_decisions_tell_the_truth(rule: Rule, messages: tuple[Message, ...]) -> None:
+    """The tokens that the decisions claim to have saved are those that are gone."""
+    before = conversation(*messages)
+    outcome = rule(before)
+    saved = sum(decision.saved_tokens for decision in outcome.decisions)
+    assert saved == before.tokens - outcome.conversation.tokens
+
+
+@pytest.mark.parametrize("rule", [_truncate, _truncate_bytes, _prune])
+@given(messages=transcripts(), more=broken_transcripts(2))
+def test_rules_by_the_message_alone_keep_their_prefix(
+    rule: Rule, messages: tuple[Message, ...], more: tuple[Message, ...]
+) -> None:
+    """What follows a message does not change what becomes of it."""
+    short = rule(conversation(*messages)).conversation.messages
+    assert rule(conversation(*messages, *more)).conversation.messages[: len(short)] == short
+
+
+@given(messages=transcripts(), policy=policies())
+def test_a_longer_transcript_keeps_the_earlier_cuts(messages: tuple[Message, ...], policy: Policy) -> None:
+    """The fold is strict: cuts are only added, but for the last one giving way while its own step is still open."""
+    messages = pair_tool_calls(conversation(*messages), count=count).conversation.messages
+    limit = policy.limit_tokens()
+    states = [
+        replay_cut(messages[:stop], fixed_tokens=40, limit=limit, policy=policy) for stop in range(len(messages) + 1)
+    ]
+    for stop, (before, after) in enumerate(pairwise(states)):
+        kept = before.cuts
+        if after.cuts[: len(kept)] != kept:
+            assert after.cuts[: len(kept) - 1] == kept[:-1]
+            assert kept[-1].at == after.cuts[-1].at == _last_step(messages[: stop + 1])
+        assert after.prune_stop >= before.prune_stop
+        assert before.task in {None, after.task}
+
+
+@given(messages=valid_transcripts(20), policy=policies())
+def test_a_longer_valid_transcript_forwards_the_same_prefix(messages: tuple[Message, ...], policy: Policy) -> None:
+    """What was forwarded is forwarded again byte for byte, unless the cut moved or a call is still without result."""
+    _check_append_law(messages, policy)
+
+
+@given(messages=broken_transcripts(12), policy=policies())
+def test_a_longer_broken_transcript_forwards_the_same_prefix(messages: tuple[Message, ...], policy: Policy) -> None:
+    """The same of any transcript, up to the last stretch that the model has not answered."""
+    _check_append_law(messages, policy)
+
+
+def test_a_long_session_forwards_the_same_prefix() -> None:
+    """The same over two hundred steps and many cuts."""
+    assert _check_append_law(session(100), POLICY) >= 3
+
+
+@given(messages=transcripts(), policy=policies(), on_exceeded=st.sampled_from(OnExceeded))
+def test_whatever_is_forwarded_is_valid(messages: tuple[Message, ...], policy: Policy, on_exceeded: OnExceeded) -> None:
+    """A strict upstream takes what the pipeline makes of any transcript, and its client finds nothing missing."""
+    _check_valid(messages, replace(policy, on_exceeded=on_exceeded))
+
+
+@pytest.mark.parametrize("first", [result("a", fill("orphan", 2000)), function_result(fill("legacy", 2000))])
+def test_a_transcript_may_begin_with_a_result(first: Message) -> None:
+    """A large result without anything before it is a transcript like any other: the fold does not fail on it."""
+    messages = (first, user("Begin."))
+    window = replay_cut(messages, fixed_tokens=40, limit=2000, policy=POLICY)
+    assert window.cuts == ()
+
+
+@given(messages=broken_transcripts())
+def test_pairing_alone_makes_pairs(messages: tuple[Message, ...]) -> None:
+    """Every call has one result right behind it, whatever came in."""
+    sent = pair_tool_calls(conversation(*messages), count=count).conversation.messages
+    if any(message.role != "tool" for message in messages):
+        assert check_pairing(write_all(sent)) == []
+
+
+def _check_valid(messages: tuple[Message, ...], policy: Policy) -> None:
+    if messages and all(message.role == "tool" for message in messages):
+        return  # nothing would be left of it: it is forwarded as it is, and the upstream judges
+    try:
+        outcome = _run(conversation(*messages), policy)[1]
+    except LimitExceededError:
+        assert policy.on_exceeded is not OnExceeded.FORWARD
+        return
+    shrunk = any(decision.rule == "exceeded" for decision in outcome.decisions)
+    sent = write_all(outcome.conversation.messages)
+    assert check_transcript(write_all(messages), sent, last_may_shrink=shrunk) == []
+
+
+def _check_append_law(messages: tuple[Message, ...], policy: Policy) -> int:
+    """How often the cut moved; fails where the prefix changed for another reason."""
+    moves = 0
+    before_plan, before = _run(conversation(), policy)
+    for stop in range(1, len(messages) + 1):
+        after_plan, after = _run(conversation(*messages[:stop]), policy)
+        if _cut_place(before_plan) != _cut_place(after_plan):
+            moves += 1
+        else:
+            settled = _count_settled(messages[: stop - 1], messages[stop - 1], before)
+            assert after.conversation.messages[:settled] == before.conversation.messages[:settled]
+        before_plan, before = after_plan, after
+    return moves
+
+
+def _cut_place(planned: Plan) -> object:
+    return planned.window.cuts, planned.window.prune_stop
+
+
+def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome) -> int:
+    """Of the messages forwarded, how many the newest one may not change: all, unless it is a result.
+
+    A result may still answer a call of the last stretch, which opens with the last assistant message behind anything
+    but another one. A transcript of nothing but results is forwarded as it is.
+    """
+    sent = outcome.conversation.messages
+    if all(message.role == "tool" for message in messages):
+        return 0
+    if newest.role != "tool":
+        return len(sent)
+    opens = [
+        message
+        for index, message in enumerate(messages)
+        if message.role == "assistant" and (index == 0 or messages[index - 1].role != "assistant")
+    ]
+    if not opens:
+        return len(sent)
+    return next((index for index, message in enumerate(sent) if message is opens[-1]), 0)
+
+
+def _last_step(messages: Sequence[Message]) -> int:
+    return max((index for index, message in enumerate(messages) if message.role not in {"tool", "function"}), default=0)

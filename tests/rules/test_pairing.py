@@ -1,0 +1,110 @@
+"""Calls and their results."""
+
+import pytest
+from builders import (
+    assistant,
+    call,
+    conversation,
+    count,
+    function_result,
+    result,
+    system,
+    user,
+    valid_transcripts,
+    write_all,
+)
+from hypothesis import given
+
+from rules.conversation import Conversation, Decision, Message
+from rules.pairing import ABORTED, pair_tool_calls
+
+
+def pair(*messages: Message) -> tuple[Message, ...]:
+    """The messages paired."""
+    return pair_tool_calls(conversation(*messages), count=count).conversation.messages
+
+
+@given(messages=valid_transcripts())
+def test_a_valid_transcript_stays(messages: tuple[Message, ...]) -> None:
+    """What was valid is the same object."""
+    before = conversation(*messages)
+    assert pair_tool_calls(before, count=count).conversation is before
+
+
+def test_an_open_call_is_answered() -> None:
+    """A call without a result gets one that says so, behind the results that there are; it bears the call's id."""
+    head = (user(), assistant(None, call("1"), call("2")), result("2"))
+    outcome = pair_tool_calls(conversation(*head, fixed_tokens=3), count=count)
+    assert outcome.conversation.messages[:3] == head
+    assert write_all(outcome.conversation.messages[3:]) == [{"role": "tool", "content": ABORTED, "tool_call_id": "1"}]
+    tokens = conversation(*head, fixed_tokens=3).tokens
+    reason = "1 calls answered, 0 results dropped, 0 results moved"
+    assert outcome.decisions == (Decision("pairing", reason, tokens, tokens + 4 + count(ABORTED), 1, 3),)
+
+
+def test_a_result_without_call_is_dropped() -> None:
+    """Results that answer nothing go; those whose call was answered already, too."""
+    ask, answer = assistant(None, call("1")), result("1")
+    assert pair(user(), result("9"), ask, answer, result("1", "again"), result(None)) == (user(), ask, answer)
+
+
+def test_a_result_moves_behind_its_call() -> None:
+    """A message that the client put between a call and its result comes after them, system messages too."""
+    ask, answer, note, words = assistant(None, call("1")), result("1"), system("note"), user("wait")
+    outcome = pair_tool_calls(conversation(user(), ask, note, words, answer), count=count)
+    assert outcome.conversation.messages == (user(), ask, answer, note, words)
+    assert outcome.decisions[0].reason == "0 calls answered, 0 results dropped, 1 results moved"
+    assert outcome.decisions[0].first_changed == 2
+
+
+def test_results_keep_their_order() -> None:
+    """Parallel calls may be answered in any order."""
+    messages = (user(), assistant(None, call("1"), call("2")), result("2"), result("1"))
+    assert pair(*messages) == messages
+
+
+def test_results_go_to_the_nearest_call() -> None:
+    """Where two assistant messages use one id, the nearer call takes the first result."""
+    far, near = assistant("far", call("1")), assistant("near", call("1"))
+    first, second = result("1", "first"), result("1", "second")
+    assert pair(user(), far, near, first, second) == (user(), far, second, near, first)
+
+
+def test_one_message_may_use_an_id_twice() -> None:
+    """Two calls of one id in one message want two results."""
+    ask = assistant(None, call("1"), call("1"))
+    assert [message.text for message in pair(ask, result("1", "a"), result("1", "b"))] == ["", "a", "b"]
+    assert [message.text for message in pair(ask, result("1", "a"))] == ["", "a", ABORTED]
+
+
+def test_empty_ids_pair() -> None:
+    """A call with an empty id is answered by a result with an empty one, or with none."""
+    ask = assistant(None, call(""))
+    assert pair(ask, result(None)) == (ask, result(None))
+    assert pair(ask, result("")) == (ask, result(""))
+
+
+def test_an_answered_stretch_is_closed() -> None:
+    """Once the model has gone on, a late result is an orphan: what was forwarded stays as it was."""
+    ask = assistant(None, call("1"))
+    early = (user(), ask, user("wait"), assistant("so be it"))
+    assert pair(*early, result("1")) == pair(*early)
+
+
+def test_an_assistant_message_behind_another_closes_nothing() -> None:
+    """Some clients write the words and the calls of one answer as two messages."""
+    ask, words, answer = assistant(None, call("1")), assistant("words"), result("1")
+    assert pair(user(), ask, words, answer) == (user(), ask, answer, words)
+
+
+@pytest.mark.parametrize("messages", [(), (result("1"),), (result("1"), result(None))])
+def test_nothing_is_not_made_of_something(messages: tuple[Message, ...]) -> None:
+    """A transcript of nothing but results stays: an empty one would be no better, and the upstream judges."""
+    before = Conversation(messages)
+    assert pair_tool_calls(before, count=count).conversation is before
+
+
+def test_results_of_the_legacy_kind_stay() -> None:
+    """A function's result answers no id and is left where it is."""
+    messages = (user(), function_result(), assistant("a"))
+    assert pair(*messages) == messages

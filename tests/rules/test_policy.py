@@ -1,0 +1,42 @@
+"""The limit that a policy sets."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.policy import Policy
+
+
+@pytest.mark.parametrize(
+    ("window", "reserve", "wanted", "limit"),
+    [
+        (100_000, 8192, None, 91_808),
+        (16_000, 8192, None, 12_000),
+        (100_000, 8192, 100, 91_808),
+        (100_000, 8192, 8193, 83_616),
+        (100_000, 8192, 16_384, 83_616),
+        (100_000, 8192, 90_000, 50_000),
+        (100_000, 0, None, 100_000),
+        (100_000, 0, 0, 100_000),
+        (100_000, 0, -5, 100_000),
+        (100_000, 0, 1, 99_999),
+    ],
+)
+def test_the_limit_is_the_window_less_the_reserve(window: int, reserve: int, wanted: int | None, limit: int) -> None:
+    """The reserve is a quarter of the window at most; the request's own maximum may raise it to a half."""
+    assert Policy(context_window=window, completion_reserve=reserve).limit_tokens(wanted) == limit
+
+
+@given(exponent=st.integers(1, 20), first=st.data())
+def test_maxima_within_a_power_of_two_set_one_limit(exponent: int, first: st.DataObject) -> None:
+    """Two maxima between the same powers of two leave the same limit, so a changing maximum moves no cut."""
+    span = st.integers(2 ** (exponent - 1) + 1, 2**exponent)
+    policy = Policy()
+    assert policy.limit_tokens(first.draw(span)) == policy.limit_tokens(first.draw(span))
+
+
+@given(window=st.integers(1, 2_000_000), reserve=st.integers(0, 100_000), wanted=st.none() | st.integers(0, 2_000_000))
+def test_the_limit_leaves_half_of_the_window(window: int, reserve: int, wanted: int | None) -> None:
+    """Whatever is asked for, prompts may have at least half of the window, and no more than all of it."""
+    limit = Policy(context_window=window, completion_reserve=reserve).limit_tokens(wanted)
+    assert window / 2 <= limit <= window

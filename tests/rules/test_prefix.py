@@ -1,0 +1,99 @@
+"""The hash chain: it names what was said, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+from builders import IMAGE, assistant, call, result, session, system, transcripts, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Message, ToolCall
+from rules.prefix import digest_message, hash_prefix
+
+TEXTS = st.lists(st.sampled_from(["", "a", "b", "ab", "1:a"]), max_size=3).map(tuple)
+CALLS = st.lists(st.builds(ToolCall, *[st.sampled_from(["", "a", "b"])] * 3), max_size=2).map(tuple)
+MESSAGES = st.builds(
+    Message,
+    role=st.sampled_from(["assistant", "a"]),
+    texts=TEXTS,
+    tool_calls=CALLS,
+    answers=st.sampled_from([None, "a", "b"]),
+)
+
+
+@given(left=MESSAGES, right=MESSAGES)
+def test_a_digest_names_what_is_said(left: Message, right: Message) -> None:
+    """Two messages share a digest exactly when role, texts, calls and answer are the same."""
+    assert (digest_message(left) == digest_message(right)) == (left == right)
+
+
+def test_texts_do_not_pass_for_a_call() -> None:
+    """A message that says what another one calls has a digest of its own, even where the call has no id."""
+    calls = Message("assistant", tool_calls=(ToolCall("", "run", "{}"),))
+    says = Message("assistant", texts=("run", "{}", ""))
+    assert digest_message(calls) != digest_message(says)
+
+
+def test_media_enter_the_digest() -> None:
+    """Each part that is not text counts, and never passes for a text."""
+    message = Message("user", ("a",))
+    digests = {
+        digest_message(message),
+        digest_message(message, [IMAGE]),
+        digest_message(message, [IMAGE, IMAGE]),
+        digest_message(replace(message, texts=("a", IMAGE.decode()))),
+    }
+    assert len(digests) == 4
+
+
+def test_lone_surrogates_are_digested() -> None:
+    """A text that is not valid Unicode has a digest."""
+    assert len(digest_message(Message("user", ("\ud800",)))) == 32
+
+
+def test_what_stands_outside_the_words_does_not_count() -> None:
+    """Raw bytes, token counts and the name of a user do not rename a message."""
+    message = Message("user", ("a",))
+    assert digest_message(message) == digest_message(replace(message, raw=b"{}", tokens=9, edited=True))
+
+
+@given(messages=transcripts(), more=transcripts(4))
+def test_a_longer_transcript_keeps_the_hash(messages: tuple[Message, ...], more: tuple[Message, ...]) -> None:
+    """What follows a prefix does not rename it."""
+    messages = (user(), *messages)
+    assert hash_prefix(messages, len(messages)) == hash_prefix((*messages, *more), len(messages))
+
+
+def test_leading_system_messages_do_not_count() -> None:
+    """A timestamp in the system prompt does not rename a summary; the same message further on would."""
+    messages = session(3)
+    later = (system("Now it is noon."), system("More."), *messages[1:])
+    assert hash_prefix(messages, 5) == hash_prefix(later, 6)
+    assert hash_prefix((*messages[:4], system("x"), *messages[4:]), 6) != hash_prefix(messages, 5)
+
+
+def test_edits_do_not_rename() -> None:
+    """A truncated or pruned message keeps the digest of what the client said."""
+    messages = session(3)
+    edited = tuple(replace(message, texts=("cut",), edited=True, tokens=5) for message in messages)
+    assert hash_prefix(messages, 8) == hash_prefix(edited, 8)
+
+
+@pytest.mark.parametrize("stop", [3, 4, 5])
+def test_every_message_counts(stop: int) -> None:
+    """The chain is another one for each length, and where a message was another one."""
+    messages = session(2)
+    other = (*messages[:2], assistant("else", call("c0")), *messages[3:])
+    assert hash_prefix(messages, stop) != hash_prefix(messages, stop - 1)
+    assert hash_prefix(messages, stop) != hash_prefix(other, stop)
+
+
+def test_a_message_without_digest_is_digested_on_the_way() -> None:
+    """Messages that no codec digested chain the same."""
+    messages = (user(), assistant(None, call("1")), result("1"))
+    assert hash_prefix(messages, 3) == hash_prefix([replace(message, digest=b"") for message in messages], 3)
+
+
+def test_no_prefix_is_zeros() -> None:
+    """The chain begins with 32 zero bytes."""
+    assert hash_prefix((system(), user()), 1) == bytes(32)

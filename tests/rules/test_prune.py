@@ -1,0 +1,62 @@
+"""Old results become placeholders."""
+
+from dataclasses import replace
+
+from builders import IMAGE, conversation, count, fill, function_result, result, session, transcripts
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Decision, Message
+from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
+
+
+def test_results_in_the_span_become_placeholders() -> None:
+    """Results in [start, stop) give way to a line that says how much stood there; nothing else is touched."""
+    before = conversation(*session(4), fixed_tokens=3)
+    outcome = prune_tool_results(before, start=4, stop=8, count=count)
+    changed = [
+        index
+        for index, pair in enumerate(zip(before.messages, outcome.conversation.messages, strict=True))
+        if pair[0] is not pair[1]
+    ]
+    assert changed == [5, 7]
+    pruned = outcome.conversation.messages[5]
+    text = "[trimtab: tool result of 64 tokens removed; call the tool again if you need it]"
+    assert pruned == replace(before.messages[5], texts=(text,), tokens=4 + count(text), edited=True)
+    after = outcome.conversation.tokens
+    assert outcome.decisions == (Decision("prune", "2 tool results before message 8", before.tokens, after, 2, 5),)
+
+
+def test_what_is_no_longer_than_a_placeholder_stays() -> None:
+    """A result of at most that many tokens is left alone."""
+    before = conversation(result("1", fill("short", PLACEHOLDER_TOKENS - 4)))
+    assert prune_tool_results(before, start=0, stop=1, count=count).conversation is before
+    longer = conversation(result("1", fill("long", PLACEHOLDER_TOKENS - 3)))
+    assert prune_tool_results(longer, start=0, stop=1, count=count).conversation is not longer
+
+
+def test_media_and_several_texts_go_too() -> None:
+    """The placeholder is all that is left of a result of several parts, of the legacy kind as well."""
+    plain = result("1", fill("a", 60), fill("b", 60))
+    with_image = replace(plain, media=(IMAGE,), tokens=plain.tokens + 85)
+    outcome = prune_tool_results(conversation(with_image, function_result(fill("c", 60))), start=0, stop=2, count=count)
+    assert [len(message.texts) for message in outcome.conversation.messages] == [1, 1]
+    assert outcome.conversation.messages[0].media == ()
+    assert all(message.tokens <= PLACEHOLDER_TOKENS for message in outcome.conversation.messages)
+
+
+@given(messages=transcripts())
+def test_a_pruned_result_costs_at_most_a_placeholder(messages: tuple[Message, ...]) -> None:
+    """The fold reserves that much for each."""
+    outcome = prune_tool_results(conversation(*messages), start=0, stop=len(messages), count=count)
+    results = [message for message in outcome.conversation.messages if message.role in {"tool", "function"}]
+    assert all(message.tokens <= PLACEHOLDER_TOKENS for message in results)
+
+
+@given(messages=transcripts(), start=st.integers(0, 30), size=st.integers(0, 30))
+def test_spans_side_by_side_prune_as_one(messages: tuple[Message, ...], start: int, size: int) -> None:
+    """A placeholder is a function of its result alone: pruning further on changes no earlier placeholder."""
+    start, stop = min(start, len(messages)), min(start + size, len(messages))
+    first = prune_tool_results(conversation(*messages), start=0, stop=start, count=count).conversation
+    both = prune_tool_results(first, start=start, stop=stop, count=count).conversation
+    assert both == prune_tool_results(conversation(*messages), start=0, stop=stop, count=count).conversation

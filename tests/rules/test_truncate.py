@@ -1,0 +1,167 @@
+"""Long tool results keep head and tail."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from builders import IMAGE, assistant, call, conversation, count, count_words, fill, result, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Decision, Message
+from rules.truncate import Budget, measure_bytes, truncate_text, truncate_tool_results
+
+LOG = "\n".join(f"line {number} of the build log" for number in range(400))
+MEASURES = pytest.mark.parametrize("measure", [count, count_words, measure_bytes])
+LINES = st.text(st.sampled_from("ab \né\U0001f600\ud800"), max_size=40)
+TEXTS = st.builds(lambda line, times, tail: line * times + tail, LINES, st.integers(0, 60), LINES)
+Measure = Callable[[str], int]
+
+
+@MEASURES
+@given(text=TEXTS, limit=st.integers(0, 400))
+def test_a_text_never_exceeds_its_limit(measure: Measure, text: str, limit: int) -> None:
+    """What comes out measures at most the limit; what fits comes out as it is; the rest has become shorter."""
+    short = truncate_text(text, limit, measure)
+    assert measure(short) <= limit
+    if measure(text) <= limit:
+        assert short is text
+    else:
+        assert measure(short) < measure(text)
+
+
+@MEASURES
+def test_head_and_tail_stay(measure: Measure) -> None:
+    """The first and the last lines stay, whole, around one marker; most of the limit is used."""
+    limit = measure(LOG) // 4
+    head, marker, tail = truncate_text(LOG, limit, measure).partition("\n[trimtab: ")
+    omitted, _, rest = tail.partition(" omitted here]\n")
+    assert marker
+    assert LOG.startswith(head + "\n")
+    assert LOG.endswith("\n" + rest)
+    assert measure(head) < measure(rest)
+    assert measure(head) + measure(rest) > limit * 0.8
+    lines = LOG.removeprefix(head).removesuffix(rest).strip("\n").count("\n") + 1
+    assert abs(int(omitted.split()[0]) - lines) <= 2
+
+
+def test_the_marker_says_how_much_is_missing() -> None:
+    """The size in the marker is that of what was left out, in the unit of the limit."""
+    short = truncate_text(LOG, 400, count_words, "words")
+    head, _, rest = short.partition("\n[trimtab: ")
+    marker, _, tail = rest.partition(" omitted here]\n")
+    missing = count_words(LOG) - count_words(head) - count_words(tail)
+    size, unit = marker.partition("(")[2].rstrip(")").split()
+    assert unit == "words"
+    assert abs(int(size) - missing) <= missing * 0.05
+
+
+def test_without_room_for_a_marker_some_of_the_head_stays() -> None:
+    """A limit that is smaller than the marker leaves the head alone."""
+    short = truncate_text(LOG, 5, count)
+    assert short
+    assert LOG.startswith(short)
+    assert truncate_text(LOG, 0, count) == ""
+
+
+@given(
+    texts=st.lists(TEXTS, min_size=1, max_size=4), tokens=st.integers(64, 300), limit=st.none() | st.integers(256, 999)
+)
+def test_a_result_keeps_its_budget(texts: list[str], tokens: int, limit: int | None) -> None:
+    """The texts of a result together stay within the budget, in tokens and in bytes, unless the marker costs more."""
+    before = result("1", *(text.replace("\ud800", "") for text in texts))
+    short = _truncate(before, Budget(tokens, limit))
+    assert short is before or sum(map(count, short.texts)) <= tokens
+    assert short is before or limit is None or sum(map(measure_bytes, short.texts)) <= limit
+    assert short is not before or sum(map(count, short.texts)) <= tokens
+    assert short.tokens == before.tokens - sum(map(count, before.texts)) + sum(map(count, short.texts))
+    assert replace(short, texts=before.texts, tokens=before.tokens, edited=False) == before
+
+
+@given(sizes=st.lists(st.integers(1, 200), min_size=1, max_size=12))
+def test_no_text_is_emptied(sizes: list[int]) -> None:
+    """Each part of a truncated result says something still."""
+    before = result("1", *(fill(f"part {number}", size) for number, size in enumerate(sizes)))
+    assert all(_truncate(before, Budget(64)).texts)
+
+
+def test_no_text_is_emptied_where_there_are_many() -> None:
+    """A result of more parts than its budget has tokens has no empty part, which upstreams refuse."""
+    before = result("1", *(f"a line of search result {number}" for number in range(100)))
+    assert all(_truncate(before, Budget(64)).texts)
+
+
+def test_short_parts_stay_whole() -> None:
+    """The budget is taken from the long parts; what the short ones do not need goes to them."""
+    short, long = fill("short", 20), fill("long", 500)
+    texts = _truncate(result("1", long, short, long), Budget(220)).texts
+    assert texts[1] == short
+    assert [80 < count(text) <= 100 for text in (texts[0], texts[2])] == [True, True]
+
+
+def test_only_results_are_truncated() -> None:
+    """Words of user and assistant, arguments of calls, and results within their budget stay as they are."""
+    long = fill("long", 500)
+    messages = (user(long), assistant(long, call("1", arguments=long)), result("1", "short"))
+    before = conversation(*messages)
+    assert truncate_tool_results(before, budget=Budget(100), count=count).conversation is before
+
+
+def test_a_decision_tells_what_was_done() -> None:
+    """How many results, over which budget, from where on, and at what gain."""
+    long = result("2", LOG)
+    before = conversation(user(), result("1"), long, user(), result("3", LOG), fixed_tokens=5)
+    outcome = truncate_tool_results(before, budget=Budget(100), count=count)
+    after = outcome.conversation.messages[2]
+    assert outcome.decisions == (
+        Decision("truncate", "2 tool results over 100 tokens", 2 * long.tokens, 2 * after.tokens, 2, 2),
+    )
+    by_bytes = truncate_tool_results(before, budget=Budget(100, 50), count=count)
+    assert by_bytes.decisions[0].reason == "2 tool results over 50 bytes"
+    assert outcome.conversation.fixed_tokens == 5
+
+
+def test_media_of_a_result_stay() -> None:
+    """Parts that are not text are no text, and are kept."""
+    before = replace(result("1", LOG), media=(IMAGE,))
+    assert _truncate(before, Budget(100)).media == (IMAGE,)
+
+
+def test_a_memo_changes_nothing() -> None:
+    """With a memo the outcome is the same, and what stands in it is used."""
+    memo: dict[tuple[bytes, Budget], Message] = {}
+    budget = Budget(100)
+    before = conversation(user(), result("1", LOG), result("2", fill("fits by words", 98)))
+    plain = truncate_tool_results(before, budget=budget, count=count)
+    assert truncate_tool_results(before, budget=budget, count=count, memo=memo) == plain
+    kept = plain.conversation.messages[1]
+    assert memo[before.messages[1].digest, budget] == kept
+    copies = conversation(*(replace(message, raw=bytes(bytearray(message.raw or b""))) for message in before.messages))
+    again = truncate_tool_results(copies, budget=budget, count=_refuse, memo=memo)
+    assert again == plain
+    # The codec finds a message's place by the identity of its bytes: they must be those of this request.
+    assert all(new.raw is old.raw for new, old in zip(again.conversation.messages, copies.messages, strict=True))
+
+
+def test_a_memo_is_not_believed_about_other_bytes() -> None:
+    """Messages that say the same in other bytes are not taken for each other."""
+    memo: dict[tuple[bytes, Budget], Message] = {}
+    budget = Budget(100)
+    first = result("1", LOG)
+    second = replace(first, raw=b'{"role": "tool"}')
+    for message in (first, second, first):
+        short = truncate_tool_results(conversation(message), budget=budget, count=count, memo=memo)
+        assert short.conversation.messages[0].raw == message.raw
+
+
+def test_measure_bytes_counts_utf8() -> None:
+    """Bytes, not characters; lone surrogates, too."""
+    assert [measure_bytes(text) for text in ("a", "é", "\U0001f600", "\ud800")] == [1, 2, 4, 3]
+
+
+def _refuse(text: str) -> int:
+    raise AssertionError(text)
+
+
+def _truncate(message: Message, budget: Budget) -> Message:
+    return truncate_tool_results(conversation(message), budget=budget, count=count).conversation.messages[0]

@@ -1,0 +1,94 @@
+"""The checker itself: it praises what is right and names what is wrong."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from checker import check_request, check_transcript
+
+Wire = dict[str, Any]
+
+SYSTEM = {"role": "system", "content": "s"}
+NOTE = {"role": "developer", "content": "d"}
+TASK = {"role": "user", "content": "task"}
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "run", "arguments": "{}"}}],
+}
+RESULT = {"role": "tool", "tool_call_id": "a", "content": "out", "name": "run"}
+SAID = {"role": "assistant", "content": "said"}
+LAST = {"role": "user", "content": "last"}
+MEMO = {"role": "user", "content": "task\n\nsummary"}
+BRIDGE = {"role": "assistant", "content": "understood"}
+ORIGINAL = [SYSTEM, TASK, CALL, RESULT, NOTE, SAID, LAST]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ORIGINAL,
+        [SYSTEM, MEMO, NOTE, SAID, LAST],
+        [SYSTEM, MEMO, NOTE, BRIDGE, LAST],
+        [SYSTEM, TASK, CALL, {**RESULT, "content": "[pruned]"}, NOTE, SAID, LAST],
+    ],
+)
+def test_what_is_right_is_praised(sent: list[Wire]) -> None:
+    """The original itself, a spliced summary with and without a bridge, and a pruned result have no problem."""
+    assert check_transcript(ORIGINAL, sent) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        ([SYSTEM, TASK, CALL, NOTE, SAID, LAST], "before message 3: call 'a' has no result"),
+        ([SYSTEM, TASK, NOTE, SAID, LAST, CALL], "at the end: call 'a' has no result"),
+        ([SYSTEM, TASK, RESULT, NOTE, SAID, LAST], "message 2: a result for 'a' without its call right before it"),
+        ([SYSTEM, TASK, CALL, RESULT, RESULT, NOTE, SAID, LAST], "message 4: a result for 'a' without its call"),
+        (
+            [SYSTEM, TASK, {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "type": "x"}]}, RESULT, NOTE, SAID, LAST],
+            "message 2: calls or their arguments are not the client's",
+        ),
+        ([SYSTEM, MEMO, SAID, LAST], "system or developer messages were added, lost, changed or reordered"),
+        ([TASK, SYSTEM, CALL, RESULT, NOTE, SAID, LAST], "a leading system message no longer leads"),
+        (
+            [SYSTEM, TASK, CALL, {**RESULT, "content": ""}, NOTE, SAID, LAST],
+            "message 3: a tool message without content",
+        ),
+        (
+            [SYSTEM, TASK, CALL, {**RESULT, "content": [{"type": "text", "text": ""}]}, NOTE, SAID, LAST],
+            "message 3: an emptied text",
+        ),
+        ([SYSTEM, MEMO, NOTE, {**SAID, "name": "x"}, LAST], "message 3: keys or ids are not the client's"),
+        ([SYSTEM, MEMO, NOTE, LAST], "two user messages in a row: 'task summary' and 'last'"),
+        ([SYSTEM, MEMO, NOTE, BRIDGE, SAID, LAST], "an assistant message that is not the client's stands between"),
+        ([SYSTEM, LAST, NOTE, SAID, LAST], "the task statement is not whole"),
+        ([SYSTEM, NOTE, SAID], "the task statement is gone"),
+        ([SYSTEM, MEMO, NOTE, SAID], "the last user message is gone or not whole"),
+    ],
+)
+def test_what_is_wrong_is_named(sent: list[Wire], problem: str) -> None:
+    """Each fault brings its own sentence."""
+    assert any(found.startswith(problem) for found in check_transcript(ORIGINAL, sent))
+
+
+def test_a_last_message_that_may_shrink_is_no_problem() -> None:
+    """Under `on_exceeded: truncate` the last user message may be shortened."""
+    sent = [*ORIGINAL[:-1], {**LAST, "content": "l"}]
+    assert check_transcript(ORIGINAL, sent, last_may_shrink=True) == []
+    assert check_transcript(ORIGINAL, sent) == ["the last user message is gone or not whole"]
+    said = [*ORIGINAL[:-2], {**SAID, "content": "s"}]
+    assert check_transcript(ORIGINAL[:-1], said, last_may_shrink=True) == []
+    gone = [*ORIGINAL[:-1], {**LAST, "content": ""}]
+    problems = ["message 6: a user message without content", "message 6: an emptied text"]
+    assert check_transcript(ORIGINAL, gone, last_may_shrink=True) == problems
+
+
+def test_bytes_of_system_messages_and_other_members_count() -> None:
+    """In a body the system messages keep their very bytes, and the other members theirs; the rest may be re-spaced."""
+    body = msgspec.json.encode({"model": "m", "messages": ORIGINAL})
+    respaced = body.replace(b'"system",', b'"system", ')
+    assert check_request(body, body) == []
+    assert check_request(body, body.replace(b'"said"', b' "said"')) == []
+    assert check_request(body, respaced) == ["the bytes of a system or developer message were changed"]
+    assert check_request(body, body.replace(b'"m"', b'"n"')) == ["members other than messages were changed"]
