@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import IO, ParamSpec
 
@@ -18,7 +17,8 @@ import orjson
 import uvloop
 
 from proxy.app import Compactors, run_proxy
-from proxy.codecs.chat import UndecodableError, read_request
+from proxy.codecs.chat import read_request
+from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted
 from proxy.config import Config, load_config
 from proxy.errors import ConfigError
@@ -62,7 +62,7 @@ def _load(config_path: Path | None, settings: tuple[str, ...]) -> Config:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(version("trimtab"), prog_name="trimtab")
+@click.version_option(package_name="trimtab", prog_name="trimtab")
 def main() -> None:
     """A proxy that keeps long LLM sessions inside the context window.
 

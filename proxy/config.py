@@ -74,8 +74,13 @@ def _has_valid_port(url: str) -> bool:
         return False
 
 
+def _drop_blank(key: object) -> object:
+    """A variable that is set to nothing is a key that is not set."""
+    return None if key == "" else key
+
+
 def _check_key(key: str) -> str:
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
+    if not key.isascii() or not key.isprintable() or " " in key:
         message = "must be one word of printable ASCII, without a line break"
         raise ValueError(message)
     return key
@@ -110,7 +115,9 @@ class UpstreamConfig(_Section):
     """A server that requests go to."""
 
     base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
-    api_key: Key | None = Field(None, description="null: the client's own Authorization goes through")
+    api_key: Annotated[Key | None, BeforeValidator(_drop_blank)] = Field(
+        None, description="null: the client's own Authorization goes through"
+    )
     connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
     read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
 

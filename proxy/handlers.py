@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from proxy.codecs.chat import ChatRequest, UndecodableError, read_request
+from proxy.codecs.chat import ChatRequest, read_request
+from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted, Compactor, Planned
 from proxy.config import Config, PolicyConfig
 from proxy.errors import ContextExceededError, OverloadedError, ProxyError, UnknownProfileError

@@ -5,6 +5,7 @@ Law: values only. Nothing here decides anything, and nothing here imports anythi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 HEAD_ROLES = frozenset({"system", "developer"})
 RESULT_ROLES = frozenset({"tool", "function"})
@@ -108,7 +109,7 @@ def starts_step(message: Message) -> bool:
 def split_steps(messages: Sequence[Message]) -> tuple[Step, ...]:
     """The steps of a transcript whose results stand behind their calls (see pairing.py), oldest first, no gaps."""
     starts = [index for index, message in enumerate(messages) if starts_step(message) or index == 0]
-    return tuple(Step(start, stop) for start, stop in zip(starts, [*starts[1:], len(messages)], strict=True))
+    return tuple(Step(start, stop) for start, stop in pairwise([*starts, len(messages)]))
 
 
 def count_leading(messages: Sequence[Message]) -> int:

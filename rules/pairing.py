@@ -36,6 +36,8 @@ class _Pairs:
 def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcome:
     """Answer open calls with `aborted`, drop results without a call, move results right behind their call."""
     messages = conversation.messages
+    if _is_paired(messages):
+        return Outcome(conversation)
     pairs = _match(messages)
     order = _order(messages, pairs)
     if order == list(range(len(messages))) or not order:
@@ -49,6 +51,21 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
     touched = answered + len(pairs.orphans) + moved
     decision = Decision("pairing", reason, conversation.tokens, outcome.tokens, touched, first)
     return Outcome(outcome, (decision,))
+
+
+def _is_paired(messages: Sequence[Message]) -> bool:
+    """Whether every call's results stand right behind it in the calls' order, and no others: the usual case."""
+    wanted: list[str] = []
+    for message in messages:
+        if message.role == "tool":
+            if not wanted or wanted[0] != (message.answers or ""):
+                return False
+            del wanted[0]
+        elif wanted:
+            return False
+        elif message.tool_calls:
+            wanted = [call.id for call in message.tool_calls]
+    return not wanted
 
 
 def _match(messages: Sequence[Message]) -> _Pairs:

@@ -20,8 +20,8 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     for field in (
         message.role,
         message.answers or "",
+        str(len(message.tool_calls)),
         *(part for call in message.tool_calls for part in (call.id, call.name, call.arguments)),
-        "",
         *message.texts,
     ):
         encoded = field.encode("utf-8", "surrogatepass")
@@ -33,13 +33,18 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     return digest.digest()
 
 
-def hash_prefix(messages: Sequence[Message], stop: int) -> bytes:
-    """The chain over messages[:stop], oldest first: h(i) = sha256(h(i-1) + digest(i)), from 32 zero bytes on.
+def hash_prefixes(messages: Sequence[Message], stops: Sequence[int]) -> tuple[bytes, ...]:
+    """The chain over messages[:stop] for each of `stops`, which ascend.
 
-    Leading system and developer messages do not enter: what is volatile in them (a timestamp) must not rename a
-    summary.
+    h(i) = sha256(h(i-1) + digest(i)), from 32 zero bytes on. Leading system and developer messages do not enter:
+    what is volatile in them (a timestamp) must not rename a summary.
     """
     chain = bytes(32)
-    for message in messages[count_leading(messages) : stop]:
-        chain = sha256(chain + (message.digest or digest_message(message))).digest()
-    return chain
+    at = count_leading(messages)
+    hashes: list[bytes] = []
+    for stop in stops:
+        for message in messages[at:stop]:
+            chain = sha256(chain + (message.digest or digest_message(message))).digest()
+        at = max(at, stop)
+        hashes.append(chain)
+    return tuple(hashes)

@@ -17,7 +17,7 @@ from rules.conversation import (
     count_leading,
 )
 from rules.digest import write_digest
-from rules.prefix import digest_message, hash_prefix
+from rules.prefix import digest_message, hash_prefixes
 from rules.tokens import count_message
 from rules.truncate import truncate_text
 from rules.window import CutKind, Window
@@ -81,11 +81,11 @@ def request_summary(messages: Sequence[Message], window: Window) -> SummaryReque
         return None
     leading = count_leading(messages)
     start = window.cuts[-2].at if len(window.cuts) > 1 else leading
-    base = hash_prefix(messages, start).hex() if start > leading else None
+    base, key = (chain.hex() for chain in hash_prefixes(messages, (start, cut.at)))
     task = messages[window.task] if window.task is not None else None
     earlier = tuple(message for message in messages[leading:start] if message is not task)
     span = tuple(message for message in messages[start : cut.at] if message is not task)
-    return SummaryRequest(hash_prefix(messages, cut.at).hex(), base, task, earlier, span, cut.reserved_tokens)
+    return SummaryRequest(key, base if start > leading else None, task, earlier, span, cut.reserved_tokens)
 
 
 def write_prompt(request: SummaryRequest, *, base_text: str | None, max_tokens: int, count: CountTokens) -> str:
@@ -160,9 +160,8 @@ def splice_summary(conversation: Conversation, *, window: Window, text: str, cou
     kept = [messages[index] for index in cut.kept]
     memo = _compose(messages[task] if task is not None else None, body, kept, count)
     systems = [message for message in messages[leading : cut.at] if message.role in HEAD_ROLES]
-    tail = messages[cut.at :]
-    bridge = [_acknowledge(count)] if _begins_with_user(tail) else []
-    spliced = Conversation((*messages[:leading], memo, *systems, *bridge, *tail), conversation.fixed_tokens)
+    tail = _bridge(messages[cut.at :], count)
+    spliced = Conversation((*messages[:leading], memo, *systems, *tail), conversation.fixed_tokens)
     if spliced.tokens >= conversation.tokens:
         return Outcome(conversation)
     rule = "summarise" if cut.kind is CutKind.SUMMARISE else "digest"
@@ -183,11 +182,13 @@ def _compose(task: Message | None, body: str, kept: Sequence[Message], count: Co
     return replace(memo, tokens=count_message(memo, count), digest=digest_message(memo))
 
 
-def _acknowledge(count: CountTokens) -> Message:
+def _bridge(tail: Sequence[Message], count: CountTokens) -> tuple[Message, ...]:
+    """The tail, with an acknowledgement before its first user message where no assistant speaks before it.
+
+    It stands right there, behind any system messages, so that a tail which grows changes nothing before.
+    """
+    at = count_leading(tail)
+    if at == len(tail) or tail[at].role != "user":
+        return tuple(tail)
     message = Message("assistant", (_ACKNOWLEDGEMENT,))
-    return replace(message, tokens=count_message(message, count))
-
-
-def _begins_with_user(tail: Sequence[Message]) -> bool:
-    first = next((message for message in tail if message.role not in HEAD_ROLES), None)
-    return first is not None and first.role == "user"
+    return (*tail[:at], replace(message, tokens=count_message(message, count)), *tail[at:])

@@ -16,6 +16,8 @@ LINE_SLACK = 0.2
 """A cut moves to a line's end when that costs at most this share of the piece."""
 SEARCH_ROUNDS = 6
 """Counts per piece; the guess by proportion is close after two or three."""
+MIN_SHARE = 16
+"""Where each of many texts would get less than this, they become one text: none is emptied."""
 
 Measure = Callable[[str], int]
 
@@ -161,6 +163,8 @@ def _share(texts: tuple[str, ...], limit: int, measure: Measure, unit: str) -> t
     sizes = [measure(text) for text in texts]
     if sum(sizes) <= limit:
         return texts
+    if limit < MIN_SHARE * len(texts):
+        return (truncate_text("\n".join(texts), limit, measure, unit),)
     short = list(texts)
     left = limit
     for rank, index in enumerate(sorted(range(len(texts)), key=lambda index: sizes[index])):

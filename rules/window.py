@@ -84,6 +84,8 @@ class _Fold:
         self._leading = count_leading(messages)
         self._head_tokens = fixed_tokens
         self._room = 0
+        self._prefetch_tokens = 0
+        self._forwarded = 0  # what would be forwarded behind the head now
         self._full = [0]  # running sums; the head's messages enter as nothing
         self._pruned = [0]  # the same with every result a placeholder
         self._starts: list[int] = []
@@ -96,35 +98,39 @@ class _Fold:
         if window.task is None and self._messages[index].role == "user":
             window = replace(window, task=index)
         self._extend(window, index)
-        if self._room < self._limit * MIN_ROOM_SHARE or index < self._leading:
-            return window
-        size = self._size(window)
-        if size < self._share(self._policy.high_water - PREFETCH_GAP):
+        if self._forwarded < self._prefetch_tokens or self._room < self._limit * MIN_ROOM_SHARE:
             return window
         if window.next_cut is None:
             window = replace(window, next_cut=self._choose(window, self._policy.low_water - PREFETCH_GAP))
-        if size < self._share(self._policy.high_water):
+        if self._forwarded < self._share(self._policy.high_water):
             return window
-        return self._apply(window, size)
+        applied = self._apply(window, self._forwarded)
+        if applied is not window:
+            self._forwarded = self._size(applied)
+        return applied
 
     def _extend(self, window: Window, index: int) -> None:
         message = self._messages[index]
-        in_head = index < self._leading or index == window.task
-        if in_head:
+        full = pruned = message.tokens
+        if index < self._leading or index == window.task:
             self._head_tokens += message.tokens
             self._set_room()
-        if starts_step(message):
+            full = pruned = 0
+        if starts_step(message) or not self._starts:
             self._starts.append(index)
             self._start_sums.append(self._full[-1])
+        else:
+            pruned = min(full, PLACEHOLDER_TOKENS)
         if message.role == "user":
             self._users.append(index)
-        self._full.append(self._full[-1] + (0 if in_head else message.tokens))
-        pruned = message.tokens if starts_step(message) else min(message.tokens, PLACEHOLDER_TOKENS)
-        self._pruned.append(self._pruned[-1] + (0 if in_head else pruned))
+        self._forwarded += full
+        self._full.append(self._full[-1] + full)
+        self._pruned.append(self._pruned[-1] + pruned)
 
     def _set_room(self) -> None:
         grain = max(self._limit // HEAD_STEPS, 1)
         self._room = self._limit - -(-self._head_tokens // grain) * grain
+        self._prefetch_tokens = self._share(self._policy.high_water - PREFETCH_GAP)
 
     def _share(self, share: float) -> int:
         return int(self._room * share)
@@ -142,7 +148,7 @@ class _Fold:
         return window.cut.at if window.cut else self._leading
 
     def _size(self, window: Window) -> int:
-        """What would be forwarded behind the head."""
+        """What would be forwarded behind the head in a state."""
         base = window.cut.tokens if window.cut else 0
         return base + self._body(self._floor(window), window.prune_stop)
 

@@ -5,7 +5,7 @@ Law: offsets only; nothing is decoded and nothing is rebuilt. Linear in the leng
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -13,45 +13,56 @@ _SCALAR = re.compile(rb"[^\s,\]}]+")
 _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Half-open range of bytes."""
+class Span(NamedTuple):
+    """Half-open range of bytes. A tuple: hundreds are made for a request."""
 
     start: int
     stop: int
 
 
-def find_member(body: bytes, key: bytes, value: bytes) -> Span | None:
-    """The span of the last member `key` of the JSON object `body`, where its value is `value`; None otherwise.
+class Array(NamedTuple):
+    """A JSON array and its elements, by their place in the text."""
 
-    `body` must be valid JSON; `value` is what a decoder found under `key`, so that it need not be scanned again.
+    start: int
+    stop: int
+    elements: list[Span]
+
+
+def find_array(body: bytes, key: bytes, elements: Sequence[bytes]) -> Array | None:
+    """The last member `key` of the JSON object `body` whose value is an array of `elements`; None if there is none.
+
+    `body` must be valid JSON; `elements` are what a decoder found under `key`, so that they need not be scanned.
     """
-    found: Span | None = None
+    found: Array | None = None
     at = _skip(body, _skip(body, 0) + 1)
     while at < len(body) and body[at] != ord("}"):
         name = _STRING.match(body, at)
         if name is None:
             return None
         at = _skip(body, _skip(body, name.end()) + 1)
-        is_value = name.group() == key and body.startswith(value, at)
-        stop = at + len(value) if is_value else _value_end(body, at)
-        if is_value:
-            found = Span(at, stop)
-        at = _skip(body, stop)
+        array = _match_array(body, at, elements) if name.group() == key else None
+        found = array or found
+        at = _skip(body, array.stop if array else _value_end(body, at))
         if body[at : at + 1] == b",":
             at = _skip(body, at + 1)
     return found
 
 
-def find_elements(array: bytes, values: Sequence[bytes]) -> list[Span]:
-    """The span of each element of a JSON array; `values` are all of its elements as a decoder found them."""
+def _match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | None:
+    """The array that begins at `start`, if it is one and holds these elements and no others."""
+    if body[start : start + 1] != b"[":
+        return None
     spans: list[Span] = []
-    at = 1
-    for value in values:
-        start = array.index(value, at)  # only white space and a comma stand before it
-        at = start + len(value)
-        spans.append(Span(start, at))
-    return spans
+    at = start + 1
+    for element in elements:
+        while body[at] in b", \t\n\r":
+            at += 1
+        if not body.startswith(element, at):
+            return None
+        spans.append(Span(at, at + len(element)))
+        at += len(element)
+    at = _skip(body, at)
+    return Array(start, at + 1, spans) if body[at : at + 1] == b"]" else None
 
 
 def _skip(body: bytes, at: int) -> int:

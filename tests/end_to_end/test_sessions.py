@@ -1,6 +1,7 @@
 """Recorded agent sessions, replayed turn by turn through the running proxy at a window that most of them exceed."""
 
 from functools import lru_cache
+from io import BytesIO
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ WINDOW, RESERVE = 32_000, 4_000
 SESSIONS = [
     pytest.param(file.name, number, id=f"{file.stem}-{number}")
     for file in recorded_files("conversations")
-    for number, _ in enumerate(file.open("rb"))
+    for number, _ in enumerate(read_rows(file))
 ]
 
 pytestmark = [needs_data, pytest.mark.recorded]
@@ -57,7 +58,7 @@ async def test_session_stays_within_the_window(name, number, client, upstream, s
     for messages in requests_of(session):
         body = orjson.dumps({"model": "m", "messages": messages, **extra})
         upstream.requests.clear()
-        async with client.post(proxy.url + "/v1/chat/completions", data=body) as response:
+        async with client.post(proxy.url + "/v1/chat/completions", data=BytesIO(body)) as response:
             await response.read()
         assert response.status == 200
         (sent,) = upstream.chats

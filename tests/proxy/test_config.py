@@ -83,16 +83,16 @@ def test_variables_are_filled_in_everywhere() -> None:
     """
     config = _load(text, HOST="h", MODEL="qwen*", TURNS="3")
 
-    assert config.upstream == UpstreamConfig(base_url="https://h:8443/v1", api_key="")
+    assert config.upstream == UpstreamConfig(base_url="https://h:8443/v1", api_key=None)
     assert [(item.match, item.protect_turns, item.context_window) for item in config.models] == [("qwen*", 3, 32768)]
     assert config.profiles["x"].low_water == 0.5
 
 
 def test_only_braced_names_are_variables() -> None:
     """A dollar sign alone is text, and what a variable holds is not filled in again."""
-    config = _load('upstream: {api_key: "$KEY ${KEY} ${}"}', KEY="${KEY}")
+    config = _load('models: [{match: "$KEY ${KEY} ${}"}]', KEY="${KEY}")
 
-    assert config.upstream.api_key == "$KEY ${KEY} ${}"
+    assert config.models[0].match == "$KEY ${KEY} ${}"
 
 
 def test_settings_lie_over_the_file() -> None:

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from proxy.codecs.chat import ChatCodec, decode_message, read_request
+from proxy.codecs.chat import ChatCodec, read_request
+from proxy.codecs.message import decode_message
 from proxy.counter import count_by_heuristic, load_o200k, make_counter
 from proxy.demo_project import list_modules
 from proxy.demo_replay import WINDOW_TOKENS

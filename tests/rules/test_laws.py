@@ -208,7 +208,7 @@ def test_a_transcript_may_begin_with_a_result(first: Message) -> None:
     """A large result without anything before it is a transcript like any other: the fold does not fail on it."""
     messages = (first, user("Begin."))
     window = replay_cut(messages, fixed_tokens=40, limit=2000, policy=POLICY)
-    assert window.cuts == ()
+    assert [cut.at for cut in window.cuts] == [1]
 
 
 @given(messages=broken_transcripts())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Message, ToolCall
-from rules.prefix import digest_message, hash_prefix
+from rules.prefix import digest_message, hash_prefixes
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "ab", "1:a"]), max_size=3).map(tuple)
 CALLS = st.lists(st.builds(ToolCall, *[st.sampled_from(["", "a", "b"])] * 3), max_size=2).map(tuple)
@@ -61,22 +61,22 @@ def test_what_stands_outside_the_words_does_not_count() -> None:
 def test_a_longer_transcript_keeps_the_hash(messages: tuple[Message, ...], more: tuple[Message, ...]) -> None:
     """What follows a prefix does not rename it."""
     messages = (user(), *messages)
-    assert hash_prefix(messages, len(messages)) == hash_prefix((*messages, *more), len(messages))
+    assert hash_prefixes(messages, [len(messages)]) == hash_prefixes((*messages, *more), [len(messages)])
 
 
 def test_leading_system_messages_do_not_count() -> None:
     """A timestamp in the system prompt does not rename a summary; the same message further on would."""
     messages = session(3)
     later = (system("Now it is noon."), system("More."), *messages[1:])
-    assert hash_prefix(messages, 5) == hash_prefix(later, 6)
-    assert hash_prefix((*messages[:4], system("x"), *messages[4:]), 6) != hash_prefix(messages, 5)
+    assert hash_prefixes(messages, [5]) == hash_prefixes(later, [6])
+    assert hash_prefixes((*messages[:4], system("x"), *messages[4:]), [6]) != hash_prefixes(messages, [5])
 
 
 def test_edits_do_not_rename() -> None:
     """A truncated or pruned message keeps the digest of what the client said."""
     messages = session(3)
     edited = tuple(replace(message, texts=("cut",), edited=True, tokens=5) for message in messages)
-    assert hash_prefix(messages, 8) == hash_prefix(edited, 8)
+    assert hash_prefixes(messages, [8]) == hash_prefixes(edited, [8])
 
 
 @pytest.mark.parametrize("stop", [3, 4, 5])
@@ -84,16 +84,22 @@ def test_every_message_counts(stop: int) -> None:
     """The chain is another one for each length, and where a message was another one."""
     messages = session(2)
     other = (*messages[:2], assistant("else", call("c0")), *messages[3:])
-    assert hash_prefix(messages, stop) != hash_prefix(messages, stop - 1)
-    assert hash_prefix(messages, stop) != hash_prefix(other, stop)
+    assert hash_prefixes(messages, [stop]) != hash_prefixes(messages, [stop - 1])
+    assert hash_prefixes(messages, [stop]) != hash_prefixes(other, [stop])
 
 
 def test_a_message_without_digest_is_digested_on_the_way() -> None:
     """Messages that no codec digested chain the same."""
     messages = (user(), assistant(None, call("1")), result("1"))
-    assert hash_prefix(messages, 3) == hash_prefix([replace(message, digest=b"") for message in messages], 3)
+    assert hash_prefixes(messages, [3]) == hash_prefixes([replace(message, digest=b"") for message in messages], [3])
 
 
 def test_no_prefix_is_zeros() -> None:
     """The chain begins with 32 zero bytes."""
-    assert hash_prefix((system(), user()), 1) == bytes(32)
+    assert hash_prefixes((system(), user()), [1]) == (bytes(32),)
+
+
+def test_several_stops_are_hashed_in_one_pass() -> None:
+    """Each stop's hash is what it would be alone."""
+    messages = session(3)
+    assert hash_prefixes(messages, [0, 3, 3, 7]) == tuple(hash_prefixes(messages, [stop])[0] for stop in (0, 3, 3, 7))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Decision, Message
-from rules.prefix import hash_prefix
+from rules.prefix import hash_prefixes
 from rules.summarise import SummaryRequest, make_digest, request_summary, splice_summary, write_prompt
 from rules.window import Cut, CutKind, Window
 
@@ -41,7 +41,12 @@ def test_the_first_request_covers_all_between_head_and_cut() -> None:
     """The task is told apart from the span; there is nothing earlier."""
     messages = session(4)
     assert request_summary(messages, window(6)) == SummaryRequest(
-        key=hash_prefix(messages, 6).hex(), base=None, task=messages[1], earlier=(), span=messages[2:6], max_tokens=200
+        key=hash_prefixes(messages, [6])[0].hex(),
+        base=None,
+        task=messages[1],
+        earlier=(),
+        span=messages[2:6],
+        max_tokens=200,
     )
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codecs.chat import ChatCodec, UndecodableError, decode_message, read_request
+from proxy.codecs.chat import ChatCodec, read_request
+from proxy.codecs.message import UndecodableError, decode_message
 from proxy.counter import count_by_heuristic
 from rules.conversation import Conversation, Message, ToolCall
 from rules.tokens import CALL_TOKENS, IMAGE_TOKENS, LOW_DETAIL_IMAGE_TOKENS, MESSAGE_TOKENS, ROLE_TOKENS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codecs.spans import Span, find_elements, find_member
+from proxy.codecs.spans import Array, Span, find_array
 
 KEY = b'"messages"'
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n  ", b"\t", b"\r\n", b" \n\t "])
@@ -41,61 +41,66 @@ VALUES = st.recursive(SCALARS, lambda inner: _lists(inner) | _objects(inner), ma
 
 
 @st.composite
-def _bodies(draw: st.DrawFn) -> tuple[bytes, Span]:
-    """A body and where the value of its last top-level `messages` stands."""
+def _arrays(draw: st.DrawFn) -> tuple[bytes, list[Span], list[bytes]]:
+    """An array, where its elements stand in it, and the elements."""
+    values = draw(st.lists(_objects(VALUES) | SCALARS, max_size=5))
+    array, spans = b"[", []
+    for index, value in enumerate(values):
+        array += (b"," if index else b"") + draw(BLANKS)
+        spans.append(Span(len(array), len(array) + len(value)))
+        array += value + draw(BLANKS)
+    return array + b"]", spans, values
+
+
+@st.composite
+def _bodies(draw: st.DrawFn) -> tuple[bytes, Array, list[bytes]]:
+    """A body and where the elements of its last top-level `messages` stand."""
     front = draw(st.lists(st.tuples(TEXTS.map(orjson.dumps) | st.just(KEY), VALUES), max_size=3))
     keys_behind = TEXTS.filter(lambda text: text != "messages").map(orjson.dumps)
     behind = draw(st.lists(st.tuples(keys_behind, VALUES), max_size=3))
-    value = draw(VALUES)
+    array, spans, values = draw(_arrays())
     start = draw(BLANKS) + _join(draw, front)[:-1] + (b"," if front else b"") + draw(BLANKS) + KEY
     start += draw(BLANKS) + b":" + draw(BLANKS)
     rest = draw(BLANKS) + (b"," if behind else b"") + _join(draw, behind)[1:] + draw(BLANKS)
-    return start + value + rest, Span(len(start), len(start) + len(value))
+    at = len(start)
+    elements = [Span(at + span.start, at + span.stop) for span in spans]
+    return start + array + rest, Array(at, at + len(array), elements), values
 
 
 @given(_bodies())
-def test_find_member_gives_the_exact_span_in_any_body(case: tuple[bytes, Span]) -> None:
-    """The span is that of the last top-level `messages`, whatever stands around it and however it is spaced."""
-    body, span = case
-    value = bytes(msgspec.json.decode(body, type=dict[str, msgspec.Raw])["messages"])
+def test_the_array_is_found_in_any_body(case: tuple[bytes, Array, list[bytes]]) -> None:
+    """The spans are those of the last top-level `messages`, whatever stands around it and however it is spaced."""
+    body, array, values = case
+    decoded = msgspec.json.decode(body, type=dict[str, msgspec.Raw])["messages"]
 
-    assert body[span.start : span.stop] == value
-    assert find_member(body, KEY, value) == span
-
-
-@given(st.lists(VALUES, max_size=5), st.data())
-def test_find_elements_gives_each_elements_span(values: list[bytes], data: st.DataObject) -> None:
-    """Each span is that of its own element, also where elements are equal or contain one another."""
-    blanks = data.draw(st.lists(BLANKS, min_size=2 * len(values), max_size=2 * len(values)))
-    array, spans = b"[", []
-    for index, value in enumerate(values):
-        array += (b"," if index else b"") + blanks[2 * index]
-        spans.append(Span(len(array), len(array) + len(value)))
-        array += value + blanks[2 * index + 1]
-
-    assert find_elements(array + b"]", values) == spans
+    assert body[array.start : array.stop] == bytes(decoded)
+    assert find_array(body, KEY, values) == array
 
 
 @pytest.mark.parametrize(
-    ("body", "value"),
+    ("body", "elements"),
     [
-        (b'{"a":1}', b"[]"),
-        (b"{}", b"[]"),
-        (b" { } ", b"[]"),
-        (b'{"m\\u0065ssages":[]}', b"[]"),
-        (b'{"a":{"messages":[]}}', b"[]"),
-        (b'{"a":[{"messages":[]}],"b":"\\"messages\\":[]"}', b"[]"),
-        (b'{"messages":[1]}', b"[2]"),
+        (b'{"a":1}', []),
+        (b"{}", []),
+        (b" { } ", []),
+        (b'{"m\\u0065ssages":[]}', []),
+        (b'{"a":{"messages":[]}}', []),
+        (b'{"a":[{"messages":[]}],"b":"\\"messages\\":[]"}', []),
+        (b'{"messages":[1]}', [b"2"]),
+        (b'{"messages":[1,2]}', [b"1"]),
+        (b'{"messages":{}}', []),
+        (b'{"messages":"[]"}', []),
     ],
 )
-def test_find_member_finds_nothing_where_nothing_stands(body: bytes, value: bytes) -> None:
+def test_nothing_is_found_where_nothing_stands(body: bytes, elements: list[bytes]) -> None:
     """A key that is absent, nested, inside a string, escaped or of another value is not found."""
-    assert find_member(body, KEY, value) is None
+    assert find_array(body, KEY, elements) is None
 
 
-def test_find_member_is_linear_in_a_body_of_brackets_and_quotes() -> None:
+def test_the_search_is_linear_in_a_body_of_brackets_and_quotes() -> None:
     """A megabyte of quotes, brackets and backslashes before the messages is no obstacle."""
     hard = orjson.dumps('"[{\\' * 250_000)
     body = b'{"x":' + hard + b',"y":' + b"[" * 500 + b"]" * 500 + b',"messages":[1]}'
 
-    assert find_member(body, KEY, b"[1]") == Span(len(body) - 4, len(body) - 1)
+    end = len(body)
+    assert find_array(body, KEY, [b"1"]) == Array(end - 4, end - 1, [Span(end - 3, end - 2)])

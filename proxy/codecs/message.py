@@ -1,0 +1,167 @@
+"""One message of a chat request: JSON <-> Message.
+
+Law: a message that no rule touched is its own bytes; one that a rule edited keeps its other keys as bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import orjson
+
+from proxy.codecs.surrogates import replace_lone_surrogates
+from rules.conversation import CountTokens, Message, ToolCall
+from rules.prefix import digest_message
+from rules.tokens import count_message
+
+EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
+"""Texts outside `content` that upstreams read back from assistant messages."""
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What a decoder raises on hostile bytes."""
+
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class UndecodableError(ValueError):
+    """The body is no chat request: it is forwarded as it came, and the upstream judges."""
+
+
+def decode_message(raw: bytes, count: CountTokens) -> Message:
+    """One message of a chat request, counted. Raises UndecodableError, or an error of msgspec."""
+    members = _read_members(raw)
+    role = _decode_value(members.get("role"))
+    if not isinstance(role, str):
+        problem = "a message has no role"
+        raise UndecodableError(problem)
+    texts, media = _read_content(members.get("content"))
+    name = _decode_value(members.get("name"))
+    answers = _decode_value(members.get("tool_call_id"))
+    message = Message(
+        role=role,
+        texts=texts,
+        tool_calls=_read_calls(members),
+        answers=answers if isinstance(answers, str) else None,
+        name=name if isinstance(name, str) else None,
+        media=media,
+        raw=raw,
+    )
+    extra = [_decode_value(members[key]) for key in EXTRA_TEXT_KEYS if key in members]
+    tokens = count_message(message, count, [text for text in extra if isinstance(text, str)])
+    return replace(message, tokens=tokens, digest=digest_message(message, map(_canonical, media)))
+
+
+def encode_message(message: Message) -> bytes:
+    """The JSON of one message: its own bytes, or those with the content that a rule gave it."""
+    if message.raw is None:
+        made: dict[str, str] = {"role": message.role, "content": "\n\n".join(message.texts)}
+        if message.answers is not None:
+            made["tool_call_id"] = message.answers
+        return orjson.dumps(made)
+    if not message.edited:
+        return message.raw
+    members = _read_members(message.raw)
+    members["content"] = msgspec.Raw(_write_content(message, members.get("content")))
+    return msgspec.json.encode(members)
+
+
+def _read_members(raw: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a message; a lone surrogate in it reads as U+FFFD."""
+    try:
+        return _decode_members(raw)
+    except msgspec.DecodeError:
+        return _decode_members(replace_lone_surrogates(raw))
+
+
+def _decode_value(raw: msgspec.Raw | None) -> Any:
+    return None if raw is None else msgspec.json.decode(raw)
+
+
+def _read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+    """Texts and other parts of a message's content, each in wire order."""
+    if content is None:
+        return (), ()
+    encoded = bytes(content)
+    if encoded[:1] == b"[":
+        texts: list[str] = []
+        media: list[bytes] = []
+        for part in map(bytes, _decode_list(encoded)):
+            text = _part_text(part)
+            if text is None:
+                media.append(part)
+            else:
+                texts.append(text)
+        return tuple(texts), tuple(media)
+    if encoded[:1] == b'"':
+        return (msgspec.json.decode(encoded),), ()
+    return (), () if encoded == b"null" else (encoded,)
+
+
+def _part_text(part: bytes) -> str | None:
+    """The text of a text part; None for any other part."""
+    if part[:1] != b"{":
+        return None
+    members = _decode_members(part)
+    text, kind = _decode_value(members.get("text")), _decode_value(members.get("type"))
+    return text if isinstance(text, str) and isinstance(kind, str) and kind in TEXT_PARTS else None
+
+
+def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
+    """The message's tool calls; those of an unknown type keep their id, and all of their JSON as arguments."""
+    if "tool_calls" not in members:
+        return ()
+    calls = _decode_value(members["tool_calls"])
+    if not isinstance(calls, list):
+        return ()
+    return tuple(_read_call(call) for call in calls if isinstance(call, dict))
+
+
+def _read_call(call: dict[str, Any]) -> ToolCall:
+    function = call.get("function") or call.get("custom")
+    if not isinstance(function, dict):
+        return ToolCall(str(call.get("id") or ""), str(call.get("type") or ""), msgspec.json.encode(call).decode())
+    arguments = function.get("arguments", function.get("input", ""))
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    return ToolCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments)
+
+
+def _canonical(part: bytes) -> bytes:
+    """A content part without what may change while it says the same: key order, white space, `cache_control`."""
+    decoded = msgspec.json.decode(part)
+    if isinstance(decoded, dict):
+        decoded.pop("cache_control", None)
+    return msgspec.json.encode(decoded, order="deterministic")
+
+
+def _write_content(message: Message, content: msgspec.Raw | None) -> bytes:
+    """The content of an edited message, in the form that the client chose: one string, or parts."""
+    encoded = b"null" if content is None else bytes(content)
+    if encoded[:1] != b"[" and not message.media:
+        return orjson.dumps("\n\n".join(message.texts))
+    parts = list(map(bytes, _decode_list(encoded))) if encoded[:1] == b"[" else []
+    return b"[" + b",".join(_write_parts(message, parts)) + b"]"
+
+
+def _write_parts(message: Message, parts: Sequence[bytes]) -> Iterator[bytes]:
+    """The client's parts with the new texts in the places of the old; what is new comes last."""
+    texts = iter(message.texts)
+    media = iter(message.media)
+    for part in parts:
+        old = _part_text(part)
+        new = next(media, None) if old is None else next(texts, None)
+        if isinstance(new, bytes):
+            yield new
+        elif new is not None:
+            yield part if new == old else _replace_text(part, new)
+    for text in texts:
+        yield orjson.dumps({"type": "text", "text": text})
+    yield from media
+
+
+def _replace_text(part: bytes, text: str) -> bytes:
+    members = _decode_members(part)
+    members["text"] = msgspec.Raw(orjson.dumps(text))
+    return msgspec.json.encode(members)
