@@ -83,6 +83,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         if lifecycle.in_flight > services.config.limits.max_concurrent_requests:
             message = "too many requests at once (limits.max_concurrent_requests); try again"
             raise OverloadedError(message)
+        await _invite_body(request)
         if is_chat:
             return await _chat(services, request, exchange)
         return await _pass_through(services, request, exchange)
@@ -93,6 +94,12 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         lifecycle.in_flight -= 1
         services.recorder.metrics.in_flight.set(lifecycle.in_flight)
         services.recorder.record(exchange)
+
+
+async def _invite_body(request: web.BaseRequest) -> None:
+    """Tell a client that waits for leave to send its body (curl does, for a large one) to go on."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 def _answer_own(services: Services, path: str) -> web.Response:

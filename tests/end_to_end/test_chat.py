@@ -328,6 +328,30 @@ async def test_concurrent_requests_share_one_summary_call(client, upstream, star
     assert len({recorded.sha256 for recorded in upstream.chats}) == 1
 
 
+async def test_client_that_leaves_does_not_stop_its_summary(client, upstream, start_proxy):
+    """The call goes on, and the next request finds its text."""
+    plain = upstream.answer
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    async def hold(recorded, request):
+        if recorded.asks_for_summary:
+            asked.set()
+            await release.wait()
+        return await plain(recorded, request)
+
+    upstream.answer = hold
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    async with asyncio.TaskGroup() as tasks:
+        leaving = tasks.create_task(post(client, proxy.url + "/v1/chat/completions", body))
+        await asyncio.wait_for(asked.wait(), 10)
+        leaving.cancel()
+    release.set()
+    await post(client, proxy.url + "/v1/chat/completions", body)
+    assert len(upstream.summaries) == 1
+    assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]
+
+
 async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstream, start_proxy):
     """The client's credential reaches no other host; another model may write the summary."""
     async with run_upstream() as other:

@@ -1,5 +1,7 @@
 """Whatever no codec claims passes through: any method, any path, WebSockets."""
 
+import asyncio
+
 import aiohttp
 import pytest
 from aiohttp import web
@@ -77,6 +79,21 @@ async def test_headers_pass_but_for_those_of_this_hop(client, upstream, start_pr
     assert received == [("X-Zeta", "1"), ("x-alpha", "2"), ("X-Zeta", "3")]
     names = {name.lower() for name, _ in upstream.requests[0].headers}
     assert names.isdisjoint({"te", "proxy-authorization"})
+
+
+async def test_client_that_waits_for_leave_is_told_to_go_on(upstream, start_proxy):
+    """Expect: 100-continue is answered before the body is sent, and the header stays on this hop."""
+    proxy = await start_proxy()
+    url = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+    assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(b"body")
+    assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 200")
+    writer.close()
+    await writer.wait_closed()
+    assert upstream.requests[0].body == b"body"
+    assert upstream.requests[0].header("expect") == []
 
 
 async def test_own_pages(client, start_proxy):
