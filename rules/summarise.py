@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from rules.conversation import (
     HEAD_ROLES,
+    RESULT_ROLES,
     Conversation,
     CountTokens,
     Decision,
@@ -187,8 +188,9 @@ def _bridge(tail: Sequence[Message], count: CountTokens) -> tuple[Message, ...]:
 
     It stands right there, behind any system messages, so that a tail which grows changes nothing before.
     """
-    at = count_leading(tail)
-    if at == len(tail) or tail[at].role != "user":
+    silent = HEAD_ROLES | RESULT_ROLES
+    at = next((index for index, message in enumerate(tail) if message.role not in silent), None)
+    if at is None or tail[at].role != "user":
         return tuple(tail)
     message = Message("assistant", (_ACKNOWLEDGEMENT,))
     return (*tail[:at], replace(message, tokens=count_message(message, count)), *tail[at:])

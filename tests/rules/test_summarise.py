@@ -3,7 +3,20 @@
 from dataclasses import replace
 
 import pytest
-from builders import IMAGE, assistant, call, conversation, count, fill, result, session, system, user, write_all
+from builders import (
+    IMAGE,
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    function_result,
+    result,
+    session,
+    system,
+    user,
+    write_all,
+)
 from checker import check_transcript
 from hypothesis import given
 from hypothesis import strategies as st
@@ -216,3 +229,15 @@ def test_a_digest_keeps_the_requests_limit(base_text: str | None, max_tokens: in
     text = make_digest(_request(max_tokens=max_tokens), base_text=base_text, count=count)
     assert count(text) <= max_tokens + 1  # the line break between the two
     assert text.startswith("base" if base_text else "8 earlier messag")
+
+
+def test_a_result_without_a_call_does_not_hide_the_user_behind_it() -> None:
+    """The acknowledgement stands before the user's message, though a legacy result opens the tail."""
+    messages = (system(), user("task"), assistant(LONG), function_result("out"), user("next"))
+    assert [message.role for message in splice(messages, window(3))] == [
+        "system",
+        "user",
+        "function",
+        "assistant",
+        "user",
+    ]
