@@ -88,6 +88,7 @@ class _Fold:
         self._forwarded = 0  # what would be forwarded behind the head now
         self._full = [0]  # running sums; the head's messages enter as nothing
         self._pruned = [0]  # the same with every result a placeholder
+        self._systems = [0]  # running sums of system messages
         self._starts: list[int] = []
         self._start_sums: list[int] = []
         self._users: list[int] = []
@@ -126,6 +127,7 @@ class _Fold:
         self._forwarded += full
         self._full.append(self._full[-1] + full)
         self._pruned.append(self._pruned[-1] + pruned)
+        self._systems.append(self._systems[-1] + (message.tokens if message.role in HEAD_ROLES else 0))
 
     def _set_room(self) -> None:
         grain = max(self._limit // HEAD_STEPS, 1)
@@ -223,9 +225,9 @@ class _Fold:
         return replace(window, cuts=(*window.cuts, self._make_cut(kind, at, reserved, kept)))
 
     def _make_cut(self, kind: CutKind, at: int, reserved: int, kept: tuple[int, ...]) -> Cut:
-        stays = [message for message in self._messages[self._leading : at] if message.role in HEAD_ROLES]
-        stays += [self._messages[index] for index in kept]
-        tokens = SUMMARY_FRAME_TOKENS + reserved + sum(message.tokens for message in stays)
+        systems = self._systems[at] - self._systems[self._leading]
+        words = sum(self._messages[index].tokens for index in kept)
+        tokens = SUMMARY_FRAME_TOKENS + reserved + systems + words
         return Cut(kind, at, reserved, kept, tokens)
 
     def _keep(self, window: Window, at: int, budget: int) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ Law: what no rule touched goes out as the bytes it came in: messages, white spac
 """
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -165,12 +164,14 @@ def _write_array(
 
 def _find_places(original: Sequence[Message], compacted: Sequence[Message]) -> Iterator[int | None]:
     """Where each compacted message stood; None for one of ours. Messages that are alike are taken in order."""
-    known: defaultdict[int, list[int]] = defaultdict(list)
-    for index, message in enumerate(original):
-        known[id(message.raw)].append(index)
+    alike = {id(message.raw): [index] for index, message in enumerate(original)}
+    if len(alike) < len(original):
+        alike = {key: [] for key in alike}
+        for index, message in enumerate(original):
+            alike[id(message.raw)].append(index)
     after = -1
     for message in compacted:
-        found = known.get(id(message.raw), []) if message.raw is not None else []
+        found = alike.get(id(message.raw), ()) if message.raw is not None else ()
         rank = bisect_left(found, after + 1)
         place = found[rank] if rank < len(found) else None
         after = after if place is None else place

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
+_SEPARATOR = re.compile(rb"[, \t\n\r]*")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb"[^\s,\]}]+")
 _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)
@@ -54,20 +55,21 @@ def _match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | 
         return None
     spans: list[Span] = []
     at = start + 1
-    for element in elements:
-        while body[at] in b", \t\n\r":
-            at += 1
+    for number, element in enumerate(elements):
+        at += 1 if number else 0  # the usual case: a comma and nothing else
         if not body.startswith(element, at):
-            return None
+            at = _skip(body, at - 1 if number else at, _SEPARATOR)
+            if not body.startswith(element, at):
+                return None
         spans.append(Span(at, at + len(element)))
         at += len(element)
     at = _skip(body, at)
     return Array(start, at + 1, spans) if body[at : at + 1] == b"]" else None
 
 
-def _skip(body: bytes, at: int) -> int:
-    space = _SPACE.match(body, at)
-    return space.end() if space else at
+def _skip(body: bytes, at: int, what: re.Pattern[bytes] = _SPACE) -> int:
+    run = what.match(body, at)
+    return run.end() if run else at
 
 
 def _value_end(body: bytes, at: int) -> int:
