@@ -178,7 +178,7 @@ def _explain(place: str, compacted: Compacted) -> None:
 @click.option("--keep", is_flag=True, help="Leave the proxy and the simulated upstream running.")
 def demo(*, keep: bool) -> None:
     """Replay a long agent session through the proxy, against a simulated upstream. No key, no network."""
-    from proxy.demo import run_demo  # noqa: PLC0415 - rich and the session are of no use to `serve`
+    from proxy.demo.command import run_demo  # noqa: PLC0415 - rich and the session are of no use to `serve`
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_demo(keep=keep))

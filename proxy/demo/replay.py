@@ -18,8 +18,8 @@ import structlog
 
 from proxy.app import Compactors, run_proxy
 from proxy.config import PolicyConfig, load_config
-from proxy.demo_session import Session
-from proxy.demo_upstream import PromptCache, Served, SimulatedUpstream, run_upstream
+from proxy.demo.session import Session
+from proxy.demo.upstream import PromptCache, Served, SimulatedUpstream, run_upstream
 from rules.conversation import CountTokens
 
 WINDOW_TOKENS = 32_000

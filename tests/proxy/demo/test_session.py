@@ -5,9 +5,9 @@ import msgspec
 from proxy.codecs.chat import ChatCodec, read_request
 from proxy.codecs.message import decode_message
 from proxy.counter import count_by_heuristic, load_o200k, make_counter
-from proxy.demo_project import list_modules
-from proxy.demo_replay import WINDOW_TOKENS
-from proxy.demo_session import make_session
+from proxy.demo.project import list_modules
+from proxy.demo.replay import WINDOW_TOKENS
+from proxy.demo.session import make_session
 from rules.pairing import pair_tool_calls
 
 

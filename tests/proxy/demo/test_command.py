@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from proxy.cli import main
-from proxy.demo import run_demo, show_report
-from proxy.demo_replay import Cost, DemoReport
-from proxy.demo_session import make_session
+from proxy.demo.command import run_demo, show_report
+from proxy.demo.replay import Cost, DemoReport
+from proxy.demo.session import make_session
 
 REPORT = DemoReport(
     requests=164,

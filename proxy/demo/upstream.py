@@ -17,7 +17,7 @@ from aiohttp import web
 from proxy.app import site_url
 from proxy.codecs.chat import ChatCodec, read_request
 from proxy.codecs.message import UndecodableError, decode_message
-from proxy.demo_session import MODEL, Session
+from proxy.demo.session import MODEL, Session
 from rules.conversation import CountTokens, Message
 from rules.tokens import MESSAGE_TOKENS
 

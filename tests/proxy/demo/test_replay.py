@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.demo_replay import WINDOW_TOKENS, Cost, replay_session, run_stage
-from proxy.demo_session import make_session
+from proxy.demo.replay import WINDOW_TOKENS, Cost, replay_session, run_stage
+from proxy.demo.session import make_session
 
 MODULES = 10
 """As many as make the session more than twice as large as the window."""

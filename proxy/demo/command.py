@@ -1,6 +1,6 @@
 """`trimtab demo`: the replay as a person sees it, a bar while it runs and a table when it is done.
 
-Law: shows what demo_replay.py measured; computes nothing but shares of it.
+Law: shows what replay.py measured; computes nothing but shares of it.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from proxy.demo_replay import (
+from proxy.demo.replay import (
     CACHED_INPUT_PRICE,
     INPUT_PRICE,
     OUTPUT_PRICE,
@@ -21,8 +21,8 @@ from proxy.demo_replay import (
     replay_session,
     run_stage,
 )
-from proxy.demo_session import MODEL, make_session
-from proxy.demo_upstream import Served
+from proxy.demo.session import MODEL, make_session
+from proxy.demo.upstream import Served
 
 
 async def run_demo(*, keep: bool) -> None:

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from proxy.counter import count_by_heuristic
-from proxy.demo_session import Session, make_session
-from proxy.demo_upstream import PromptCache, SimulatedUpstream, run_upstream
+from proxy.demo.session import Session, make_session
+from proxy.demo.upstream import PromptCache, SimulatedUpstream, run_upstream
 
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ACT = {"role": "assistant", "content": "", "tool_calls": [CALL]}

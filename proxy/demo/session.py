@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from proxy.demo_project import (
+from proxy.demo.project import (
     Module,
     list_modules,
     number_lines,
