@@ -12,8 +12,9 @@ from proxy.compaction import Compactor
 from proxy.config import Config, PolicyConfig
 from proxy.counter import VocabularyError, count_by_heuristic, load_o200k, make_counter
 from proxy.exchange import Recorder
-from proxy.handlers import Lifecycle, Services, handle
+from proxy.handlers import handle
 from proxy.metrics import Metrics
+from proxy.services import Lifecycle, Services
 from proxy.stores.memory import MemoryStore
 from proxy.summaries import Summaries
 from proxy.upstream import UpstreamClient

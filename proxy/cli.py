@@ -20,7 +20,8 @@ from proxy.app import Compactors, run_proxy
 from proxy.codecs.chat import read_request
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted
-from proxy.config import Config, load_config
+from proxy.config import Config
+from proxy.config_load import load_config
 from proxy.errors import ConfigError
 from proxy.logs import configure_log, get_log
 from rules.pipeline import LimitExceededError

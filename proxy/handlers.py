@@ -1,69 +1,22 @@
-"""One request, from top to bottom.
+"""Every request comes in here.
 
-Law: every path that no codec claims streams through. The only broad `except` of the program stands here: a fault
-inside compaction forwards the original bytes, and is counted.
+Law: our own pages are answered, chat completions go to chat.py, and whatever no codec claims streams through.
 """
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeVar
 
 from aiohttp import web
 
-from proxy.codecs.chat import ChatRequest, read_request
-from proxy.codecs.message import UndecodableError
-from proxy.compaction import Compacted, Compactor, Planned
-from proxy.config import Config, PolicyConfig
-from proxy.errors import ContextExceededError, OverloadedError, ProxyError, UnknownProfileError
-from proxy.exchange import Exchange, Recorder
+from proxy.chat import serve_chat
+from proxy.errors import OverloadedError, ProxyError
+from proxy.exchange import Exchange
 from proxy.relay import relay_answer
-from proxy.stream import ResponseTap
-from proxy.summaries import Summaries, Summariser
-from proxy.upstream import (
-    SUMMARY_HEADERS,
-    Body,
-    UpstreamClient,
-    drop_hop_by_hop,
-    find_credential,
-    read_headers,
-    request_headers,
-    target_url,
-)
+from proxy.services import Services
+from proxy.upstream import Body, read_headers, request_headers, target_url
 from proxy.websocket import is_upgrade, relay_websocket
-from rules.pipeline import LimitExceededError
-
-INLINE_BYTES = 32 * 1024
-"""More uncounted JSON than this is counted in a thread: counting takes 50 to 100 ms a megabyte."""
-LARGE_BODY_BYTES = 1024 * 1024
-"""A larger body is not even split on the loop."""
-RETRY_AFTER_SECONDS = 1
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Lifecycle:
-    """Whether the proxy takes requests, and how many it serves."""
-
-    ready: bool = False
-    in_flight: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What a request is served with; one set per proxy."""
-
-    config: Config
-    client: UpstreamClient
-    summaries: Summaries
-    recorder: Recorder
-    compactor_for: Callable[[PolicyConfig], Compactor]
-    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+RETRY_AFTER_SECONDS = 1
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -85,7 +38,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
             raise OverloadedError(message)
         await _invite_body(request)
         if is_chat:
-            return await _chat(services, request, exchange)
+            return await serve_chat(services, request, exchange)
         return await _pass_through(services, request, exchange)
     except ProxyError as error:
         exchange.refuse(error)
@@ -139,187 +92,3 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
     exchange.sent_at = time.monotonic()
     async with services.client.send(request.method, url, headers, body, upstream) as answer:
         return await relay_answer(request, answer, [], None, exchange.relayed)
-
-
-async def _chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
-    """Serve a chat completion, compacted where that is called for."""
-    body = await _read_body(request, services.config.limits.max_body_bytes)
-    settings = services.config.defaults
-    if isinstance(body, bytes):
-        chat = await _read_chat(body)
-        if chat is None:
-            exchange.outcome = "undecodable"
-        else:
-            settings = _choose_settings(services, request, chat, exchange)
-            body = await _compact(services, request, chat, settings, exchange)
-    else:
-        exchange.outcome = "too_large"
-    upstream = services.config.upstream_for(settings.upstream)
-    url = target_url(upstream, request.raw_path, is_api=True)
-    headers = request_headers(read_headers(request.raw_headers), upstream, identity=True)
-    if not isinstance(body, bytes) and "Content-Length" in request.headers:
-        headers["Content-Length"] = request.headers["Content-Length"]
-    exchange.sent_at = time.monotonic()
-    async with services.client.send("POST", url, headers, body, upstream) as answer:
-        is_stream = answer.content_type == "text/event-stream"
-        tap = ResponseTap(is_stream=is_stream) if answer.status == 200 else None
-        response = await relay_answer(request, answer, exchange.response_headers(), tap, exchange.relayed)
-        if tap is not None:
-            await _count_answer(services, settings, tap, exchange)
-        return response
-
-
-async def _read_body(request: web.BaseRequest, max_bytes: int) -> Body:
-    """The whole body; an iterator over it where it is larger than `max_bytes`."""
-    pieces: list[bytes] = []
-    size = 0
-    if int(request.headers.get("Content-Length", "0")) > max_bytes:
-        return request.content.iter_any()
-    async for piece in request.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if size > max_bytes:
-            return _chain(pieces, request)
-    return b"".join(pieces)
-
-
-async def _chain(pieces: list[bytes], request: web.BaseRequest) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
-    async for piece in request.content.iter_any():
-        yield piece
-
-
-async def _read_chat(body: bytes) -> ChatRequest | None:
-    """The request split into messages; None where it is no chat request, and the upstream shall judge."""
-    try:
-        return await _run(partial(read_request, body), in_thread=len(body) > LARGE_BODY_BYTES)
-    except UndecodableError:
-        return None
-
-
-async def _run(work: Callable[[], T], *, in_thread: bool) -> T:
-    return await asyncio.to_thread(work) if in_thread else work()
-
-
-def _choose_settings(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, exchange: Exchange
-) -> PolicyConfig:
-    """The policy of a request, its mode, and the label under which it is counted. Raises UnknownProfileError."""
-    config = services.config
-    overrides = request.headers if config.allow_header_override else {}
-    match = config.match_for(chat.model)
-    exchange.model, exchange.match = chat.model, match.match if match else None
-    exchange.mode = _lower_mode(config.mode, overrides.get("x-trimtab-mode", ""))
-    profile = overrides.get("x-trimtab-profile")
-    try:
-        return config.policy_for(chat.model, profile)
-    except KeyError as error:
-        known = ", ".join(config.profiles) or "there are none"
-        message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
-        raise UnknownProfileError(message) from error
-
-
-def _lower_mode(configured: str, wanted: str) -> str:
-    """The weaker of two modes: a header makes the proxy do less, never more."""
-    modes = ("off", "observe", "enforce")
-    return modes[min(modes.index(configured), modes.index(wanted) if wanted in modes else 2)]
-
-
-async def _compact(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
-) -> bytes:
-    """The bytes to forward. Raises ContextExceededError where the policy refuses what cannot fit."""
-    exchange.outcome = exchange.mode
-    if exchange.mode == "off":
-        return chat.body
-    try:
-        compacted = await _compact_by_rules(services, request, chat, settings, exchange)
-    except UndecodableError:
-        exchange.outcome = "undecodable"
-        return chat.body
-    except LimitExceededError as error:
-        if exchange.mode == "observe":
-            return chat.body
-        raise ContextExceededError(_describe_excess(error)) from error
-    except Exception as error:  # noqa: BLE001 - the one broad except: whatever breaks here, the original goes out
-        exchange.outcome = "failed_open"
-        services.recorder.record_fault(exchange, error)
-        return chat.body
-    exchange.compacted = compacted
-    if exchange.mode == "observe":
-        return chat.body
-    exchange.outcome = "compacted" if compacted.decisions else "unchanged"
-    return compacted.body
-
-
-async def _compact_by_rules(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
-) -> Compacted:
-    exchange.phase = "plan"
-    compactor = services.compactor_for(settings)
-    large = len(chat.body) > LARGE_BODY_BYTES
-    in_thread = large or compactor.uncounted_bytes(chat) > INLINE_BYTES
-    started = time.monotonic()
-    planned: Planned = await _run(partial(compactor.plan, chat, settings), in_thread=in_thread)
-    services.recorder.record_overhead("plan", started)
-    exchange.phase, started = "summary", time.monotonic()
-    summary: str | None = None
-    wanted = planned.plan.request
-    if wanted is not None and exchange.mode == "enforce":
-        summariser = _choose_summariser(services, request, chat, settings, exchange)
-        summary = await services.summaries.get(wanted, summariser, compactor.count)
-        services.recorder.record_overhead("summary", started)
-    exchange.phase, started = "apply", time.monotonic()
-    writes_digest = planned.plan.window.cut is not None and summary is None
-    work = partial(compactor.apply, planned, summary)
-    compacted = await _run(work, in_thread=large or in_thread or writes_digest)
-    services.recorder.record_overhead("apply", started)
-    return compacted
-
-
-def _choose_summariser(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
-) -> Summariser:
-    """Whom to ask: with the client's own credential, unless the upstream has a key of its own."""
-    config = services.config
-    own = settings.summary.upstream is None
-    upstream = config.upstream_for(settings.upstream if own else settings.summary.upstream)
-    headers = drop_hop_by_hop(read_headers(request.raw_headers))
-    model = settings.summary.model or chat.model
-    sends_credential = own and upstream.api_key is None
-    window = config.policy_for(model).to_policy() if settings.summary.model else settings.to_policy()
-    return Summariser(
-        upstream=upstream,
-        url=target_url(upstream, request.raw_path if own else "/v1/chat/completions", is_api=True),
-        headers=tuple(item for item in headers if sends_credential and item[0].lower() in SUMMARY_HEADERS),
-        credential=find_credential(headers),
-        model=model,
-        max_tokens_key="max_tokens" if settings.summary.model else chat.max_tokens_key,
-        window_tokens=window.limit_tokens(settings.summary.max_tokens),
-        label=services.recorder.label(exchange),
-        settings=settings.summary,
-    )
-
-
-def _describe_excess(error: LimitExceededError) -> str:
-    done = (
-        ", ".join(f"{decision.rule} saved {decision.saved_tokens}" for decision in error.decisions) or "nothing helped"
-    )
-    return (
-        f"This model's maximum prompt is {error.limit} tokens. However, your messages resulted in {error.tokens} tokens"
-        f" after compaction ({done}). Please reduce the length of the newest messages."
-    )
-
-
-async def _count_answer(services: Services, settings: PolicyConfig, tap: ResponseTap, exchange: Exchange) -> None:
-    """The completion's tokens: the upstream's own figure, else ours."""
-    usage = tap.usage
-    exchange.reported_prompt_tokens = usage.prompt_tokens if usage else None
-    if usage is not None and usage.completion_tokens is not None:
-        exchange.completion_tokens, exchange.completion_source = max(usage.completion_tokens, 0), "upstream"
-        return
-    count = services.compactor_for(settings).count
-    work = partial(tap.count_completion, count)
-    exchange.completion_tokens = await _run(work, in_thread=tap.text_chars > INLINE_BYTES)
-    exchange.completion_source = "estimated"

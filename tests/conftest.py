@@ -1,10 +1,20 @@
-"""Profiles for all property tests.
+"""Profiles for all property tests; a real proxy over real sockets, in front of the fake upstream.
 
 `trimtab`: few examples, the same at every run, however slow the machine. `thorough` (`--hypothesis-profile=thorough`):
 many, and others at each run, to look for what the few have missed.
 """
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import aiohttp
+import pytest
+from fake_upstream import FakeUpstream, run_upstream
 from hypothesis import HealthCheck, settings
+
+from proxy.app import Compactors, Proxy, run_proxy
+from proxy.config_load import load_config
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
@@ -13,3 +23,56 @@ settings.register_profile(
 )
 settings.register_profile("thorough", deadline=None, database=None, max_examples=1500, suppress_health_check=QUIET)
 settings.load_profile("trimtab")
+
+StartProxy = Callable[..., Awaitable[Proxy]]
+
+
+class ListLog:
+    """Keeps log lines for tests to look at."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def _add(self, event: str, **fields: Any) -> None:
+        self.lines.append({"event": event, **fields})
+
+    info = warning = error = _add
+
+
+@pytest.fixture(scope="session")
+def compactors() -> Compactors:
+    """The vocabulary, loaded once."""
+    return Compactors(ListLog())
+
+
+@pytest.fixture
+def log() -> ListLog:
+    """What the proxy logs."""
+    return ListLog()
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[FakeUpstream]:
+    """The fake upstream."""
+    async with run_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListLog) -> AsyncIterator[StartProxy]:
+    """Start a proxy with `dotted.key=value` settings, in front of the fake upstream unless they say otherwise."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*settings: str) -> Proxy:
+            base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "limits.drain_seconds=2")
+            config = load_config(settings=(*base, *settings), environment={})
+            return await stack.enter_async_context(run_proxy(config, log, compactors))
+
+        yield start
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    """An HTTP client that leaves bodies as they are."""
+    async with aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()) as session:
+        yield session

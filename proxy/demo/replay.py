@@ -17,7 +17,8 @@ import aiohttp
 import structlog
 
 from proxy.app import Compactors, run_proxy
-from proxy.config import PolicyConfig, load_config
+from proxy.config import PolicyConfig
+from proxy.config_load import load_config
 from proxy.demo.session import Session
 from proxy.demo.upstream import PromptCache, Served, SimulatedUpstream, run_upstream
 from rules.conversation import CountTokens

@@ -5,7 +5,8 @@ import pytest
 
 from proxy.codecs.chat import read_request
 from proxy.compaction import Compacted, Compactor
-from proxy.config import PolicyConfig, load_config
+from proxy.config import PolicyConfig
+from proxy.config_load import load_config
 from proxy.counter import count_by_heuristic
 from rules.conversation import Decision
 from rules.pipeline import LimitExceededError

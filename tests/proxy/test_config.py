@@ -7,8 +7,9 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from proxy.config import Config, PolicyConfig, UpstreamConfig, load_config
+from proxy.config import Config, PolicyConfig, UpstreamConfig
 from proxy.config_errors import Document, name_path
+from proxy.config_load import load_config
 from proxy.errors import ConfigError
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.truncate import Budget

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.config import load_config
 from proxy.config_errors import Document, name_path
+from proxy.config_load import load_config
 from proxy.errors import ConfigError
 
 SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted

@@ -1,10 +1,12 @@
-"""Whatever no codec claims passes through: any method, any path, WebSockets."""
+"""Whatever no codec claims passes through; our own pages and our own refusals."""
 
 import asyncio
+import socket
 
-import aiohttp
+import orjson
 import pytest
 from aiohttp import web
+from asking import CHAT
 from yarl import URL
 
 HOP_HEADERS = {"Connection": "x-gone, keep-alive", "x-gone": "1", "TE": "trailers", "Proxy-Authorization": "secret"}
@@ -104,47 +106,69 @@ async def test_own_pages(client, start_proxy):
             assert response.status == status
 
 
-async def test_websocket_passes_both_ways(upstream, start_proxy):
-    """Text, bytes, subprotocol and close code cross; the credential goes along."""
+async def test_unreachable_upstream_is_502(client, start_proxy):
+    """With OpenAI's error shape, and a sentence that says what to check."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        proxy = await start_proxy(f"upstream.base_url=http://127.0.0.1:{port}/v1")
+        for path in ("/v1/chat/completions", "/v1/embeddings"):
+            async with client.post(proxy.url + path, json=CHAT) as response:
+                failure = orjson.loads(await response.read())["error"]
+                assert response.status == 502
+            assert (failure["type"], failure["code"]) == ("trimtab_error", "upstream_unreachable")
+            assert "check upstream.base_url" in failure["message"]
 
-    async def echo(_recorded, request):
-        socket = web.WebSocketResponse(protocols=("realtime",))
-        await socket.prepare(request)
-        async for message in socket:
-            if message.data == "bye":
-                await socket.close(code=4001)
-            elif message.type is aiohttp.WSMsgType.TEXT:
-                await socket.send_str(message.data + "!")
-            else:
-                await socket.send_bytes(message.data + b"!")
-        return socket
 
-    upstream.answer = echo
+async def test_upstream_that_goes_away_before_it_answers_is_502_and_not_asked_again(client, upstream, start_proxy):
+    """A POST is never sent twice."""
+
+    async def vanish(_recorded, request):
+        request.transport.abort()
+        return web.Response()
+
+    upstream.answer = vanish
     proxy = await start_proxy()
-    async with aiohttp.ClientSession() as session:
-        url = proxy.url + "/v1/realtime?model=x"
-        async with session.ws_connect(url, protocols=("realtime",), headers={"Authorization": "Bearer k"}) as socket:
-            assert socket.protocol == "realtime"
-            await socket.send_str("hi")
-            assert await socket.receive_str(timeout=5) == "hi!"
-            await socket.send_bytes(b"\x00")
-            assert await socket.receive_bytes(timeout=5) == b"\x00!"
-            await socket.send_str("bye")
-            assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
-            assert socket.close_code == 4001
-    assert upstream.requests[0].path == "/v1/realtime?model=x"
-    assert upstream.requests[0].header("authorization") == ["Bearer k"]
+    async with client.post(proxy.url + "/v1/chat/completions", json=CHAT) as response:
+        assert response.status == 502
+    assert len(upstream.requests) == 1
 
 
-async def test_refused_websocket_is_refused(upstream, start_proxy):
-    """A status other than 101 reaches the client."""
+async def test_silent_upstream_is_504(client, upstream, start_proxy):
+    """Before the first byte, read_timeout_seconds ends the wait."""
 
-    async def refuse(_recorded, _request):
-        return web.Response(status=403)
+    async def stall(_recorded, _request):
+        await asyncio.Event().wait()
 
-    upstream.answer = refuse
-    proxy = await start_proxy()
-    async with aiohttp.ClientSession() as session:
-        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
-            await session.ws_connect(proxy.url + "/v1/realtime")
-    assert caught.value.status == 403
+    upstream.answer = stall
+    proxy = await start_proxy("upstream.read_timeout_seconds=0.2")
+    async with client.post(proxy.url + "/v1/chat/completions", json=CHAT) as response:
+        assert response.status == 504
+        assert orjson.loads(await response.read())["error"]["code"] == "upstream_timeout"
+
+
+async def test_too_many_requests_are_turned_away(client, upstream, start_proxy):
+    """Beyond the bound: 503 with Retry-After; health stays reachable."""
+    release = asyncio.Event()
+
+    async def hold(_recorded, _request):
+        await release.wait()
+        return web.Response()
+
+    upstream.answer = hold
+    proxy = await start_proxy("limits.max_concurrent_requests=1")
+
+    async def ask() -> int:
+        async with client.post(proxy.url + "/v1/chat/completions", json=CHAT) as response:
+            return response.status
+
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(ask())
+        await asyncio.wait_for(upstream.arrived.wait(), 5)
+        async with client.post(proxy.url + "/v1/chat/completions", json=CHAT) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            assert orjson.loads(await response.read())["error"]["code"] == "overloaded"
+        async with client.get(proxy.url + "/trimtab/health") as response:
+            assert response.status == 200
+        release.set()
+    assert first.result() == 200

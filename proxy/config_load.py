@@ -1,0 +1,118 @@
+"""YAML, environment and command line -> one Config.
+
+Law: validated whole, every error at once, each with its path, its value and what is allowed. The only module that
+reads the environment.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from proxy.config import Config, PolicyConfig
+from proxy.config_errors import Document, Path, describe_errors, name_path, read_yaml
+from proxy.errors import ConfigError
+
+P = TypeVar("P", bound=PolicyConfig)
+
+ENVIRONMENT_KEYS = {"TRIMTAB_UPSTREAM": "upstream.base_url", "TRIMTAB_LISTEN": "listen"}
+"""Environment variables that stand for one key."""
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def load_config(
+    text: str = "", *, settings: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Config:
+    """Validate a YAML text, with `dotted.key=value` settings laid over it. Raises ConfigError with every problem.
+
+    `environment` (the process's own by default) fills ${NAME} and may set TRIMTAB_UPSTREAM, TRIMTAB_LISTEN and
+    TRIMTAB_AUTOCOMPACT_PCT. Settings win over the environment, and that over the file.
+    """
+    environment = os.environ if environment is None else environment
+    document = Document.parse(text)
+    problems: list[str] = []
+    data = _fill(document.data, (), environment, problems)
+    if not isinstance(data, dict):
+        message = "the configuration must be a mapping of keys to values"
+        raise ConfigError(message)
+    overlay = [f"{key}={environment[name]}" for name, key in ENVIRONMENT_KEYS.items() if environment.get(name)]
+    for setting in (*overlay, *settings):
+        _lay_over(data, setting, problems)
+    high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), problems)
+    config: Config | None = None
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        problems.extend(describe_errors(error, document, Config))
+    if problems or config is None:
+        raise ConfigError("\n".join(problems))
+    return config if high_water is None else _override_waters(config, high_water)
+
+
+def _fill(value: Any, path: Path, environment: Mapping[str, str], problems: list[str]) -> Any:
+    """The value with every ${NAME} and ${NAME:-default} in its texts replaced."""
+    if isinstance(value, dict):
+        return {key: _fill(item, (*path, key), environment, problems) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, (*path, index), environment, problems) for index, item in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def read(match: re.Match[str]) -> str:
+        name, default = match.group(1, 2)
+        if name not in environment and default is None:
+            problems.append(f"{name_path(path)}: ${{{name}}} is not set in the environment and has no default")
+        return str(environment.get(name, default))
+
+    return _VARIABLE.sub(read, value)
+
+
+def _lay_over(data: dict[str, Any], setting: str, problems: list[str]) -> None:
+    """Write `dotted.key=value` into the data; the value is YAML."""
+    dotted, equals, text = setting.partition("=")
+    try:
+        value = read_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        value = text
+    if not equals or not all(dotted.split(".")):
+        problems.append(f"{setting.partition('=')[0]!r}: a setting is written dotted.key=value")
+        return
+    *parents, last = dotted.split(".")
+    section = data
+    for parent in parents:
+        inner = section.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            problems.append(f"{dotted}: {parent} is no section")
+            return
+        section = inner
+    section[last] = value
+
+
+def _read_percentage(text: str | None, problems: list[str]) -> float | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 100:
+        problems.append(f"TRIMTAB_AUTOCOMPACT_PCT: {text!r} must be a whole number from 1 to 100")
+        return None
+    return int(text) / 100
+
+
+def _override_waters(config: Config, high_water: float) -> Config:
+    """The configuration with one high water everywhere; each low water keeps its share of it."""
+
+    def override(policy: P) -> P:
+        full = config.over_defaults(policy)
+        waters = {"high_water": high_water, "low_water": full.low_water / full.high_water * high_water}
+        return policy.model_copy(update=waters)
+
+    return config.model_copy(
+        update={
+            "defaults": override(config.defaults),
+            "models": tuple(map(override, config.models)),
+            "profiles": {name: override(profile) for name, profile in config.profiles.items()},
+        }
+    )

@@ -1,0 +1,19 @@
+"""How the shell's tests ask a proxy."""
+
+from typing import Any
+
+import aiohttp
+import orjson
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+"""A request that no rule touches."""
+SMALL = ("defaults.context_window=8000", "defaults.completion_reserve=1000", "defaults.max_tool_result_tokens=2000")
+"""Settings under which a session of the tests' own making is several times larger than the window."""
+
+
+async def post(client: aiohttp.ClientSession, url: str, body: Any, **headers: str) -> tuple[Any, bytes]:
+    """Send a body, or its JSON, with a credential; the answer and its bytes."""
+    data = body if isinstance(body, bytes) else orjson.dumps(body)
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"} | headers
+    async with client.post(url, data=data, headers=headers) as response:
+        return response, await response.read()

@@ -1,0 +1,250 @@
+"""Chat completions through a running proxy: what the upstream gets, what the client gets."""
+
+import hashlib
+
+import orjson
+import pytest
+from aiohttp import web
+from asking import CHAT, SMALL, post
+from sessions import make_session, needs_data, read_rows, recorded_files
+
+import proxy.compaction
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
+async def test_body_is_forwarded_byte_for_byte_when_no_rule_acts(path, client, upstream, start_proxy):
+    """Odd white space, key order, big integers, duplicate keys and unknown fields survive."""
+    body = b"""{ "model":"m", "x": 1E5 ,"model":"fake-model",
+      "seed": 123456789012345678901234567890, "messages" : [ {"content":"h\\u00e9llo", "role":"user", "zz": null} ] }"""
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + path, body)
+    assert response.status == 200
+    assert orjson.loads(answer)["choices"][0]["message"]["content"] == "All good."
+    assert upstream.requests[0].body == body
+    assert upstream.requests[0].path == "/v1/chat/completions"
+
+
+@needs_data
+@pytest.mark.parametrize("file", recorded_files("wire"), ids=lambda file: file.stem)
+async def test_recorded_requests_pass_unchanged(file, client, upstream, start_proxy):
+    """Every recorded client's request within the window reaches the upstream with the same hash."""
+    proxy = await start_proxy()
+    for row in read_rows(file):
+        body = b"" if row["body"] is None else orjson.dumps(row["body"])
+        url = proxy.url + row["path"] + ("?" + row["query"] if row["query"] else "")
+        headers = [(name, value) for name, value in row["headers"] if name.lower() not in {"host", "content-length"}]
+        async with client.request(row["method"], url, data=body or None, headers=headers) as response:
+            await response.read()
+        received = upstream.requests[-1]
+        if "x-trimtab-decisions" in response.headers:  # an assistant's words between its call and the result
+            assert file.stem == "codexold"
+            assert response.headers["x-trimtab-decisions"] == "pairing;saved=0"
+            continue
+        assert (received.sha256, received.method) == (hashlib.sha256(body).hexdigest(), row["method"])
+        sent = [value for name, value in headers if name.lower() == "user-agent"]
+        assert received.header("user-agent") == sent
+
+
+async def test_only_the_truncated_result_differs(client, upstream, start_proxy):
+    """A long tool result keeps head and tail around a marker; every other byte of the body stays."""
+    proxy = await start_proxy("defaults.max_tool_result_tokens=200")
+    session = make_session(2, result_words=4000)
+    session["messages"][3]["content"] = "short"
+    body = orjson.dumps({"model": "m", "messages": session["messages"][:-1], "tools": session["tools"], "n": 1})
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+    sent = upstream.requests[0].json
+    whole = orjson.loads(body)
+    assert sent["messages"][:-1] == whole["messages"][:-1]
+    content = sent["messages"][-1]["content"]
+    assert content.startswith("part 1\n")
+    assert content.endswith("end 1")
+    assert "omitted here]" in content
+    assert response.headers["x-trimtab-decisions"].startswith("truncate;saved=")
+    whole["messages"][-1]["content"] = content
+    assert upstream.requests[0].body == orjson.dumps(whole)
+
+
+async def test_prefix_stays_the_same_from_request_to_request(client, upstream, start_proxy):
+    """Between two cuts every request's forwarded messages begin with those of the one before."""
+    proxy = await start_proxy(*SMALL)
+    session = make_session(60, result_words=200)
+    for stop in range(2, len(session["messages"]), 2):
+        await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": session["messages"][:stop]})
+    kept = moved = 0
+    for before, after in zip(upstream.chats, upstream.chats[1:], strict=False):
+        earlier, later = before.json["messages"], after.json["messages"]
+        if later[: len(earlier)] == earlier:
+            kept += 1
+        else:
+            moved += 1
+    assert moved <= 8
+    assert kept >= 30
+
+
+async def test_reported_usage_wins_over_our_count(client, upstream, start_proxy):
+    """Where the upstream reports tokens, those are counted, as the upstream's."""
+    proxy = await start_proxy()
+    await post(
+        client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    )
+    metrics = (await (await client.get(proxy.url + "/metrics")).read()).decode()
+    assert 'trimtab_completion_tokens_total{model="m",source="upstream"} 3.0' in metrics
+    assert 'trimtab_estimate_error_ratio_count{model="m"} 1.0' in metrics
+
+
+@pytest.mark.parametrize("configured", ["enforce", "observe", "off"])
+@pytest.mark.parametrize("wanted", ["", "enforce", "observe", "off", "nonsense"])
+async def test_header_makes_the_proxy_do_less_never_more(configured, wanted, client, upstream, start_proxy):
+    """Only with the configuration and the header both at enforce is anything changed."""
+    proxy = await start_proxy(*SMALL, f"mode={configured}", "defaults.overflow_strategy=prune")
+    body = orjson.dumps({"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]})
+    headers = {"x-trimtab-mode": wanted} if wanted else {}
+    await post(client, proxy.url + "/v1/chat/completions", body, **headers)
+    changed = upstream.requests[-1].body != body
+    assert changed == (configured == "enforce" and wanted in {"", "enforce", "nonsense"})
+    assert upstream.requests[-1].header("x-trimtab-mode") == []
+
+
+async def test_profile_is_picked_by_header(client, upstream, start_proxy):
+    """A named policy governs the request that asks for it; an unknown name is refused with the known ones."""
+    proxy = await start_proxy("profiles={tiny: {max_tool_result_tokens: 100}}")
+    body = orjson.dumps({"model": "m", "messages": make_session(2, result_words=2000)["messages"][:-1]})
+    url = proxy.url + "/v1/chat/completions"
+    await post(client, url, body)
+    assert upstream.requests[-1].body == body
+    await post(client, url, body, **{"x-trimtab-profile": "tiny"})
+    assert len(upstream.requests[-1].body) < len(body) / 2
+    response, answer = await post(client, url, body, **{"x-trimtab-profile": "nope"})
+    assert response.status == 400
+    assert orjson.loads(answer)["error"]["code"] == "unknown_profile"
+    assert "tiny" in orjson.loads(answer)["error"]["message"]
+
+
+async def test_what_cannot_fit_is_refused_in_the_form_that_clients_know(client, upstream, start_proxy):
+    """on_exceeded: error gives 400 context_length_exceeded with the decisions, and the upstream is not asked."""
+    proxy = await start_proxy(*SMALL)
+    body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert response.status == 400
+    failure = orjson.loads(answer)["error"]
+    assert (failure["type"], failure["param"], failure["code"]) == (
+        "invalid_request_error",
+        "messages",
+        "context_length_exceeded",
+    )
+    assert "7000 tokens" in failure["message"]
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize(("policy", "fits"), [("forward", False), ("truncate", True)])
+async def test_what_cannot_fit_is_forwarded_or_truncated_on_request(policy, fits, client, upstream, start_proxy):
+    """on_exceeded: forward sends what there is; truncate cuts the largest text of the last message."""
+    proxy = await start_proxy(*SMALL, f"defaults.on_exceeded={policy}")
+    body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "word " * 9000 + "THE END"}]})
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+    tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+    assert (int(tokens["sent"]) <= 7000) is fits
+    assert upstream.requests[0].json["messages"][0]["content"].endswith("THE END")
+    assert (upstream.requests[0].body == body) is not fits
+
+
+async def test_orphans_are_mended(client, upstream, start_proxy):
+    """A result without its call goes, a call without its result is answered."""
+    proxy = await start_proxy()
+    messages = [
+        {"role": "tool", "tool_call_id": "gone", "content": "orphan"},
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "user", "content": "and?"},
+    ]
+    await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
+    sent = upstream.requests[0].json["messages"]
+    assert sent == [messages[1], messages[2], {"role": "tool", "content": "aborted", "tool_call_id": "a"}, messages[3]]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"model":"m"}',
+        b'{"messages":5}',
+        b'{"messages":[5]}',
+        b'{"messages":[{}]}',
+        b"\xff\x00",
+    ],
+)
+async def test_what_is_no_chat_request_is_forwarded_for_the_upstream_to_judge(body, client, upstream, start_proxy):
+    """The very bytes reach the upstream, and its answer the client."""
+
+    async def judge(_recorded, _request):
+        return web.Response(status=400, body=b"no good")
+
+    upstream.answer = judge
+    proxy = await start_proxy()
+    async with client.post(proxy.url + "/v1/chat/completions", data=body) as response:
+        assert (response.status, await response.read()) == (400, b"no good")
+    assert upstream.requests[0].body == body
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_body_over_the_bound_streams_through(chunked, client, upstream, start_proxy):
+    """It is neither decoded nor compacted, and it is counted."""
+    proxy = await start_proxy(*SMALL, "limits.max_body_bytes=20000")
+    body = orjson.dumps({"model": "m", "messages": make_session(60)["messages"][:-1]})
+
+    async def pieces():
+        for start in range(0, len(body), 5000):
+            yield body[start : start + 5000]
+
+    async with client.post(proxy.url + "/v1/chat/completions", data=pieces() if chunked else body) as response:
+        assert response.status == 200
+    assert upstream.requests[0].body == body
+    async with client.get(proxy.url + "/metrics") as metrics:
+        assert 'outcome="too_large",status="200"} 1.0' in (await metrics.read()).decode()
+
+
+@pytest.mark.parametrize("method", ["plan", "apply"])
+async def test_fault_inside_compaction_forwards_the_original(method, client, upstream, start_proxy, log, monkeypatch):
+    """The request goes out as it came; the fault is counted and logged by its type, without a word of text."""
+
+    def fail(*_: object) -> None:
+        message = "planted secret text"
+        raise ZeroDivisionError(message)
+
+    monkeypatch.setattr(proxy.compaction.Compactor, method, fail)
+    running = await start_proxy(*SMALL)
+    body = orjson.dumps({"model": "m", "messages": make_session(60)["messages"][:-1]})
+    async with client.post(running.url + "/v1/chat/completions", data=body) as response:
+        assert response.status == 200
+    assert [recorded.body for recorded in upstream.chats] == [body]
+    async with client.get(running.url + "/metrics") as metrics:
+        assert f'trimtab_fail_open_total{{phase="{method}"}} 1.0' in (await metrics.read()).decode()
+    assert {"event": "fail_open", "phase": method, "error": "ZeroDivisionError"}.items() <= log.lines[0].items()
+    assert "planted" not in str(log.lines)
+
+
+async def test_neither_keys_nor_text_reach_log_metrics_or_errors(client, upstream, start_proxy, log):
+    """A planted key and a planted sentence are found nowhere but in what was forwarded."""
+    proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
+    bodies = [
+        CHAT | {"messages": [{"role": "user", "content": "PLANTED sentence"}]},
+        {"model": "PLANTED", "messages": [{"role": "user", "content": "PLANTED " * 9000}]},
+        {"model": "m", "messages": [{"role": "user", "content": "PLANTED"}, *make_session(60)["messages"][1:-1]]},
+    ]
+    for body in bodies:
+        headers = {"Authorization": "Bearer PLANTED-key", "api-key": "PLANTED-too"}
+        async with client.post(proxy.url + "/v1/chat/completions?PLANTED=1", json=body, headers=headers) as response:
+            answer = await response.read()
+        assert b"PLANTED" not in answer
+        assert "PLANTED" not in str(dict(response.headers))
+    async with client.get(proxy.url + "/metrics") as metrics:
+        assert b"PLANTED" not in await metrics.read()
+    assert "PLANTED" not in str(log.lines)
+    assert len(log.lines) == 3

@@ -1,0 +1,106 @@
+"""Answers on their way to the client: at once, unchanged, and never closed as if whole when they are not."""
+
+import asyncio
+
+import aiohttp
+import pytest
+from aiohttp import web
+from asking import CHAT, post
+from fake_upstream import FakeUpstream, event, stream
+
+
+async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
+    """The client gets the upstream's bytes; without usage the proxy counts what was written."""
+    proxy = await start_proxy()
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+    assert answer.count(b"data: ") == 3
+    assert answer.endswith(b"data: [DONE]\n\n")
+    assert log.lines[-1]["completion_tokens"] == 3
+    metrics = (await (await client.get(proxy.url + "/metrics")).read()).decode()
+    assert 'trimtab_completion_tokens_total{model="m",source="estimated"} 3.0' in metrics
+
+
+async def test_stream_answer_is_the_upstreams_own(client, upstream: FakeUpstream, start_proxy):
+    """A stream through the proxy has the same bytes as one asked of the upstream directly."""
+
+    async def answer(_, request):
+        return await stream(request, "a", "b", "ü")
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    _, through = await post(client, proxy.url + "/v1/chat/completions", body)
+    _, direct = await post(client, upstream.url + "/chat/completions", body)
+    assert through == direct
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
+async def test_answer_that_breaks_off_is_never_closed_as_if_whole(path, client, upstream, start_proxy):
+    """The client's connection is aborted after the bytes that came."""
+
+    async def break_off(_recorded, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("half"))
+        request.transport.abort()
+        return response
+
+    upstream.answer = break_off
+    proxy = await start_proxy()
+    async with client.post(proxy.url + path, json=CHAT | {"stream": True}) as response:
+        assert response.status == 200
+        assert await response.content.readany() == event("half")
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.content.read()
+
+
+@pytest.mark.parametrize("started", [False, True])
+async def test_client_that_leaves_cancels_the_upstreams_work(started, client, upstream, start_proxy):
+    """Before the first byte as well as in the middle of a stream."""
+
+    async def endless(_recorded, request):
+        if started:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(event("one"))
+        await asyncio.Event().wait()
+
+    upstream.answer = endless
+    proxy = await start_proxy()
+
+    async def ask() -> None:
+        async with client.post(proxy.url + "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
+            await response.content.readany()
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(ask())
+        await asyncio.wait_for(upstream.arrived.wait(), 5)
+        asking.cancel()
+    await asyncio.wait_for(upstream.cancelled.wait(), 5)
+
+
+async def test_chunks_leave_as_they_arrive(client, upstream, start_proxy):
+    """Each chunk reaches the client before the upstream writes the next one."""
+    received = asyncio.Event()
+
+    async def step_by_step(_recorded, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for text in ("one", "two", "three"):
+            received.clear()
+            await response.write(event(text))
+            await asyncio.wait_for(received.wait(), 5)
+        await response.write_eof()
+        return response
+
+    upstream.answer = step_by_step
+    proxy = await start_proxy()
+    chunks = []
+    async with client.post(proxy.url + "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
+        async for chunk in response.content.iter_any():
+            chunks.append(chunk)
+            received.set()
+    assert chunks == [event("one"), event("two"), event("three")]
