@@ -1,7 +1,8 @@
 """Wiring and lifecycle: a configuration becomes a proxy that listens."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +23,8 @@ from proxy.upstream import UpstreamClient
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 256
 KEEP_ALIVE_SECONDS = 75.0
+CANCEL_SECONDS = 0.2
+"""What requests still in flight after the drain have to notice that they were cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +78,21 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         max_field_size=MAX_HEADER_BYTES,
         max_headers=MAX_HEADERS,
     )
-    runner = web.ServerRunner(server, shutdown_timeout=config.limits.drain_seconds)
+    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     try:
         await runner.setup()
         host, port = split_address(config.listen)
-        await web.TCPSite(runner, host, port).start()
+        site = web.TCPSite(runner, host, port)
+        await site.start()
         services.lifecycle.ready = True
         yield Proxy(site_url(host, runner.addresses[0][1]), services)
-    finally:
         services.lifecycle.ready = False
+        await site.stop()
+        server.pre_shutdown()  # connections without a request
+        with suppress(TimeoutError):
+            async with asyncio.timeout(config.limits.drain_seconds):
+                await services.lifecycle.idle.wait()
+    finally:
         await runner.cleanup()
         await summaries.close()
         await client.close()

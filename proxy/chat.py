@@ -5,6 +5,7 @@ is counted.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -24,7 +25,6 @@ from proxy.stream import ResponseTap
 from proxy.summaries import Summariser
 from proxy.upstream import (
     SUMMARY_HEADERS,
-    Body,
     drop_hop_by_hop,
     find_credential,
     read_headers,
@@ -32,11 +32,16 @@ from proxy.upstream import (
     target_url,
 )
 from rules.pipeline import LimitExceededError
+from rules.summarise import Summary
 
 INLINE_BYTES = 32 * 1024
 """More uncounted JSON than this is counted in a thread: counting takes 50 to 100 ms a megabyte."""
 LARGE_BODY_BYTES = 1024 * 1024
 """A larger body is not even split on the loop."""
+MANY_MESSAGES = 1000
+"""A transcript of more is planned in a thread, however well it is known."""
+PEEK_BYTES = 64 * 1024
+_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 T = TypeVar("T")
 
@@ -44,23 +49,22 @@ T = TypeVar("T")
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
     """Serve a chat completion, compacted where that is called for."""
     body = await _read_body(request, services.config.limits.max_body_bytes)
-    settings = services.config.defaults
-    if isinstance(body, bytes):
-        chat = await _read_chat(body)
-        if chat is None:
-            exchange.outcome = "undecodable"
-        else:
-            settings = _choose_settings(services, request, chat, exchange)
-            body = await _compact(services, request, chat, settings, exchange)
+    chat = await _read_chat(body) if isinstance(body, bytes) else None
+    if chat is not None:
+        settings = _choose_settings(services, request, chat.model, exchange)
+        body = await _compact(services, request, chat, settings, exchange)
     else:
-        exchange.outcome = "too_large"
+        # Not decoded, but its model still says whose upstream it is for, and whose credential it carries.
+        settings = _choose_settings(services, request, _peek_model(body), exchange)
+        exchange.outcome = "undecodable" if isinstance(body, bytes) else "too_large"
     upstream = services.config.upstream_for(settings.upstream)
     url = target_url(upstream, request.raw_path, is_api=True)
     headers = request_headers(read_headers(request.raw_headers), upstream, identity=True)
     if not isinstance(body, bytes) and "Content-Length" in request.headers:
         headers["Content-Length"] = request.headers["Content-Length"]
+    outgoing = body if isinstance(body, bytes) else _chain(body, request)
     exchange.sent_at = time.monotonic()
-    async with services.client.send("POST", url, headers, body, upstream) as answer:
+    async with services.client.send("POST", url, headers, outgoing, upstream) as answer:
         is_stream = answer.content_type == "text/event-stream"
         tap = ResponseTap(is_stream=is_stream) if answer.status == 200 else None
         response = await relay_answer(request, answer, exchange.response_headers(), tap, exchange.relayed)
@@ -69,17 +73,16 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
         return response
 
 
-async def _read_body(request: web.BaseRequest, max_bytes: int) -> Body:
-    """The whole body; an iterator over it where it is larger than `max_bytes`."""
+async def _read_body(request: web.BaseRequest, max_bytes: int) -> bytes | list[bytes]:
+    """The whole body; its first pieces where it is larger than `max_bytes`."""
     pieces: list[bytes] = []
     size = 0
-    if int(request.headers.get("Content-Length", "0")) > max_bytes:
-        return request.content.iter_any()
+    announced = int(request.headers.get("Content-Length", "0"))
     async for piece in request.content.iter_any():
         pieces.append(piece)
         size += len(piece)
-        if size > max_bytes:
-            return _chain(pieces, request)
+        if max(size, announced) > max_bytes:
+            return pieces
     return b"".join(pieces)
 
 
@@ -90,10 +93,19 @@ async def _chain(pieces: list[bytes], request: web.BaseRequest) -> AsyncIterator
         yield piece
 
 
+def _peek_model(body: bytes | list[bytes]) -> str:
+    """The model that a body names which is not decoded; the empty string where its beginning names none."""
+    beginning = body if isinstance(body, bytes) else b"".join(body)
+    found = _MODEL.search(beginning[:PEEK_BYTES])
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
 async def _read_chat(body: bytes) -> ChatRequest | None:
     """The request split into messages; None where it is no chat request, and the upstream shall judge."""
     try:
-        return await _run(partial(read_request, body), in_thread=len(body) > LARGE_BODY_BYTES)
+        # Lone surrogates are found escape by escape.
+        is_slow = len(body) > INLINE_BYTES and (b"\\ud" in body or b"\\uD" in body)
+        return await _run(partial(read_request, body), in_thread=is_slow or len(body) > LARGE_BODY_BYTES)
     except UndecodableError:
         return None
 
@@ -102,18 +114,16 @@ async def _run(work: Callable[[], T], *, in_thread: bool) -> T:
     return await asyncio.to_thread(work) if in_thread else work()
 
 
-def _choose_settings(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, exchange: Exchange
-) -> PolicyConfig:
+def _choose_settings(services: Services, request: web.BaseRequest, model: str, exchange: Exchange) -> PolicyConfig:
     """The policy of a request, its mode, and the label under which it is counted. Raises UnknownProfileError."""
     config = services.config
     overrides = request.headers if config.allow_header_override else {}
-    match = config.match_for(chat.model)
-    exchange.model, exchange.match = chat.model, match.match if match else None
+    match = config.match_for(model)
+    exchange.model, exchange.match = model, match.match if match else None
     exchange.mode = _lower_mode(config.mode, overrides.get("x-trimtab-mode", ""))
     profile = overrides.get("x-trimtab-profile")
     try:
-        return config.policy_for(chat.model, profile)
+        return config.policy_for(model, profile)
     except KeyError as error:
         known = ", ".join(config.profiles) or "there are none"
         message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
@@ -139,6 +149,7 @@ async def _compact(
         exchange.outcome = "undecodable"
         return chat.body
     except LimitExceededError as error:
+        exchange.compacted = Compacted(chat.body, error.decisions, error.original_tokens, error.tokens, error.limit)
         if exchange.mode == "observe":
             return chat.body
         raise ContextExceededError(_describe_excess(error)) from error
@@ -158,13 +169,13 @@ async def _compact_by_rules(
 ) -> Compacted:
     exchange.phase = "plan"
     compactor = services.compactor_for(settings)
-    large = len(chat.body) > LARGE_BODY_BYTES
+    large = len(chat.body) > LARGE_BODY_BYTES or len(chat.raws) > MANY_MESSAGES
     in_thread = large or compactor.uncounted_bytes(chat) > INLINE_BYTES
     started = time.monotonic()
     planned: Planned = await _run(partial(compactor.plan, chat, settings), in_thread=in_thread)
     services.recorder.record_overhead("plan", started)
     exchange.phase, started = "summary", time.monotonic()
-    summary: str | None = None
+    summary: Summary | None = None
     wanted = planned.plan.request
     if wanted is not None and exchange.mode == "enforce":
         summariser = _choose_summariser(services, request, chat, settings, exchange)

@@ -59,7 +59,11 @@ def _load(config_path: Path | None, settings: tuple[str, ...]) -> Config:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         message = f"{config_path}: cannot be read: {reason}"
         raise ConfigError(message) from error
-    return load_config(text, settings=settings)
+    try:
+        return load_config(text, settings=settings)
+    except ConfigError as error:
+        message = str(error)
+        raise ConfigError(f"{config_path}: {message}" if "not valid YAML" in message else message) from error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -140,13 +144,16 @@ def compact(
     configure_log()
     compactors = Compactors(get_log())
     failed = False
-    for number, body in enumerate(file if jsonl else [file.read()], start=1):
+    bodies = (line.rstrip(b"\n") for line in file) if jsonl else iter([file.read()])
+    for number, body in enumerate(bodies, start=1):
         place = f"line {number}: " if jsonl else ""
         try:
-            compacted = _compact(body.strip(b"\n") if jsonl else body, config, compactors)
+            compacted = _compact(body, config, compactors)
         except (UndecodableError, LimitExceededError) as error:
             reason = "no chat request" if isinstance(error, UndecodableError) else str(error)
             click.echo(f"trimtab: {place}{reason}", err=True)
+            if jsonl:
+                click.echo(body)  # line by line, what comes out answers to what went in
             failed = True
             continue
         click.echo(compacted.body, nl=jsonl)

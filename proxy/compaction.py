@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from proxy.codecs.chat import ChatCodec, ChatRequest
 from proxy.config import PolicyConfig
 from proxy.lru import BytesLRU
-from rules.conversation import Conversation, CountTokens, Decision, Message
+from rules.conversation import Conversation, CountTokens, Decision
 from rules.pipeline import Plan, apply, plan
 from rules.policy import Policy
-from rules.truncate import Budget
+from rules.summarise import Summary
+from rules.truncate import Budget, Shortened
 
+CHARACTER_BYTES = 2
+"""Of a text in memory, roughly."""
 SHORTENED_BYTES = 32 * 1024 * 1024
 """Truncated tool results kept, so that a result is truncated once and not at every request."""
 
@@ -41,7 +44,7 @@ class Compactor:
     def __init__(self, count: CountTokens) -> None:
         self.count = count
         self._codec = ChatCodec(count)
-        self._shortened: BytesLRU[tuple[bytes, Budget], Message] = BytesLRU(SHORTENED_BYTES, _shortened_size)
+        self._shortened: BytesLRU[tuple[bytes, Budget], Shortened] = BytesLRU(SHORTENED_BYTES, _shortened_size)
 
     def uncounted_bytes(self, request: ChatRequest) -> int:
         """How much of a request was not seen before."""
@@ -54,8 +57,8 @@ class Compactor:
         planned = plan(original, policy, count=self.count, request_max_tokens=request.max_tokens, memo=self._shortened)
         return Planned(request, original, policy, planned)
 
-    def apply(self, planned: Planned, summary: str | None) -> Compacted:
-        """Carry out; `summary` is the text that the plan asked for, None for the digest.
+    def apply(self, planned: Planned, summary: Summary | None) -> Compacted:
+        """Carry out; `summary` is what the plan asked for, None for the digest.
 
         Raises LimitExceededError where the policy refuses, UndecodableError where the body defies splicing.
         """
@@ -69,6 +72,6 @@ class Compactor:
         )
 
 
-def _shortened_size(_: tuple[bytes, Budget], message: Message) -> int:
-    """What an entry holds on to beside what the codec holds: the new texts."""
-    return 2 * sum(map(len, message.texts)) if message.edited else 0
+def _shortened_size(_: tuple[bytes, Budget], shortened: Shortened) -> int:
+    """What an entry holds: the new texts."""
+    return CHARACTER_BYTES * sum(map(len, shortened.texts))

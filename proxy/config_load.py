@@ -36,6 +36,7 @@ def load_config(
     document = Document.parse(text)
     problems: list[str] = []
     data = _fill(document.data, (), environment, problems)
+    unset = tuple(f"{problem.partition(':')[0]}{end}" for problem in problems for end in (":", " ("))
     if not isinstance(data, dict):
         message = "the configuration must be a mapping of keys to values"
         raise ConfigError(message)
@@ -47,7 +48,9 @@ def load_config(
     try:
         config = Config.model_validate(data)
     except ValidationError as error:
-        problems.extend(describe_errors(error, document, Config))
+        # What is wrong with an empty text is only that its variable is not set.
+        described = describe_errors(error, document, Config)
+        problems.extend(problem for problem in described if not problem.startswith(unset))
     if problems or config is None:
         raise ConfigError("\n".join(problems))
     return config if high_water is None else _override_waters(config, high_water)
@@ -66,7 +69,7 @@ def _fill(value: Any, path: Path, environment: Mapping[str, str], problems: list
         name, default = match.group(1, 2)
         if name not in environment and default is None:
             problems.append(f"{name_path(path)}: ${{{name}}} is not set in the environment and has no default")
-        return str(environment.get(name, default))
+        return environment.get(name, default or "")
 
     return _VARIABLE.sub(read, value)
 

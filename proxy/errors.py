@@ -41,6 +41,13 @@ class OverloadedError(ProxyError):
     code = "overloaded"
 
 
+class MethodNotAllowedError(ProxyError):
+    """A method that a proxy in front of one upstream has no use for."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
 class ContextExceededError(ProxyError):
     """Nothing could bring the request within the window. In the form that clients recognise."""
 

@@ -45,7 +45,7 @@ class Exchange:
 
     def response_headers(self) -> Headers:
         """What is added to the answer of a compacted path."""
-        overhead_ms = (self.sent_at - self.started_at) * 1000
+        overhead_ms = ((self.sent_at or time.monotonic()) - self.started_at) * 1000
         headers = [
             ("x-trimtab-request-id", self.request_id),
             ("Server-Timing", f"trimtab;dur={overhead_ms:.1f}"),
@@ -86,7 +86,7 @@ class Recorder:
         status = exchange.relayed.status
         if exchange.relayed.broken:
             exchange.outcome = "broken"
-        elif status == 0:
+        elif status == 0 or exchange.relayed.client_left:
             exchange.outcome = "aborted"
         if status == 200 and exchange.compacted is not None and exchange.match is None:
             self.metrics.vouch_for(exchange.model)
@@ -99,6 +99,9 @@ class Recorder:
 
     def _record_prompt(self, label: str, exchange: Exchange, compacted: Compacted) -> None:
         enforced = exchange.mode == "enforce"
+        if exchange.outcome == "refused":
+            self.metrics.prompt_tokens.labels(label, "original").inc(compacted.original_tokens)
+            return
         sent = compacted.sent_tokens if enforced else compacted.original_tokens
         self.metrics.prompt_tokens.labels(label, "original").inc(compacted.original_tokens)
         self.metrics.prompt_tokens.labels(label, "sent").inc(sent)

@@ -3,12 +3,14 @@
 Law: our own pages are answered, chat completions go to chat.py, and whatever no codec claims streams through.
 """
 
+import asyncio
 import time
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from proxy.chat import serve_chat
-from proxy.errors import OverloadedError, ProxyError
+from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.exchange import Exchange
 from proxy.relay import relay_answer
 from proxy.services import Services
@@ -30,12 +32,15 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     is_chat = request.method == "POST" and path in CHAT_PATHS
     exchange = Exchange(endpoint="chat" if is_chat else "other", method=request.method)
     lifecycle = services.lifecycle
-    lifecycle.in_flight += 1
+    lifecycle.enter()
     services.recorder.metrics.in_flight.set(lifecycle.in_flight)
     try:
         if lifecycle.in_flight > services.config.limits.max_concurrent_requests:
             message = "too many requests at once (limits.max_concurrent_requests); try again"
             raise OverloadedError(message)
+        if request.method == "CONNECT":
+            message = "this proxy opens no tunnels; send the request itself"
+            raise MethodNotAllowedError(message)
         await _invite_body(request)
         if is_chat:
             return await serve_chat(services, request, exchange)
@@ -43,8 +48,11 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     except ProxyError as error:
         exchange.refuse(error)
         return _answer_error(error, exchange)
+    except asyncio.CancelledError:
+        exchange.relayed.client_left = True
+        raise
     finally:
-        lifecycle.in_flight -= 1
+        lifecycle.leave()
         services.recorder.metrics.in_flight.set(lifecycle.in_flight)
         services.recorder.record(exchange)
 
@@ -67,7 +75,7 @@ def _answer_own(services: Services, path: str) -> web.Response:
 
 
 def _answer_error(error: ProxyError, exchange: Exchange) -> web.Response:
-    headers = {"Content-Type": "application/json", "x-trimtab-request-id": exchange.request_id}
+    headers = CIMultiDict([("Content-Type", "application/json"), *exchange.response_headers()])
     if isinstance(error, OverloadedError):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return web.Response(body=error.body(), status=error.status, headers=headers)
@@ -82,7 +90,8 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
     if is_upgrade(request):
         exchange.sent_at = time.monotonic()
         session = services.client.session
-        return await relay_websocket(request, session, url, headers, upstream.connect_timeout_seconds)
+        seconds = upstream.connect_timeout_seconds
+        return await relay_websocket(request, session, url, headers, exchange.relayed, seconds)
     body: Body | None = None
     if request.body_exists:
         body = request.content.iter_any()

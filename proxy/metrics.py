@@ -12,6 +12,7 @@ from prometheus_client.exposition import generate_latest
 from rules.conversation import Decision
 
 MAX_MODEL_LABELS = 50
+MAX_LABEL_CHARS = 128
 OTHER = "other"
 
 _OVERHEAD_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 5, 30)
@@ -126,7 +127,7 @@ class Metrics:
 
     def vouch_for(self, model: str) -> None:
         """An upstream has answered for this model with success, so that its name may be a label."""
-        if model and len(self._models) < MAX_MODEL_LABELS:
+        if model.isprintable() and 0 < len(model) <= MAX_LABEL_CHARS and len(self._models) < MAX_MODEL_LABELS:
             self._models.add(model)
 
     def record_decisions(self, model: str, decisions: Iterable[Decision]) -> None:

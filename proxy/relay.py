@@ -8,13 +8,21 @@ import time
 from dataclasses import dataclass
 
 import aiohttp
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from proxy.stream import ResponseTap
 from proxy.upstream import Headers, drop_hop_by_hop, read_headers
 
-BODILESS = frozenset({204, 304})
+
+class PlainResponse(web.StreamResponse):
+    """A response with no header that the upstream did not send, but for `Date` and what frames the body."""
+
+    async def _prepare_headers(self) -> None:
+        given = {"content-type", "server"} & {name.lower() for name in self.headers}
+        await super()._prepare_headers()
+        for name in {"content-type", "server"} - given:
+            self.headers.popall(name, None)
 
 
 @dataclass(slots=True)
@@ -25,6 +33,7 @@ class Relayed:
     first_byte_at: float = 0.0
     last_byte_at: float = 0.0
     broken: bool = False
+    client_left: bool = False
 
 
 async def relay_answer(
@@ -34,17 +43,19 @@ async def relay_answer(
     relayed.status = answer.status
     headers = CIMultiDict(drop_hop_by_hop(read_headers(answer.raw_headers)))
     headers.extend(added)
-    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
+    response = PlainResponse(status=answer.status, reason=answer.reason, headers=headers)
+    if request.version < HttpVersion11 and "Content-Length" not in headers:
+        response.force_close()  # its end is the connection's
     await response.prepare(request)
     try:
         async for chunk in answer.content.iter_any():
             if not relayed.first_byte_at:
                 relayed.first_byte_at = time.monotonic()
-            await response.write(chunk)
+            await _write(response, chunk, relayed)
             if tap is not None:
                 tap.feed(chunk)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
-        relayed.broken = True
+        relayed.broken = not relayed.client_left
         if request.transport is not None:
             request.transport.abort()
         return response
@@ -53,3 +64,12 @@ async def relay_answer(
     if tap is not None:
         tap.finish()
     return response
+
+
+async def _write(response: web.StreamResponse, chunk: bytes, relayed: Relayed) -> None:
+    """Write a chunk; a failure is the client's, who has left."""
+    try:
+        await response.write(chunk)
+    except ConnectionError:
+        relayed.client_left = True
+        raise

@@ -1,5 +1,6 @@
 """What requests are served with."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,12 +11,25 @@ from proxy.summaries import Summaries
 from proxy.upstream import UpstreamClient
 
 
-@dataclass(slots=True)
 class Lifecycle:
-    """Whether the proxy takes requests, and how many it serves."""
+    """Whether the proxy takes requests, and how many it serves; `idle` is set while it serves none."""
 
-    ready: bool = False
-    in_flight: int = 0
+    def __init__(self) -> None:
+        self.ready = False
+        self.in_flight = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def enter(self) -> None:
+        """A request has come."""
+        self.in_flight += 1
+        self.idle.clear()
+
+    def leave(self) -> None:
+        """A request has been served, or given up."""
+        self.in_flight -= 1
+        if self.in_flight == 0:
+            self.idle.set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ MAX_EVENT_BYTES = 4 * 1024 * 1024
 """A longer event, or a longer answer that is no stream, is not read."""
 MAX_TOKENS = 10**9
 """A larger figure is none."""
-MAX_TEXT_CHARS = 8 * 1024 * 1024
-"""What is collected of an answer's text."""
+MAX_HELD_BYTES = 16 * 1024 * 1024
+"""What is collected of an answer's text, roughly."""
+PIECE_BYTES = 128
+"""What a piece costs beside its characters."""
 
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
@@ -80,6 +82,7 @@ class ResponseTap:
         self._size = 0
         self._texts: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
         self._chars = 0
+        self._held = 0
 
     def feed(self, chunk: bytes) -> None:
         """Take in the next bytes of the body."""
@@ -149,7 +152,7 @@ class ResponseTap:
 
     def _read_delta(self, choice: _Choice) -> None:
         delta = choice.delta or choice.message
-        if delta is None or self._chars > MAX_TEXT_CHARS:
+        if delta is None or self._held > MAX_HELD_BYTES:
             return
         self._collect(choice.index, "content", delta.content)
         self._collect(choice.index, "reasoning", delta.reasoning_content or delta.reasoning)
@@ -166,3 +169,4 @@ class ResponseTap:
         if text:
             self._texts[index, kind].append(text)
             self._chars += len(text)
+            self._held += len(text) + PIECE_BYTES

@@ -26,7 +26,8 @@ from proxy.stores import SummaryStore
 from proxy.stream import Usage
 from proxy.upstream import UpstreamClient
 from rules.conversation import CountTokens
-from rules.summarise import PROMPT_VERSION, SummaryRequest, make_digest, write_prompt
+from rules.summarise import PROMPT_VERSION, Summary, SummaryRequest, make_digest, write_prompt
+from rules.truncate import truncate_text
 
 ATTEMPTS = 3
 """Calls for one summary at most; each refusal halves its input, or drops what the upstream refused."""
@@ -93,16 +94,16 @@ class Summaries:
         self._store = store
         self._client = client
         self._metrics = metrics
-        self._under_way: dict[str, asyncio.Task[str]] = {}
+        self._under_way: dict[str, asyncio.Task[Summary]] = {}
         self._pauses: BytesLRU[str, _Pause] = BytesLRU(_SCOPES_BYTES, lambda scope, _: len(scope))
 
-    async def get(self, request: SummaryRequest, summariser: Summariser, count: CountTokens) -> str:
+    async def get(self, request: SummaryRequest, summariser: Summariser, count: CountTokens) -> Summary:
         """The text for a cut. A caller that leaves does not stop the call: its summary is paid for."""
         summary_id = derive_id(summariser.credential, request.key, summariser.model)
-        text = await self._store.get(summary_id)
-        if text is not None:
+        summary = await self._store.get(summary_id)
+        if summary is not None:
             self._metrics.summaries.labels(summariser.label, "hit").inc()
-            return text
+            return summary
         task = self._under_way.get(summary_id)
         if task is None:
             # Not of the caller's own: it outlives a client that leaves, and close() ends it.
@@ -120,16 +121,20 @@ class Summaries:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _make(self, summary_id: str, request: SummaryRequest, summariser: Summariser, count: CountTokens) -> str:
+    async def _make(
+        self, summary_id: str, request: SummaryRequest, summariser: Summariser, count: CountTokens
+    ) -> Summary:
         """A new text, kept in the store: the model's, else the digest."""
-        base_text = None
+        base: Summary | None = None
         if request.base is not None:
-            base_text = await self._store.get(derive_id(summariser.credential, request.base, summariser.model))
-        text = await self._try_model(request, base_text, summariser, count)
+            base = await self._store.get(derive_id(summariser.credential, request.base, summariser.model))
+        base_text = base.text if base is not None else None
+        text = await self._try_model(request, base_text, summariser, count) if request.asks_model else None
         self._metrics.summaries.labels(summariser.label, "digest" if text is None else "made").inc()
-        if text is None:
-            text = await asyncio.to_thread(make_digest, request, base_text=base_text, count=count)
-        return await self._store.put(summary_id, text)
+        if text is not None:
+            return await self._store.put(summary_id, Summary(text, by_model=True))
+        text = await asyncio.to_thread(make_digest, request, base_text=base_text, count=count)
+        return await self._store.put(summary_id, Summary(text, by_model=False))
 
     async def _try_model(
         self, request: SummaryRequest, base_text: str | None, summariser: Summariser, count: CountTokens
@@ -175,10 +180,7 @@ class Summaries:
                 else:
                     input_tokens //= 2
                 continue
-            if count(text) >= sum(message.tokens for message in (*request.earlier, *request.span)):
-                message = "does not shrink"
-                raise _FailedError(message)
-            return text
+            return await asyncio.to_thread(_accept, text, request, count)
         raise refusal or _FailedError
 
     async def _call(self, summariser: Summariser, body: bytes) -> str:
@@ -214,6 +216,14 @@ class Summaries:
             message = "empty"
             raise _FailedError(message)
         return text
+
+
+def _accept(text: str, request: SummaryRequest, count: CountTokens) -> str:
+    """A model's text within the reserve. Raises _FailedError where it is longer than what it stands for."""
+    if count(text) >= sum(message.tokens for message in (*request.earlier, *request.span)):
+        message = "does not shrink"
+        raise _FailedError(message)
+    return truncate_text(text, request.max_tokens, count)
 
 
 class _Content(msgspec.Struct):

@@ -16,7 +16,7 @@ ERRORS = 8
 FILES = 40
 RECENT_CALLS = 40
 
-_PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}/){1,12}[\w.@+-]{1,64}\.\w{1,8}\b")
+_PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
 _ERROR = re.compile(
     r"^.{0,400}?(?:\b(?:error|exception|failed|failure|fatal|traceback|panic)\b|Error:|Exception:).{0,400}$",
     re.IGNORECASE | re.MULTILINE,

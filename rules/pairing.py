@@ -5,6 +5,7 @@ assistant message behind anything but another assistant message), calls before t
 transcript changes nothing before its last, open stretch.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,12 +18,16 @@ ABORTED = "aborted"
 """The result of a call that has none. Source: the wording of Codex, which models know."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Slot:
     """A call and the index of the result that answers it."""
 
     call: ToolCall
     result: int | None = None
+
+
+_OpenSlots = defaultdict[str, list[deque[_Slot]]]
+"""Calls without a result by id: the newest message last, and of one message the oldest call first."""
 
 
 @dataclass(slots=True)
@@ -55,40 +60,59 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
 
 def _is_paired(messages: Sequence[Message]) -> bool:
     """Whether every call's results stand right behind it in the calls' order, and no others: the usual case."""
-    wanted: list[str] = []
+    wanted: Sequence[ToolCall] = ()
+    answered = 0
     for message in messages:
         if message.role == "tool":
-            if not wanted or wanted[0] != (message.answers or ""):
+            if answered == len(wanted) or wanted[answered].id != (message.answers or ""):
                 return False
-            del wanted[0]
-        elif wanted:
+            answered += 1
+        elif answered < len(wanted):
             return False
         elif message.tool_calls:
-            wanted = [call.id for call in message.tool_calls]
-    return not wanted
+            wanted, answered = message.tool_calls, 0
+    return answered == len(wanted)
 
 
 def _match(messages: Sequence[Message]) -> _Pairs:
-    """Give each result to the nearest open call with its id; the oldest where several calls share it."""
+    """Give each result to the nearest open call with its id; the oldest where one message makes several of them."""
     pairs = _Pairs()
-    open_slots: list[_Slot] = []
+    open_slots: _OpenSlots = defaultdict(list)
     previous_role = ""
     for index, message in enumerate(messages):
         if message.role == "assistant" and previous_role != "assistant":
-            open_slots = []
-        if message.tool_calls:
-            slots = [_Slot(call) for call in message.tool_calls]
-            pairs.slots[index] = slots
-            open_slots = [*slots, *open_slots]
-        elif message.role == "tool":
-            slot = next((slot for slot in open_slots if slot.call.id == (message.answers or "")), None)
+            open_slots.clear()
+        if message.role == "tool":
+            slot = _take_slot(open_slots, message.answers or "")
             if slot is None:
                 pairs.orphans.add(index)
             else:
                 slot.result = index
-                open_slots.remove(slot)
+        elif message.tool_calls:
+            pairs.slots[index] = _open_slots(open_slots, message.tool_calls)
         previous_role = message.role
     return pairs
+
+
+def _open_slots(open_slots: _OpenSlots, calls: Sequence[ToolCall]) -> list[_Slot]:
+    """A slot for each call of one message, on top of those of earlier messages."""
+    slots = [_Slot(call) for call in calls]
+    own: defaultdict[str, deque[_Slot]] = defaultdict(deque)
+    for slot in slots:
+        own[slot.call.id].append(slot)
+    for call_id, queue in own.items():
+        open_slots[call_id].append(queue)
+    return slots
+
+
+def _take_slot(open_slots: _OpenSlots, call_id: str) -> _Slot | None:
+    queues = open_slots.get(call_id)
+    if not queues:
+        return None
+    slot = queues[-1].popleft()
+    if not queues[-1]:
+        queues.pop()
+    return slot
 
 
 def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:

@@ -6,20 +6,29 @@ Law: pure. Between the two stands the shell's only wait: the text of `plan.reque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rules.conversation import Conversation, CountTokens, Decision, Outcome
+from rules.conversation import (
+    HEAD_ROLES,
+    Conversation,
+    CountTokens,
+    Decision,
+    Message,
+    Outcome,
+    split_steps,
+)
 from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
 from rules.prune import prune_tool_results
-from rules.summarise import SummaryRequest, make_digest, request_summary, splice_summary
+from rules.summarise import MIN_TEXT_TOKENS, Summary, SummaryRequest, make_digest, request_summary, splice_summary
 from rules.truncate import Memo, truncate_text, truncate_tool_results
-from rules.window import CutKind, Window, replay_cut
+from rules.window import Window, replay_cut
 
 
 class LimitExceededError(ValueError):
     """Nothing could bring the request within its limit, and the policy says to refuse it."""
 
-    def __init__(self, tokens: int, limit: int, decisions: Sequence[Decision]) -> None:
+    def __init__(self, original_tokens: int, tokens: int, limit: int, decisions: Sequence[Decision]) -> None:
         super().__init__(f"{tokens} prompt tokens after compaction, limit {limit}")
+        self.original_tokens = original_tokens
         self.tokens = tokens
         self.limit = limit
         self.decisions = tuple(decisions)
@@ -30,7 +39,7 @@ class Plan:
     """What is to be done with one request.
 
     `original` is the client's transcript; `conversation` the same after the rules that need no window. `request` is
-    the summary to get before `apply`, None where the digest or nothing at all will stand.
+    the text to get before `apply`, None where nothing was cut.
     """
 
     original: Conversation
@@ -55,14 +64,13 @@ def plan(
     short = truncate_tool_results(paired.conversation, budget=policy.result_budget, count=count, memo=memo)
     current = short.conversation
     window = replay_cut(current.messages, fixed_tokens=current.fixed_tokens, limit=limit, policy=policy)
-    asks = window.cut is not None and window.cut.kind is CutKind.SUMMARISE
     # The span is read from the paired transcript, whose texts are whole but for truncation.
-    request = request_summary(current.messages, window) if asks else None
+    request = request_summary(current.messages, window)
     return Plan(conversation, current, window, request, (*paired.decisions, *short.decisions), limit)
 
 
-def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: str | None = None) -> Outcome:
-    """Carry the plan out; `summary` is the text that `plan.request` asked for, None for the digest.
+def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | None = None) -> Outcome:
+    """Carry the plan out; `summary` is what `plan.request` asked for, None for the digest.
 
     Raises LimitExceededError where the policy refuses what cannot fit.
     """
@@ -72,55 +80,64 @@ def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: str | None
     pruned = prune_tool_results(plan.conversation, start=start, stop=window.prune_stop, count=count)
     decisions += pruned.decisions
     current = pruned.conversation
-    if window.cut is not None:
-        text = summary
-        if text is None:
-            window = _as_digest(window)
-            wanted = request_summary(plan.conversation.messages, window)
-            text = make_digest(wanted, count=count) if wanted else ""
-        spliced = splice_summary(current, window=window, text=text, count=count)
+    if window.cut is not None and plan.request is not None:
+        if summary is None:
+            summary = Summary(make_digest(plan.request, count=count), by_model=False)
+        spliced = splice_summary(current, window=window, summary=summary, count=count)
         decisions += spliced.decisions
         current = spliced.conversation
     if current.tokens > plan.limit:
-        exceeded = _exceed(current, plan.limit, policy, decisions, count)
+        exceeded = _exceed(current, plan, policy, decisions, count)
         decisions += exceeded.decisions
         current = exceeded.conversation
     return Outcome(plan.original if not decisions else current, decisions)
 
 
-def _as_digest(window: Window) -> Window:
-    cuts = (*window.cuts[:-1], replace(window.cuts[-1], kind=CutKind.DIGEST))
-    return replace(window, cuts=cuts)
-
-
 def _exceed(
-    conversation: Conversation, limit: int, policy: Policy, decisions: Sequence[Decision], count: CountTokens
+    conversation: Conversation, plan: Plan, policy: Policy, decisions: Sequence[Decision], count: CountTokens
 ) -> Outcome:
     """Rung 8: what is done with a request that is over its limit still."""
     if policy.on_exceeded is OnExceeded.FORWARD or not conversation.messages:
         return Outcome(conversation)
     if policy.on_exceeded is OnExceeded.TRUNCATE:
-        shortened = _truncate_last(conversation, limit, count)
-        if shortened.conversation.tokens <= limit:
+        shortened = _truncate_open_step(conversation, plan.limit, count)
+        if shortened.conversation.tokens <= plan.limit:
             return shortened
-    raise LimitExceededError(conversation.tokens, limit, decisions)
+    raise LimitExceededError(plan.original.tokens, conversation.tokens, plan.limit, decisions)
 
 
-def _truncate_last(conversation: Conversation, limit: int, count: CountTokens) -> Outcome:
-    """The largest text of the last message, head and tail, so that the whole fits."""
-    last = conversation.messages[-1]
-    if not last.texts:
+def _truncate_open_step(conversation: Conversation, limit: int, count: CountTokens) -> Outcome:
+    """The largest texts of the last step, one after the other, head and tail each, until the whole fits."""
+    messages = list(conversation.messages)
+    start = split_steps(messages)[-1].start
+    open_step = [index for index in range(start, len(messages)) if messages[index].role not in HEAD_ROLES]
+    excess = conversation.tokens - limit
+    changed: list[int] = []
+    for index in sorted(open_step, key=lambda index: -messages[index].tokens):
+        short = _truncate_largest(messages[index], excess, count)
+        if short is not messages[index]:
+            excess -= messages[index].tokens - short.tokens
+            messages[index] = short
+            changed.append(index)
+        if excess <= 0:
+            break
+    if not changed:
         return Outcome(conversation)
-    sizes = [count(text) for text in last.texts]
-    largest = sizes.index(max(sizes))
-    allowed = sizes[largest] - (conversation.tokens - limit)
-    if allowed <= 0:
-        return Outcome(conversation)
-    text = truncate_text(last.texts[largest], allowed, count)
-    texts = (*last.texts[:largest], text, *last.texts[largest + 1 :])
-    saved = sizes[largest] - count(text)
-    short = replace(last, texts=texts, tokens=last.tokens - saved, edited=True)
-    outcome = Conversation((*conversation.messages[:-1], short), conversation.fixed_tokens)
-    index = len(conversation.messages) - 1
-    decision = Decision("exceeded", "largest text of the last message", conversation.tokens, outcome.tokens, 1, index)
+    outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+    reason = "largest texts of the last step"
+    decision = Decision("exceeded", reason, conversation.tokens, outcome.tokens, len(changed), min(changed))
     return Outcome(outcome, (decision,))
+
+
+def _truncate_largest(message: Message, excess: int, count: CountTokens) -> Message:
+    """The message with its largest text shorter by `excess` tokens, or by as much as leaves something of it."""
+    sizes = [count(text) for text in message.texts]
+    if not sizes or max(sizes) <= MIN_TEXT_TOKENS:
+        return message
+    largest = sizes.index(max(sizes))
+    text = truncate_text(message.texts[largest], max(sizes[largest] - excess, MIN_TEXT_TOKENS), count)
+    saved = sizes[largest] - count(text)
+    if saved <= 0:
+        return message
+    texts = (*message.texts[:largest], text, *message.texts[largest + 1 :])
+    return replace(message, texts=texts, tokens=message.tokens - saved, edited=True)

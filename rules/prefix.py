@@ -12,7 +12,7 @@ from rules.conversation import Message, count_leading
 
 
 def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
-    """32 bytes that name what a message says: role, texts, calls, what it answers, and its media.
+    """32 bytes that name what a message says: role, name, texts, calls, what it answers, and its media.
 
     `media` is each part in a canonical form, chosen by the codec.
     """
@@ -20,6 +20,7 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     for field in (
         message.role,
         message.answers or "",
+        message.name or "",
         str(len(message.tool_calls)),
         *(part for call in message.tool_calls for part in (call.id, call.name, call.arguments)),
         *message.texts,

@@ -14,8 +14,13 @@ HEAD_SHARE = 0.4
 """Of the budget. Errors and totals stand at the end of logs, so the tail gets the larger part."""
 LINE_SLACK = 0.2
 """A cut moves to a line's end when that costs at most this share of the piece."""
-SEARCH_ROUNDS = 6
-"""Counts per piece; the guess by proportion is close after two or three."""
+SEARCH_ROUNDS = 12
+"""Pieces measured for one cut at most; most cuts need two or three."""
+PROPORTIONAL_ROUNDS = 4
+CLOSE_ENOUGH = 0.97
+LIKELY_CHARS_PER_UNIT = 4
+MAX_CHARS_PER_UNIT = 128
+"""No token of the vocabulary is longer."""
 MIN_SHARE = 16
 """Where each of many texts would get less than this, they become one text: none is emptied."""
 
@@ -30,14 +35,22 @@ class Budget:
     max_bytes: int | None = None
 
 
-class Memo(Protocol):
-    """Truncated messages by digest and budget. Only a matter of speed: what it forgets is worked out again."""
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """What became of a result's texts: the new ones, and the tokens saved; none saved where it was left alone."""
 
-    def get(self, key: tuple[bytes, Budget]) -> Message | None:
+    texts: tuple[str, ...]
+    saved_tokens: int
+
+
+class Memo(Protocol):
+    """What became of results, by digest and budget. Only a matter of speed: what it forgets is worked out again."""
+
+    def get(self, key: tuple[bytes, Budget]) -> Shortened | None:
         """What was kept under `key`, if anything."""
 
-    def __setitem__(self, key: tuple[bytes, Budget], message: Message) -> None:
-        """Keep `message` for as long as there is room."""
+    def __setitem__(self, key: tuple[bytes, Budget], shortened: Shortened) -> None:
+        """Keep it for as long as there is room."""
 
 
 def truncate_tool_results(
@@ -72,14 +85,14 @@ def truncate_text(text: str, limit: int, measure: Measure, unit: str = "tokens")
     total = measure(text)
     if total <= limit:
         return text
-    marker = _marker(text, total, unit)
-    room = limit - measure(marker)
+    room = limit - measure(_marker(text, total, unit))
     for _ in range(SEARCH_ROUNDS):
         if room <= 0:
             break
         head = _take(text, int(room * HEAD_SHARE), measure)
-        tail = _take(text, room - int(room * HEAD_SHARE), measure, from_end=True)
-        kept = head + _marker(text[len(head) : len(text) - len(tail)], total - room, unit) + tail
+        tail = _take(text[len(head) :], room - int(room * HEAD_SHARE), measure, from_end=True)
+        missing = total - measure(head) - measure(tail)
+        kept = head + _marker(text[len(head) : len(text) - len(tail)], missing, unit) + tail
         excess = measure(kept) - limit
         if excess <= 0:
             return kept
@@ -93,24 +106,27 @@ def _marker(missing: str, size: int, unit: str) -> str:
 
 
 def _take(text: str, limit: int, measure: Measure, *, from_end: bool = False) -> str:
-    """The longest piece found, from the start or the end, that measures at most `limit`; whole lines where near."""
-    if limit <= 0:
-        return ""
-    low, high = 0, len(text)
-    size = min(high, limit * 4)
-    for _ in range(SEARCH_ROUNDS):
-        piece = _slice(text, size, from_end=from_end)
-        measured = measure(piece)
+    """The longest piece found, from the start or the end, that measures at most `limit`; whole lines where near.
+
+    Guesses by proportion first, then halves: no more than SEARCH_ROUNDS pieces are measured.
+    """
+    low, high = 0, min(len(text), limit * MAX_CHARS_PER_UNIT)
+    size = min(high, limit * LIKELY_CHARS_PER_UNIT)
+    for number in range(SEARCH_ROUNDS):
+        measured = measure(_slice(text, size, from_end=from_end))
         if measured <= limit:
-            low = max(low, size)
-            if size == high or measured >= limit * 0.97:
+            low = size
+            if size == high or measured >= limit * CLOSE_ENOUGH:
                 break
         else:
-            high = min(high, size)
-        size = min(max(int(size * limit / max(measured, 1)), low + 1), high - 1)
-        if size <= low:
+            high = size
+        guess = int(size * limit / max(measured, 1)) if number < PROPORTIONAL_ROUNDS else (low + high) // 2
+        size = min(max(guess, low + 1), high)
+        if high - low <= 1:
             break
-    return _whole_lines(_slice(text, low, from_end=from_end), from_end=from_end)
+    piece = _slice(text, low, from_end=from_end)
+    lines = _whole_lines(piece, from_end=from_end)
+    return lines if lines.strip() and measure(lines) <= limit else piece
 
 
 def _slice(text: str, size: int, *, from_end: bool) -> str:
@@ -138,24 +154,24 @@ def _may_exceed(message: Message, budget: Budget) -> bool:
 
 
 def _recall(message: Message, budget: Budget, count: CountTokens, memo: Memo | None) -> Message:
-    if memo is None or not message.digest or message.edited:
-        return _truncate(message, budget, count)
-    key = (message.digest, budget)
-    short = memo.get(key)
-    if short is None or short.raw != message.raw:
-        short = memo[key] = _truncate(message, budget, count)
-    return replace(short, raw=message.raw) if short.edited else message
-
-
-def _truncate(message: Message, budget: Budget, count: CountTokens) -> Message:
     """The message within its budget; the same object where it is within it already, or would not shrink."""
-    texts = _share(message.texts, budget.max_tokens, count, "tokens")
-    if budget.max_bytes is not None:
-        texts = _share(texts, budget.max_bytes, measure_bytes, "bytes")
-    saved = sum(map(count, message.texts)) - sum(map(count, texts))
-    if saved <= 0:
+    key = (message.digest, budget)
+    shortened = memo.get(key) if memo is not None and message.digest and not message.edited else None
+    if shortened is None:
+        shortened = _shorten(message.texts, budget, count)
+        if memo is not None and message.digest and not message.edited:
+            memo[key] = shortened
+    if shortened.saved_tokens <= 0:
         return message
-    return replace(message, texts=texts, tokens=message.tokens - saved, edited=True)
+    return replace(message, texts=shortened.texts, tokens=message.tokens - shortened.saved_tokens, edited=True)
+
+
+def _shorten(texts: tuple[str, ...], budget: Budget, count: CountTokens) -> Shortened:
+    short = _share(texts, budget.max_tokens, count, "tokens")
+    if budget.max_bytes is not None:
+        short = _share(short, budget.max_bytes, measure_bytes, "bytes")
+    saved = sum(map(count, texts)) - sum(map(count, short))
+    return Shortened(short, saved) if saved > 0 else Shortened((), 0)
 
 
 def _share(texts: tuple[str, ...], limit: int, measure: Measure, unit: str) -> tuple[str, ...]:

@@ -19,8 +19,10 @@ from rules.tokens import PRIMING_TOKENS
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Decoded messages kept; a message seen before is not decoded or counted again."""
-MESSAGE_FACTOR = 3
-"""What a cached message costs in memory, per byte of JSON: its bytes, its texts, its objects."""
+OBJECT_BYTES = 150
+"""What a message, a text, a part or a call costs in memory beside its characters."""
+CHARACTER_BYTES = 2
+"""Of a text in memory, roughly."""
 
 
 _ESCAPED_KEY = "the key 'messages' is not written plainly"
@@ -90,6 +92,13 @@ def _split(body: bytes) -> _Body:
         raise UndecodableError(type(error).__name__) from error
 
 
+def _message_size(raw: bytes, message: Message) -> int:
+    """What a cached message holds: its bytes, its texts, its objects."""
+    chars = sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)
+    objects = 4 + len(message.texts) + len(message.media) + 4 * len(message.tool_calls)
+    return len(raw) + sum(map(len, message.media)) + CHARACTER_BYTES * chars + OBJECT_BYTES * objects
+
+
 def _find_messages(body: bytes, raws: Sequence[bytes]) -> Array:
     """Where the messages stand in a body. Raises UndecodableError where their key is written with escapes."""
     array = find_array(body, b'"messages"', raws)
@@ -103,7 +112,7 @@ class ChatCodec:
 
     def __init__(self, count: CountTokens) -> None:
         self._count = count
-        self._messages: BytesLRU[bytes, Message] = BytesLRU(CACHE_BYTES, lambda raw, _: len(raw) * MESSAGE_FACTOR)
+        self._messages: BytesLRU[bytes, Message] = BytesLRU(CACHE_BYTES, _message_size)
         self._fixed: BytesLRU[bytes, int] = BytesLRU(CACHE_BYTES // 8, lambda raw, _: len(raw))
 
     def uncounted_bytes(self, request: ChatRequest) -> int:

@@ -154,7 +154,7 @@ def test_compact_compacts_what_is_too_long() -> None:
 
 
 def test_compact_takes_one_request_a_line() -> None:
-    """A line for each; one that is none is named by its number and ends with status 1, the others go on."""
+    """A line for each; one that is no request stays as it is, is named by its number and ends with status 1."""
     small = b'{"messages":[ {"role":"user"} ]}'
     result = _run(
         "compact", "--jsonl", "--explain", *SMALL, input_bytes=small + b"\nnonsense\n" + _long_body() + b"\n" + small
@@ -162,8 +162,8 @@ def test_compact_takes_one_request_a_line() -> None:
 
     lines = result.stdout_bytes.splitlines()
     assert result.exit_code == 1
-    assert [lines[0], lines[2]] == [small, small]
-    assert orjson.loads(lines[1])["messages"][0]["content"].startswith("Fix the bug.")
+    assert [lines[0], lines[1], lines[3]] == [small, b"nonsense", small]
+    assert orjson.loads(lines[2])["messages"][0]["content"].startswith("Fix the bug.")
     assert "trimtab: line 2: no chat request" in result.stderr.splitlines()
     assert {line.partition(":")[0] for line in result.stderr.splitlines()} == {"line 1", "line 3", "line 4", "trimtab"}
 

@@ -10,6 +10,7 @@ from proxy.config_load import load_config
 from proxy.counter import count_by_heuristic
 from rules.conversation import Decision
 from rules.pipeline import LimitExceededError
+from rules.summarise import Summary
 
 LONG = "".join(f"line {number}: nothing of note\n" for number in range(2000))
 
@@ -40,7 +41,7 @@ def compactor() -> Compactor:
     return Compactor(count_by_heuristic)
 
 
-def _compact(compactor: Compactor, body: bytes, settings: PolicyConfig, summary: str | None = None) -> Compacted:
+def _compact(compactor: Compactor, body: bytes, settings: PolicyConfig, summary: Summary | None = None) -> Compacted:
     return compactor.apply(compactor.plan(read_request(body), settings), summary)
 
 
@@ -72,7 +73,7 @@ def test_the_summary_stands_for_what_was_cut(compactor: Compactor) -> None:
     """With a text the text; without one the digest; either way within the limit and every call answered."""
     body = _body(*["x" * 1500] * 20)
 
-    with_text = _compact(compactor, body, SMALL, "WRITTEN BY A MODEL")
+    with_text = _compact(compactor, body, SMALL, Summary("WRITTEN BY A MODEL", by_model=True))
     digest = _compact(compactor, body, SMALL)
     assert b"WRITTEN BY A MODEL" in with_text.body
     assert with_text.decisions[-1].rule == "summarise"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import stream
-from proxy.stream import MAX_EVENT_BYTES, MAX_TEXT_CHARS, ResponseTap, Usage
+from proxy.stream import MAX_EVENT_BYTES, MAX_HELD_BYTES, PIECE_BYTES, ResponseTap, Usage
 
 
 def _delta(index: int = 0, **delta: object) -> dict[str, object]:
@@ -197,8 +197,8 @@ def test_memory_is_bounded() -> None:
 
 def test_the_text_collected_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Past the bound no more text is kept, but the usage is still found."""
-    assert MAX_TEXT_CHARS > MAX_EVENT_BYTES
-    monkeypatch.setattr(stream, "MAX_TEXT_CHARS", 10)
+    assert MAX_HELD_BYTES > MAX_EVENT_BYTES
+    monkeypatch.setattr(stream, "MAX_HELD_BYTES", PIECE_BYTES + 10)
     usage, texts = _read(_write([_delta(content="x" * 8)] * 5 + [USAGE]))
 
     assert (usage, texts) == (Usage(7, 3), ["x" * 16])

@@ -1,5 +1,6 @@
 """The digest: what happened, told without a model."""
 
+import pytest
 from builders import assistant, call, count, fill, result, session, transcripts, user
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +78,12 @@ def test_a_digest_keeps_its_limit(messages: tuple[Message, ...], max_tokens: int
 def _section(text: str, title: str) -> list[str]:
     body = text.partition(f"## {title}\n")[2].partition("\n##")[0]
     return [row.removeprefix("- ") for row in body.splitlines() if row]
+
+
+@pytest.mark.parametrize(
+    "path", [("." * 63 + "/") * 62, "a/" * 2000, "~/" * 2000, "a." * 2000, "/" * 4000, "-/." * 1300]
+)
+def test_hostile_paths_are_read_in_linear_time(path: str) -> None:
+    """A pattern that went back and forth over these took minutes for a megabyte; the whole is read at once."""
+    messages = tuple(assistant(None, call(str(index), arguments=path)) for index in range(100))
+    assert count(write_digest(messages, max_tokens=500, count=count)) <= 500

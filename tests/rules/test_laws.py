@@ -31,6 +31,7 @@ from rules.pairing import ABORTED, pair_tool_calls
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.prune import prune_tool_results
+from rules.summarise import Summary
 from rules.tokens import MESSAGE_TOKENS, ROLE_TOKENS
 from rules.truncate import Budget, truncate_tool_results
 from rules.window import replay_cut
@@ -84,7 +85,7 @@ def _compact(given_conversation: Conversation) -> Outcome:
 
 def _run(given_conversation: Conversation, policy: Policy) -> tuple[Plan, Outcome]:
     planned = plan(given_conversation, policy, count=count)
-    summary = SUMMARY if planned.request else None
+    summary = Summary(SUMMARY, by_model=True) if planned.request and planned.request.asks_model else None
     return planned, apply(planned, policy, count=count, summary=summary)
 
 

@@ -1,5 +1,7 @@
 """Calls and their results."""
 
+import sys
+
 import pytest
 from builders import (
     assistant,
@@ -108,3 +110,24 @@ def test_results_of_the_legacy_kind_stay() -> None:
     """A function's result answers no id and is left where it is."""
     messages = (user(), function_result(), assistant("a"))
     assert pair(*messages) == messages
+
+
+def test_pairing_is_linear_in_calls_however_they_are_ordered() -> None:
+    """Calls answered in reverse, and callers in a row, cost no more than their number."""
+    number = 20_000
+    calls = [call(str(index)) for index in range(number)]
+    reverse = conversation(assistant(None, *calls), *(result(str(index), "x") for index in reversed(range(number))))
+    callers = conversation(*(assistant(None, item) for item in calls))
+    for before in (reverse, callers):
+        steps = 0
+
+        def tick(*_: object) -> None:
+            nonlocal steps
+            steps += 1
+
+        sys.setprofile(tick)
+        try:
+            pair_tool_calls(before, count=count)
+        finally:
+            sys.setprofile(None)
+        assert steps < 200 * number

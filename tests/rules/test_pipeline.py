@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from rules.conversation import Conversation, Message, Outcome, split_steps
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
+from rules.summarise import Summary
 from rules.truncate import Budget
 from rules.window import HEAD_STEPS, MIN_ROOM_SHARE, SUMMARY_FRAME_TOKENS, CutKind
 
@@ -42,7 +43,8 @@ CUTTING = [strategy for strategy in OverflowStrategy if strategy is not Overflow
 def run(before: Conversation, policy: Policy = POLICY, text: str = SUMMARY) -> tuple[Plan, Outcome]:
     """Plan and apply; a summary is given where one is asked for."""
     planned = plan(before, policy, count=count)
-    return planned, apply(planned, policy, count=count, summary=text if planned.request else None)
+    summary = Summary(text, by_model=True) if planned.request and planned.request.asks_model else None
+    return planned, apply(planned, policy, count=count, summary=summary)
 
 
 def rules_of(outcome: Outcome) -> list[str]:
@@ -84,7 +86,7 @@ def test_prune_and_error_never_ask_a_model(messages: tuple[Message, ...], strate
     """No request for a summary under either, whatever comes."""
     policy = replace(POLICY, overflow_strategy=strategy, context_window=1200)
     planned, outcome = run(conversation(user("Begin."), *messages), policy)
-    assert planned.request is None
+    assert planned.request is None or not planned.request.asks_model
     assert "summarise" not in rules_of(outcome)
 
 

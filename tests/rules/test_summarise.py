@@ -23,10 +23,11 @@ from hypothesis import strategies as st
 
 from rules.conversation import Decision, Message
 from rules.prefix import hash_prefixes
-from rules.summarise import SummaryRequest, make_digest, request_summary, splice_summary, write_prompt
+from rules.summarise import Summary, SummaryRequest, make_digest, request_summary, splice_summary, write_prompt
 from rules.window import Cut, CutKind, Window
 
 LONG = fill("step", 400)
+SHORT = Summary("x", by_model=True)
 BRIDGE = {"role": "assistant", "content": "Understood. I will go on from the summary above."}
 
 
@@ -37,7 +38,7 @@ def window(at: int, *, task: int | None = 1, kept: tuple[int, ...] = (), reserve
 
 def splice(messages: tuple[Message, ...], cut: Window, text: str = "All went well.") -> tuple[Message, ...]:
     """The messages with the text spliced in; what comes out is checked."""
-    outcome = splice_summary(conversation(*messages), window=cut, text=text, count=count)
+    outcome = splice_summary(conversation(*messages), window=cut, summary=Summary(text, by_model=True), count=count)
     sent = outcome.conversation.messages
     assert check_transcript(write_all(messages), write_all(sent)) == []
     return sent
@@ -47,7 +48,10 @@ def test_without_a_cut_there_is_nothing_to_ask_and_nothing_to_splice() -> None:
     """No request, and the same conversation."""
     before = conversation(*session(3))
     assert request_summary(before.messages, Window(task=1)) is None
-    assert splice_summary(before, window=Window(task=1), text="x", count=count).conversation is before
+    assert (
+        splice_summary(before, window=Window(task=1), summary=Summary("x", by_model=True), count=count).conversation
+        is before
+    )
 
 
 def test_the_first_request_covers_all_between_head_and_cut() -> None:
@@ -91,11 +95,13 @@ def test_a_summary_stands_behind_the_task_in_one_message() -> None:
 def test_a_decision_tells_what_was_spliced() -> None:
     """By rule, place and gain; a digest has its own name."""
     before = conversation(*session(6), fixed_tokens=9)
-    for kind in CutKind:
-        cut = replace(window(8).cuts[0], kind=kind)
-        outcome = splice_summary(before, window=Window(task=1, cuts=(cut,)), text="x", count=count)
+    cut = window(8).cuts[0]
+    for rule, by_model in (("summarise", True), ("digest", False)):
+        outcome = splice_summary(
+            before, window=Window(task=1, cuts=(cut,)), summary=Summary("x", by_model=by_model), count=count
+        )
         after = outcome.conversation.tokens
-        assert outcome.decisions == (Decision(kind.value, "cut before message 8", before.tokens, after, 7, 1),)
+        assert outcome.decisions == (Decision(rule, "cut before message 8", before.tokens, after, 7, 1),)
 
 
 def test_a_tail_that_begins_with_the_user_is_bridged() -> None:
@@ -150,7 +156,10 @@ def test_without_room_one_line_stands_in() -> None:
 def test_a_splice_that_would_cost_more_is_not_made() -> None:
     """Tokens never grow: the same conversation comes back."""
     before = conversation(system(), user("task"), assistant("a"), assistant("b"))
-    assert splice_summary(before, window=window(3), text="x" * 400, count=count).conversation is before
+    assert (
+        splice_summary(before, window=window(3), summary=Summary("x" * 400, by_model=True), count=count).conversation
+        is before
+    )
 
 
 @pytest.mark.parametrize("first", [user("next"), assistant("next"), assistant(None, call("1"))])
@@ -185,9 +194,10 @@ def test_the_prompt_holds_the_transcript_between_fences() -> None:
     request = _request(key="ab" * 32)
     prompt = write_prompt(request, base_text=None, max_tokens=10_000, count=count)
     assert prompt.count("<transcript-abababababababab>") == 2
+    fence = "transcript-abababababababab"
     body = prompt.split("<transcript-abababababababab>")[2].partition("</transcript-")[0]
-    assert body.startswith("\nTASK\nMend the build of this project.\n\nASSISTANT\nstep 0 ")
-    assert [body.count(title) for title in ("ASSISTANT\n", "TOOL RESULT\n", 'CALL run {"path"')] == [4, 4, 4]
+    assert body.startswith(f"\n[{fence} TASK]\nMend the build of this project.\n\n[{fence} ASSISTANT]\nstep 0 ")
+    assert [body.count(title) for title in (" ASSISTANT]\n", " TOOL RESULT]\n", 'CALL run {"path"')] == [4, 4, 4]
     assert "LIST OF WHAT CAME BEFORE" not in body
     assert "in at most 100 words" in prompt
 
@@ -197,10 +207,10 @@ def test_the_prompt_goes_on_from_the_summary_before() -> None:
     request = _request(base="00", earlier=(user("earlier wish"), assistant(None, call("9", "look"))))
     with_base = write_prompt(request, base_text="So far so good.", max_tokens=10_000, count=count)
     without = write_prompt(request, base_text=None, max_tokens=10_000, count=count)
-    assert "SUMMARY OF WHAT CAME BEFORE\nSo far so good." in with_base
+    assert "SUMMARY OF WHAT CAME BEFORE]\nSo far so good." in with_base
     assert "earlier wish" not in with_base
-    assert "LIST OF WHAT CAME BEFORE\n2 earlier messages" in without
-    assert "- earlier wish" in without
+    assert "LIST OF WHAT CAME BEFORE" not in without
+    assert " USER]\nearlier wish" in without
 
 
 @given(max_tokens=st.integers(1000, 4000), sizes=st.lists(st.integers(1, 4000), min_size=1, max_size=12))
@@ -209,8 +219,8 @@ def test_the_prompt_keeps_its_limit(max_tokens: int, sizes: list[int]) -> None:
     span = tuple(assistant(fill(f"said {number}.", size)) for number, size in enumerate(sizes))
     prompt = write_prompt(_request(span=span), base_text=fill("base", 3000), max_tokens=max_tokens, count=count)
     assert count(prompt) <= max_tokens * 1.05
-    shown = prompt.count("ASSISTANT\n")
-    assert (f"LIST OF WHAT CAME BEFORE\n{len(span) - shown} earlier" in prompt) == (shown < len(span))
+    shown = prompt.count(" ASSISTANT]\n")
+    assert (f"LIST OF WHAT CAME BEFORE]\n{len(span) - shown} earlier" in prompt) == (shown < len(span))
 
 
 def test_braces_and_media_are_told_as_they_are() -> None:
@@ -218,8 +228,8 @@ def test_braces_and_media_are_told_as_they_are() -> None:
     prompt = write_prompt(
         _request(span=(user("{transcript} {0}", IMAGE),), task=None), base_text=None, max_tokens=4000, count=count
     )
-    assert "USER\n{transcript} {0}\n(1 attachments)" in prompt
-    assert "TASK\n" not in prompt
+    assert " USER]\n{transcript} {0}\n(1 attachments)" in prompt
+    assert " TASK]" not in prompt
 
 
 @pytest.mark.parametrize("base_text", [None, fill("base", 30), fill("base", 900)])

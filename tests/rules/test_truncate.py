@@ -1,5 +1,6 @@
 """Long tool results keep head and tail."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Decision, Message
-from rules.truncate import Budget, measure_bytes, truncate_text, truncate_tool_results
+from rules.truncate import Budget, Shortened, measure_bytes, truncate_text, truncate_tool_results
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 MEASURES = pytest.mark.parametrize("measure", [count, count_words, measure_bytes])
@@ -129,13 +130,14 @@ def test_media_of_a_result_stay() -> None:
 
 def test_a_memo_changes_nothing() -> None:
     """With a memo the outcome is the same, and what stands in it is used."""
-    memo: dict[tuple[bytes, Budget], Message] = {}
+    memo: dict[tuple[bytes, Budget], Shortened] = {}
     budget = Budget(100)
     before = conversation(user(), result("1", LOG), result("2", fill("fits by words", 98)))
     plain = truncate_tool_results(before, budget=budget, count=count)
     assert truncate_tool_results(before, budget=budget, count=count, memo=memo) == plain
     kept = plain.conversation.messages[1]
-    assert memo[before.messages[1].digest, budget] == kept
+    saved = before.messages[1].tokens - kept.tokens
+    assert memo[before.messages[1].digest, budget] == Shortened(kept.texts, saved)
     copies = conversation(*(replace(message, raw=bytes(bytearray(message.raw or b""))) for message in before.messages))
     again = truncate_tool_results(copies, budget=budget, count=_refuse, memo=memo)
     assert again == plain
@@ -145,13 +147,34 @@ def test_a_memo_changes_nothing() -> None:
 
 def test_a_memo_is_not_believed_about_other_bytes() -> None:
     """Messages that say the same in other bytes are not taken for each other."""
-    memo: dict[tuple[bytes, Budget], Message] = {}
+    memo: dict[tuple[bytes, Budget], Shortened] = {}
     budget = Budget(100)
     first = result("1", LOG)
     second = replace(first, raw=b'{"role": "tool"}')
     for message in (first, second, first):
         short = truncate_tool_results(conversation(message), budget=budget, count=count, memo=memo)
         assert short.conversation.messages[0].raw == message.raw
+
+
+SCRAPS = ["字", "a", "word ", "\n", "\r\n", "\u0300", "🙂", "0123456789", "\t"]
+
+
+@given(st.lists(st.sampled_from(SCRAPS), max_size=400).map("".join), st.integers(1, 60))
+def test_a_text_is_cut_to_its_budget_whatever_it_holds(text: str, limit: int) -> None:
+    """Never over the limit by the measure, never emptied, and the marker says what is missing."""
+    short = truncate_text(text, limit, measure_bytes, "bytes")
+    assert measure_bytes(short) <= limit or short == text
+    assert bool(short) == bool(text) or measure_bytes(text[0]) > limit
+    found = re.search(r"\n\[trimtab: \d+ lines \((\d+) bytes\) omitted here\]\n", short)
+    if found:
+        assert int(found[1]) == measure_bytes(text) - measure_bytes(short.replace(found[0], ""))
+
+
+def test_mixed_density_fills_its_budget() -> None:
+    """Where the first guesses are far off, halving finds a cut that uses the budget."""
+    text = "字" * 30_000 + "word " * 30_000
+    short = truncate_text(text, 12_000, measure_bytes, "bytes")
+    assert 11_000 < measure_bytes(short) <= 12_000
 
 
 def test_measure_bytes_counts_utf8() -> None:
