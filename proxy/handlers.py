@@ -19,6 +19,7 @@ from proxy.websocket import is_upgrade, relay_websocket
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
 RETRY_AFTER_SECONDS = 1
+SWITCHING_PROTOCOLS = 101
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -49,7 +50,8 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         exchange.refuse(error)
         return _answer_error(error, exchange)
     except asyncio.CancelledError:
-        exchange.relayed.client_left = True
+        # A WebSocket's client that has closed it may be gone before the upstream has answered.
+        exchange.relayed.client_left = exchange.relayed.status != SWITCHING_PROTOCOLS
         raise
     finally:
         lifecycle.leave()

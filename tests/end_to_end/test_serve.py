@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import orjson
+import pytest
 from fake_upstream import event
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
@@ -90,3 +91,27 @@ def test_wrong_configuration_is_said():
     assert done.returncode == 2
     assert "defaults.high_water: 2" in done.stderr
     assert "nope: unknown key" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer PLANTED\x00\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer PLANTED" + b"a" * 70_000 + b"\r\n\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcdePLANTED secret\r\n",
+        b"GET PLANTED\r\n\r\n",
+    ],
+)
+async def test_what_cannot_be_read_is_not_quoted_in_the_log(request_bytes, upstream):
+    """A malformed request's key and text stay out of standard error, and each line of it is JSON."""
+    async with serving("--upstream", upstream.url) as (process, url):
+        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request_bytes)
+        assert b" 400 " in await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+        await writer.wait_closed()
+        process.send_signal(signal.SIGTERM)
+        logged = await asyncio.wait_for(process.stderr.read(), 10)
+    assert b"PLANTED" not in logged
+    assert all(orjson.loads(line) for line in logged.splitlines())

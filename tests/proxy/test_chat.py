@@ -6,6 +6,7 @@ import orjson
 import pytest
 from aiohttp import web
 from asking import CHAT, SMALL, post
+from fake_upstream import run_upstream
 from sessions import make_session, needs_data, read_rows, recorded_files
 
 import proxy.compaction
@@ -248,3 +249,48 @@ async def test_neither_keys_nor_text_reach_log_metrics_or_errors(client, upstrea
         assert b"PLANTED" not in await metrics.read()
     assert "PLANTED" not in str(log.lines)
     assert len(log.lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "settings"),
+    [
+        pytest.param(b'{"model": "local-1"}', (), id="no messages"),
+        pytest.param(
+            b'{"model":"local-1","messages":[' + b" " * 5000 + b"]}", ("limits.max_body_bytes=2000",), id="large"
+        ),
+    ],
+)
+async def test_what_is_not_decoded_goes_to_its_models_upstream_all_the_same(
+    body, settings, client, upstream, start_proxy
+):
+    """The credential of a request reaches the upstream that its model names, and no other."""
+    async with run_upstream() as local:
+        models = "models=[{match: 'local*', upstream: here}]"
+        proxy = await start_proxy(f"upstreams={{here: {{base_url: '{local.url}'}}}}", models, *settings)
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+        assert response.status == 200
+        assert [recorded.body for recorded in local.requests] == [body]
+        assert local.requests[0].header("authorization") == ["Bearer sk-test"]
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+async def test_what_cannot_fit_is_told_in_figures(mode, client, upstream, start_proxy, log):
+    """Refused or only observed: headers, log and metrics say how many tokens came and what the limit is."""
+    proxy = await start_proxy(*SMALL, f"mode={mode}")
+    body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+    tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+    assert (int(tokens["original"]) > 9000, tokens["limit"]) == (True, "7000")
+    assert log.lines[-1]["original_tokens"] == int(tokens["original"])
+    async with client.get(proxy.url + "/metrics") as metrics:
+        assert f'stage="original"}} {tokens["original"]}.0' in (await metrics.read()).decode()
+
+
+async def test_long_model_names_are_no_labels(client, start_proxy):
+    """An upstream that answers for any name does not make the metrics grow with the names."""
+    proxy = await start_proxy()
+    for number in range(3):
+        await post(client, proxy.url + "/v1/chat/completions", CHAT | {"model": "m" * 100_000 + str(number)})
+    async with client.get(proxy.url + "/metrics") as metrics:
+        assert len(await metrics.read()) < 100_000

@@ -172,3 +172,15 @@ async def test_too_many_requests_are_turned_away(client, upstream, start_proxy):
             assert response.status == 200
         release.set()
     assert first.result() == 200
+
+
+async def test_no_tunnel_is_opened(upstream, start_proxy):
+    """CONNECT is refused, and the upstream hears nothing of it."""
+    proxy = await start_proxy()
+    url = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"CONNECT example.invalid:443 HTTP/1.1\r\nHost: example.invalid:443\r\n\r\n")
+    assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 405")
+    writer.close()
+    await writer.wait_closed()
+    assert upstream.requests == []

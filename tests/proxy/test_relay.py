@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 from asking import CHAT, post
 from fake_upstream import FakeUpstream, event, stream
+from yarl import URL
 
 
 async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
@@ -104,3 +105,65 @@ async def test_chunks_leave_as_they_arrive(client, upstream, start_proxy):
             chunks.append(chunk)
             received.set()
     assert chunks == [event("one"), event("two"), event("three")]
+
+
+async def test_client_that_leaves_in_mid_stream_is_counted_as_gone(client, upstream, start_proxy, log):
+    """The outcome says that the client left, though the answer had begun well."""
+
+    async def endless(_recorded, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("one"))
+        await asyncio.Event().wait()
+
+    upstream.answer = endless
+    proxy = await start_proxy()
+    async with client.post(proxy.url + "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
+        assert await response.content.readany() == event("one")
+        response.close()
+    async with asyncio.timeout(5):
+        await proxy.services.lifecycle.idle.wait()
+    assert (log.lines[-1]["status"], log.lines[-1]["outcome"]) == (200, "aborted")
+
+
+async def test_answer_without_a_length_ends_with_the_connection_in_http_1_0(upstream, start_proxy):
+    """A client of HTTP/1.0 knows no chunks: the end of the body is the end of the connection, keep-alive or not."""
+
+    async def chunked(_recorded, request):
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(b"all of it")
+        await response.write_eof()
+        return response
+
+    upstream.answer = chunked
+    proxy = await start_proxy()
+    url = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"GET /v1/x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    await writer.wait_closed()
+    assert answer.endswith(b"\r\n\r\nall of it")
+
+
+async def test_no_header_is_made_up(upstream, start_proxy):
+    """What the upstream does not say of type and server, the proxy does not say for it."""
+
+    async def bare(_recorded, request):
+        body = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-One: 1\r\n\r\nok"
+        request.transport.write(body)
+        request.transport.close()
+        return web.Response()
+
+    upstream.answer = bare
+    proxy = await start_proxy()
+    url = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"GET /v1/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    await writer.wait_closed()
+    names = [line.partition(b":")[0] for line in answer.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
+    assert sorted(names) == [b"Connection", b"Content-Length", b"Date", b"X-One"]

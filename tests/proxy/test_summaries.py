@@ -58,6 +58,7 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
     for _ in range(2):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
+        assert response.headers["x-trimtab-decisions"].startswith("digest;saved=")
     assert 1 <= len(upstream.summaries) <= 3
     assert upstream.chats[0].body == upstream.chats[1].body
     assert "earlier messages were removed" in upstream.chats[0].json["messages"][1]["content"]

@@ -1,5 +1,7 @@
 """WebSockets through a running proxy."""
 
+import asyncio
+
 import aiohttp
 import pytest
 from aiohttp import web
@@ -49,3 +51,27 @@ async def test_refused_websocket_is_refused(upstream, start_proxy):
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
             await session.ws_connect(proxy.url + "/v1/realtime")
     assert caught.value.status == 403
+
+
+async def test_the_clients_close_code_crosses_and_comes_back(upstream, start_proxy, log):
+    """Code and reason reach the upstream, the client gets its own back, and the session counts as 101."""
+    closed = asyncio.Event()
+    seen = []
+
+    async def listen(_recorded, request):
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        message = await socket.receive()
+        seen.append((message.type, message.data))
+        closed.set()
+        return socket
+
+    upstream.answer = listen
+    proxy = await start_proxy()
+    async with aiohttp.ClientSession() as session, session.ws_connect(proxy.url + "/v1/realtime") as socket:
+        await socket.close(code=4001, message=b"bye")
+        assert socket.close_code == 4001
+        await asyncio.wait_for(closed.wait(), 5)
+    async with asyncio.timeout(5):
+        await proxy.services.lifecycle.idle.wait()
+    assert (log.lines[-1]["status"], log.lines[-1]["outcome"]) == (101, "passed")

@@ -6,6 +6,7 @@ import pytest
 from builders import (
     assistant,
     broken_transcripts,
+    call,
     conversation,
     count,
     fill,
@@ -251,3 +252,17 @@ def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:
             texts.setdefault(planned.window.cuts, set()).add(wire[1]["content"])
     assert texts
     assert all(cut[-1].kind is CutKind.SUMMARISE and len(found) == 1 for cut, found in texts.items())
+
+
+def test_truncate_shortens_the_results_of_the_last_step_one_after_the_other() -> None:
+    """Several large results at once fit after each gave what it could; a system message behind them stays whole."""
+    results = [result(str(number), fill(f"out {number}", 290)) for number in range(8)]
+    calls = [call(str(number)) for number in range(8)]
+    before = conversation(user("go"), assistant(None, *calls), *results)
+    policy = replace(POLICY, context_window=1600, on_exceeded=OnExceeded.TRUNCATE)
+    outcome = run(before, policy)[1]
+    assert rules_of(outcome) == ["exceeded"]
+    assert outcome.conversation.tokens <= policy.limit_tokens()
+    assert [message.tokens > 20 for message in outcome.conversation.messages[2:]] == [True] * 8
+    with pytest.raises(LimitExceededError):
+        run(conversation(user("go"), system(fill("rules", 4000))), policy)
