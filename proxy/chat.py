@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from proxy.codecs.chat import ChatRequest, read_request
+from proxy.codecs.chat import ChatRequest, read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted, Planned
 from proxy.config import PolicyConfig
@@ -103,9 +103,11 @@ def _peek_model(body: bytes | list[bytes]) -> str:
 async def _read_chat(body: bytes) -> ChatRequest | None:
     """The request split into messages; None where it is no chat request, and the upstream shall judge."""
     try:
-        # Lone surrogates are found escape by escape.
-        is_slow = len(body) > INLINE_BYTES and (b"\\ud" in body or b"\\uD" in body)
-        return await _run(partial(read_request, body), in_thread=is_slow or len(body) > LARGE_BODY_BYTES)
+        return await _run(partial(read_request, body), in_thread=len(body) > LARGE_BODY_BYTES)
+    except UndecodableError:
+        pass
+    try:
+        return await _run(partial(read_damaged_request, body), in_thread=len(body) > INLINE_BYTES)
     except UndecodableError:
         return None
 

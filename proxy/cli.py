@@ -17,7 +17,7 @@ import orjson
 import uvloop
 
 from proxy.app import Compactors, run_proxy
-from proxy.codecs.chat import read_request
+from proxy.codecs.chat import read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted
 from proxy.config import Config
@@ -163,7 +163,10 @@ def compact(
 
 
 def _compact(body: bytes, config: Config, compactors: Compactors) -> Compacted:
-    request = read_request(body)
+    try:
+        request = read_request(body)
+    except UndecodableError:
+        request = read_damaged_request(body)
     settings = config.policy_for(request.model)
     compactor = compactors.choose(settings)
     return compactor.apply(compactor.plan(request, settings), None)

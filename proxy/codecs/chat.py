@@ -60,16 +60,22 @@ class ChatRequest:
 
 def read_request(body: bytes) -> ChatRequest:
     """Split a body into its messages without decoding them. Raises UndecodableError."""
-    try:
-        decoded = _split(body)
-        raws = tuple(map(bytes, decoded.messages))
-    except UndecodableError:
-        clean = replace_lone_surrogates(body)
-        if clean == body:
-            raise
-        decoded = _split(clean)
-        spans = _find_messages(clean, tuple(map(bytes, decoded.messages))).elements
-        raws = tuple(body[span.start : span.stop] for span in spans)
+    decoded = _split(body)
+    return _make_request(body, decoded, tuple(map(bytes, decoded.messages)))
+
+
+def read_damaged_request(body: bytes) -> ChatRequest:
+    """The same of a body that read_request refused, where lone surrogates are all that is wrong with it.
+
+    Slower: they are found escape by escape.
+    """
+    clean = replace_lone_surrogates(body)
+    decoded = _split(clean)
+    spans = _find_messages(clean, tuple(map(bytes, decoded.messages))).elements
+    return _make_request(body, decoded, tuple(body[span.start : span.stop] for span in spans))
+
+
+def _make_request(body: bytes, decoded: _Body, raws: tuple[bytes, ...]) -> ChatRequest:
     key = "max_completion_tokens" if decoded.max_completion_tokens is not None else "max_tokens"
     wanted = getattr(decoded, key)
     fixed = (decoded.tools, decoded.functions, decoded.response_format)
@@ -159,29 +165,54 @@ def _write_array(
 ) -> Iterator[bytes]:
     """The pieces of the messages array; what stood between two neighbours of the original stays between them."""
     spans = array.elements
-    places = list(_find_places(original, compacted))
+    places = _find_places(original, compacted)
     yield body[array.start : spans[0].start] if places and places[0] == 0 else b"["
     previous: int | None = None
-    for number, (message, place) in enumerate(zip(compacted, places, strict=True)):
+    number = 0
+    while number < len(compacted):
+        place = places[number]
         if number:
             follows = place is not None and previous is not None and place == previous + 1
             yield body[spans[place - 1].stop : spans[place].start] if follows and place else b","
-        yield encode_message(message)
+        if place is None or compacted[number].edited:
+            yield encode_message(compacted[number])
+            number += 1
+        else:
+            stop = _end_run(number, places, compacted)
+            yield body[spans[place].start : spans[place + stop - number - 1].stop]
+            place, number = place + stop - number - 1, stop
         previous = previous if place is None else place
     yield body[spans[-1].stop : array.stop] if places and places[-1] == len(spans) - 1 else b"]"
 
 
-def _find_places(original: Sequence[Message], compacted: Sequence[Message]) -> Iterator[int | None]:
+def _end_run(start: int, places: Sequence[int | None], compacted: Sequence[Message]) -> int:
+    """Where the run of untouched neighbours that begins at `start` ends: they are copied in one piece."""
+    first = places[start] or 0
+    stop = start + 1
+    while stop < len(places) and places[stop] == first + stop - start and not compacted[stop].edited:
+        stop += 1
+    return stop
+
+
+def _find_places(original: Sequence[Message], compacted: Sequence[Message]) -> Sequence[int | None]:
     """Where each compacted message stood; None for one of ours. Messages that are alike are taken in order."""
+    if len(original) == len(compacted) and all(map(_is_alike, original, compacted)):
+        return range(len(original))
     alike = {id(message.raw): [index] for index, message in enumerate(original)}
     if len(alike) < len(original):
         alike = {key: [] for key in alike}
         for index, message in enumerate(original):
             alike[id(message.raw)].append(index)
+    places: list[int | None] = []
     after = -1
     for message in compacted:
         found = alike.get(id(message.raw), ()) if message.raw is not None else ()
         rank = bisect_left(found, after + 1)
         place = found[rank] if rank < len(found) else None
         after = after if place is None else place
-        yield place
+        places.append(place)
+    return places
+
+
+def _is_alike(left: Message, right: Message) -> bool:
+    return left.raw is right.raw

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codecs.chat import ChatCodec, read_request
+from proxy.codecs.chat import ChatCodec, read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError, decode_message
 from proxy.counter import count_by_heuristic
 from rules.conversation import Conversation, Message, ToolCall
@@ -95,7 +95,9 @@ def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
     """Clients that cut a text by UTF-16 units write them; the bytes of such a message survive as they came."""
     codec = ChatCodec(count_by_heuristic)
     raw, other = b'{"role":"user","content":"cut here \\ud83d"}', b'{"role":"tool","content":"x"}'
-    request = read_request(_body(raw, other))
+    with pytest.raises(UndecodableError):
+        read_request(_body(raw, other))
+    request = read_damaged_request(_body(raw, other))
     first, second = (original := codec.decode(request)).messages
 
     edited = codec.encode(request, original, Conversation((first, replace(second, texts=("y",), edited=True))))
