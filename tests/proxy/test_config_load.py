@@ -1,0 +1,98 @@
+"""Where a configuration comes from: file, environment, settings."""
+
+import pytest
+
+from proxy.config import Config, UpstreamConfig
+from proxy.config_load import load_config
+from proxy.errors import ConfigError
+
+
+def _load(text: str = "", *settings: str, **environment: str) -> Config:
+    return load_config(text, settings=settings, environment=environment)
+
+
+def test_variables_are_filled_in_everywhere() -> None:
+    """In sections, lists and beside other text; a default stands in for what is not set."""
+    text = """
+    upstream: {base_url: "https://${HOST}:${PORT:-8443}/v1", api_key: "${KEY:-}"}
+    models: [{match: "${MODEL}", protect_turns: "${TURNS}", context_window: "${WINDOW:-32768}"}]
+    profiles: {x: {low_water: "${LOW:-0.5}"}}
+    """
+    config = _load(text, HOST="h", MODEL="qwen*", TURNS="3")
+
+    assert config.upstream == UpstreamConfig(base_url="https://h:8443/v1", api_key=None)
+    assert [(item.match, item.protect_turns, item.context_window) for item in config.models] == [("qwen*", 3, 32768)]
+    assert config.profiles["x"].low_water == 0.5
+
+
+def test_only_braced_names_are_variables() -> None:
+    """A dollar sign alone is text, and what a variable holds is not filled in again."""
+    config = _load('models: [{match: "$KEY ${KEY} ${}"}]', KEY="${KEY}")
+
+    assert config.models[0].match == "$KEY ${KEY} ${}"
+
+
+def test_settings_lie_over_the_file() -> None:
+    """Each writes one key, nested or new; its value is YAML; the last of several wins."""
+    settings = (
+        "defaults.summary.model=m",
+        "limits.max_body_bytes=2048",
+        "store=memory",
+        "listen=[::1]:9",
+        "listen=h:1",
+    )
+    upstream = "upstreams.b={base_url: 'http://b', api_key: null}"
+    config = _load("limits: {drain_seconds: 1}\ndefaults: {protect_turns: 5}", *settings, upstream)
+
+    assert (config.defaults.protect_turns, config.defaults.summary.model) == (5, "m")
+    assert (config.limits.max_body_bytes, config.limits.drain_seconds, config.listen) == (2048, 1, "h:1")
+    assert config.upstreams == {"b": UpstreamConfig(base_url="http://b")}
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe", "off"])
+def test_every_mode_can_be_written_without_quotes(mode: str) -> None:
+    """YAML reads a bare `off` as false; the configuration reads what was meant."""
+    assert _load(f"mode: {mode}").mode == mode
+    assert _load("", f"mode={mode}").mode == mode
+
+
+def test_environment_wins_over_the_file_and_settings_over_both() -> None:
+    """TRIMTAB_UPSTREAM and TRIMTAB_LISTEN stand for one key each; an empty one for none."""
+    text = "upstream: {base_url: 'http://file', read_timeout_seconds: 5}\nlisten: 127.0.0.1:1"
+    environment = {"TRIMTAB_UPSTREAM": "http://env/v1/", "TRIMTAB_LISTEN": "[::1]:2"}
+
+    assert _load(text, TRIMTAB_UPSTREAM="", TRIMTAB_LISTEN="") == _load(text)
+    assert _load(text, **environment).upstream == UpstreamConfig(base_url="http://env/v1", read_timeout_seconds=5)
+    assert _load(text, **environment).listen == "[::1]:2"
+    assert _load(text, "listen=127.0.0.1:3", "upstream.base_url=http://set", **environment) == _load(
+        text, "listen=127.0.0.1:3", "upstream.base_url=http://set"
+    )
+
+
+def test_autocompact_percent_overrides_high_water_everywhere() -> None:
+    """Each low water keeps its share of it, in the defaults, the models and the profiles."""
+    text = """
+    defaults: {high_water: 0.8, low_water: 0.4}
+    models: [{match: a, low_water: 0.6}, {match: b, high_water: 0.5}]
+    profiles: {p: {high_water: 0.9, low_water: 0.3}}
+    """
+    config = _load(text, TRIMTAB_AUTOCOMPACT_PCT="60")
+    policies = [config.policy_for("x"), config.policy_for("a"), config.policy_for("b"), config.policy_for("x", "p")]
+
+    assert [policy.high_water for policy in policies] == [0.6] * 4
+    assert [policy.low_water for policy in policies] == pytest.approx([0.3, 0.45, 0.48, 0.2])
+    assert _load(text, TRIMTAB_AUTOCOMPACT_PCT="") == _load(text)
+
+
+@pytest.mark.parametrize("percent", ["0", "101", "-5", "80%", "0.8", "x", "²", " 80"])
+def test_an_odd_percentage_is_refused(percent: str) -> None:
+    """Only whole numbers from 1 to 100, whatever else a digit may be."""
+    with pytest.raises(ConfigError, match=r"TRIMTAB_AUTOCOMPACT_PCT: .* must be a whole number from 1 to 100"):
+        _load(TRIMTAB_AUTOCOMPACT_PCT=percent)
+
+
+def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no environment is given, the process's own is read."""
+    monkeypatch.setenv("TRIMTAB_UPSTREAM", "http://from-env/v1")
+
+    assert load_config().upstream.base_url == "http://from-env/v1"
