@@ -1,9 +1,11 @@
 """How the shell's tests ask a proxy."""
 
+import asyncio
 from typing import Any
 
 import aiohttp
 import orjson
+from yarl import URL
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 """A request that no rule touches."""
@@ -17,3 +19,14 @@ async def post(client: aiohttp.ClientSession, url: str, body: Any, **headers: st
     headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"} | headers
     async with client.post(url, data=data, headers=headers) as response:
         return response, await response.read()
+
+
+async def ask_raw(url: str, request: bytes) -> bytes:
+    """Send the bytes of a request; everything that comes back until the connection ends."""
+    address = URL(url)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(request)
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    await writer.wait_closed()
+    return answer

@@ -5,9 +5,8 @@ import asyncio
 import aiohttp
 import pytest
 from aiohttp import web
-from asking import CHAT, post
+from asking import CHAT, ask_raw, post
 from fake_upstream import FakeUpstream, event, stream
-from yarl import URL
 
 
 async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
@@ -139,12 +138,7 @@ async def test_answer_without_a_length_ends_with_the_connection_in_http_1_0(upst
 
     upstream.answer = chunked
     proxy = await start_proxy()
-    url = URL(proxy.url)
-    reader, writer = await asyncio.open_connection(url.host, url.port)
-    writer.write(b"GET /v1/x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), 5)
-    writer.close()
-    await writer.wait_closed()
+    answer = await ask_raw(proxy.url, b"GET /v1/x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
     assert answer.endswith(b"\r\n\r\nall of it")
 
 
@@ -159,11 +153,6 @@ async def test_no_header_is_made_up(upstream, start_proxy):
 
     upstream.answer = bare
     proxy = await start_proxy()
-    url = URL(proxy.url)
-    reader, writer = await asyncio.open_connection(url.host, url.port)
-    writer.write(b"GET /v1/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), 5)
-    writer.close()
-    await writer.wait_closed()
+    answer = await ask_raw(proxy.url, b"GET /v1/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     names = [line.partition(b":")[0] for line in answer.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
     assert sorted(names) == [b"Connection", b"Content-Length", b"Date", b"X-One"]
