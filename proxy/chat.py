@@ -219,9 +219,11 @@ def _describe_excess(error: LimitExceededError) -> str:
     done = (
         ", ".join(f"{decision.rule} saved {decision.saved_tokens}" for decision in error.decisions) or "nothing helped"
     )
+    # OpenAI's own wording, which clients look for.
     return (
-        f"This model's maximum prompt is {error.limit} tokens. However, your messages resulted in {error.tokens} tokens"
-        f" after compaction ({done}). Please reduce the length of the newest messages."
+        f"This model's maximum context length is {error.limit} tokens (the completion's reserve taken off). However, your"
+        f" messages resulted in {error.tokens} tokens after compaction ({done}). Please reduce the length of the newest"
+        " messages, or of what is always kept: system messages, tools, the first user message."
     )
 
 
