@@ -221,9 +221,10 @@ def _describe_excess(error: LimitExceededError) -> str:
     )
     # OpenAI's own wording, which clients look for.
     return (
-        f"This model's maximum context length is {error.limit} tokens (the completion's reserve taken off). However, your"
-        f" messages resulted in {error.tokens} tokens after compaction ({done}). Please reduce the length of the newest"
-        " messages, or of what is always kept: system messages, tools, the first user message."
+        f"This model's maximum context length is {error.limit} tokens (the completion's reserve taken off)."
+        f" However, your messages resulted in {error.tokens} tokens after compaction ({done})."
+        " Please reduce the length of the newest messages, or of what is always kept:"
+        " system messages, tools, the first user message."
     )
 
 

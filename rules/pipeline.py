@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from rules.conversation import (
     HEAD_ROLES,
+    RESULT_ROLES,
     Conversation,
     CountTokens,
     Decision,
@@ -107,10 +108,13 @@ def _exceed(
 
 
 def _truncate_open_step(conversation: Conversation, limit: int, count: CountTokens) -> Outcome:
-    """The largest texts of the last step, one after the other, head and tail each, until the whole fits."""
+    """The largest texts of the last message and of the results beside it, head and tail each, until the whole fits."""
     messages = list(conversation.messages)
     start = split_steps(messages)[-1].start
-    open_step = [index for index in range(start, len(messages)) if messages[index].role not in HEAD_ROLES]
+    last = len(messages) - 1
+    open_step = [index for index in range(start, last) if messages[index].role in RESULT_ROLES]
+    if messages[last].role not in HEAD_ROLES:
+        open_step.append(last)
     excess = conversation.tokens - limit
     changed: list[int] = []
     for index in sorted(open_step, key=lambda index: -messages[index].tokens):
