@@ -255,14 +255,15 @@ def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:
 
 
 def test_truncate_shortens_the_results_of_the_last_step_one_after_the_other() -> None:
-    """Several large results at once fit after each gave what it could; a system message behind them stays whole."""
+    """Several large results at once fit after each gave what it could; other words are left alone."""
     results = [result(str(number), fill(f"out {number}", 290)) for number in range(8)]
     calls = [call(str(number)) for number in range(8)]
-    before = conversation(user("go"), assistant(None, *calls), *results)
+    before = conversation(user("go"), assistant(fill("said", 120), *calls), *results)
     policy = replace(POLICY, context_window=1600, on_exceeded=OnExceeded.TRUNCATE)
     outcome = run(before, policy)[1]
     assert rules_of(outcome) == ["exceeded"]
     assert outcome.conversation.tokens <= policy.limit_tokens()
+    assert outcome.conversation.messages[:2] == before.messages[:2]
     assert [message.tokens > 20 for message in outcome.conversation.messages[2:]] == [True] * 8
     with pytest.raises(LimitExceededError):
         run(conversation(user("go"), system(fill("rules", 4000))), policy)
