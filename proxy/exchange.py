@@ -43,6 +43,13 @@ class Exchange:
         self.error_code = error.code
         self.relayed.status = error.status
 
+    @property
+    def sent_tokens(self) -> int:
+        """Prompt tokens that went to the upstream: the original's where compaction was only observed."""
+        if self.compacted is None or not self.sent_at:
+            return 0
+        return self.compacted.sent_tokens if self.mode == "enforce" else self.compacted.original_tokens
+
     def response_headers(self) -> Headers:
         """What is added to the answer of a compacted path."""
         overhead_ms = ((self.sent_at or time.monotonic()) - self.started_at) * 1000
@@ -52,8 +59,7 @@ class Exchange:
         ]
         compacted = self.compacted
         if compacted is not None:
-            sent = compacted.original_tokens if self.mode == "observe" else compacted.sent_tokens
-            tokens = f"original={compacted.original_tokens}, sent={sent}, limit={compacted.limit_tokens}"
+            tokens = f"original={compacted.original_tokens}, sent={self.sent_tokens}, limit={compacted.limit_tokens}"
             headers.append(("x-trimtab-tokens", tokens))
             decisions = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in compacted.decisions)
             if decisions:
@@ -98,17 +104,15 @@ class Recorder:
         self._log_line(label, exchange)
 
     def _record_prompt(self, label: str, exchange: Exchange, compacted: Compacted) -> None:
-        enforced = exchange.mode == "enforce"
-        if exchange.outcome == "refused":
-            self.metrics.prompt_tokens.labels(label, "original").inc(compacted.original_tokens)
-            return
-        sent = compacted.sent_tokens if enforced else compacted.original_tokens
         self.metrics.prompt_tokens.labels(label, "original").inc(compacted.original_tokens)
+        sent = exchange.sent_tokens
+        if not sent:
+            return
         self.metrics.prompt_tokens.labels(label, "sent").inc(sent)
         self.metrics.context_used.labels(label).observe(sent / max(compacted.limit_tokens, 1))
-        if enforced:
+        if exchange.mode == "enforce":
             self.metrics.record_decisions(label, compacted.decisions)
-        if exchange.reported_prompt_tokens and sent:
+        if exchange.reported_prompt_tokens:
             self.metrics.estimate_error.labels(label).observe(exchange.reported_prompt_tokens / sent)
 
     def _record_answer(self, label: str, exchange: Exchange) -> None:
@@ -139,7 +143,7 @@ class Recorder:
         compacted = exchange.compacted
         if compacted is not None:
             fields["original_tokens"] = compacted.original_tokens
-            fields["sent_tokens"] = compacted.sent_tokens
+            fields["sent_tokens"] = exchange.sent_tokens
             fields["limit_tokens"] = compacted.limit_tokens
             fields["decisions"] = [
                 {"rule": item.rule, "saved_tokens": item.saved_tokens, "first_changed": item.first_changed}

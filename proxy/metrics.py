@@ -85,9 +85,6 @@ class Metrics:
             ("model", "kind"),
             registry=registry,
         )
-        self.store_errors = Counter(
-            "trimtab_store_errors", "Faults of the summary store.", ("store",), registry=registry
-        )
 
     def _make_time_collectors(self, registry: CollectorRegistry) -> None:
         self.overhead = Histogram(

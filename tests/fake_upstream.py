@@ -103,6 +103,15 @@ async def stream(request: web.BaseRequest, *texts: str) -> web.StreamResponse:
     return response
 
 
+async def break_off(_recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+    """Half a stream, and then the connection is gone."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    await response.write(event("half"))
+    request.transport.abort()
+    return response
+
+
 def event(text: str) -> bytes:
     """One chunk of a streamed completion."""
     chunk = {

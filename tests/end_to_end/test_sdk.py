@@ -6,7 +6,7 @@ import openai
 import orjson
 import pytest
 from aiohttp import web
-from fake_upstream import FakeUpstream, error, event
+from fake_upstream import FakeUpstream, break_off, error
 from openai import AsyncOpenAI
 
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -107,14 +107,6 @@ async def test_overflow_that_we_refuse_is_one_that_the_sdk_knows(start_proxy):
 
 async def test_broken_stream_is_an_error_and_no_short_answer(sdk: AsyncOpenAI, upstream: FakeUpstream):
     """A stream that breaks off raises, instead of ending as if it were whole."""
-
-    async def break_off(_recorded, request):
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(event("half"))
-        request.transport.abort()
-        return response
-
     upstream.answer = break_off
     stream = await sdk.chat.completions.create(model="m", messages=MESSAGES, stream=True)
     with pytest.raises(openai.APIConnectionError):

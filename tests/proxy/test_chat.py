@@ -294,3 +294,16 @@ async def test_long_model_names_are_no_labels(client, start_proxy):
         await post(client, proxy.url + "/v1/chat/completions", CHAT | {"model": "m" * 100_000 + str(number)})
     async with client.get(proxy.url + "/metrics") as metrics:
         assert len(await metrics.read()) < 100_000
+
+
+@pytest.mark.parametrize(("mode", "words"), [("observe", 900), ("enforce", 9000)])
+async def test_what_was_not_sent_is_not_said_to_have_been(mode, words, client, upstream, start_proxy, log):
+    """Observed requests go out whole, refused ones not at all: header, log and metrics say the same of both."""
+    proxy = await start_proxy(*SMALL, f"mode={mode}", "defaults.max_tool_result_tokens=100")
+    messages = [*make_session(1, result_words=4000)["messages"][:-1], {"role": "user", "content": "word " * words}]
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
+    tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+    expected = tokens["original"] if mode == "observe" else "0"
+    assert tokens["sent"] == expected
+    assert log.lines[-1]["sent_tokens"] == int(expected)
+    assert len(upstream.requests) == (1 if mode == "observe" else 0)

@@ -18,7 +18,6 @@ NAMES = {
     "trimtab_summaries": ("model", "result"),
     "trimtab_summary_tokens": ("model", "kind"),
     "trimtab_cuts": ("model", "kind"),
-    "trimtab_store_errors": ("store",),
     "trimtab_overhead_seconds": ("phase",),
     "trimtab_time_to_first_token_seconds": ("model",),
     "trimtab_upstream_seconds": ("model",),

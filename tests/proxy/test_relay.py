@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from asking import CHAT, ask_raw, post
-from fake_upstream import FakeUpstream, event, stream
+from fake_upstream import FakeUpstream, break_off, event, stream
 
 
 async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
@@ -39,14 +39,6 @@ async def test_stream_answer_is_the_upstreams_own(client, upstream: FakeUpstream
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
 async def test_answer_that_breaks_off_is_never_closed_as_if_whole(path, client, upstream, start_proxy):
     """The client's connection is aborted after the bytes that came."""
-
-    async def break_off(_recorded, request):
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(event("half"))
-        request.transport.abort()
-        return response
-
     upstream.answer = break_off
     proxy = await start_proxy()
     async with client.post(proxy.url + path, json=CHAT | {"stream": True}) as response:
