@@ -1,15 +1,9 @@
-"""Where summaries are kept."""
+"""Where summaries are kept: in this process, in a file, or on a server.
 
-from typing import Protocol
+Law: a store sees sealed bytes and ids, never a text or a credential. The first writer wins.
+"""
 
-from rules.summarise import Summary
+from proxy.stores.opening import open_store
+from proxy.stores.store import StoreError, SummaryStore
 
-
-class SummaryStore(Protocol):
-    """Summaries by id. The first writer wins: what was forwarded once for an id never changes."""
-
-    async def get(self, summary_id: str) -> Summary | None:
-        """The summary under an id, if it is there."""
-
-    async def put(self, summary_id: str, summary: Summary) -> Summary:
-        """Keep a summary unless the id has one; returns the one that is kept."""
+__all__ = ["StoreError", "SummaryStore", "open_store"]

@@ -1,0 +1,104 @@
+"""Texts at rest: found and opened only with the secret that paid for them.
+
+Law: the id of a summary and the key that seals it are each derived from the client's credential; neither tells anything
+of the other, of the credential or of the text. What cannot be opened is None, never an exception.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from rules.summarise import PROMPT_VERSION, Summary
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+TAG_BYTES = 16
+VERSION = b"\x01"
+"""Of the sealed form: version, nonce, ciphertext, tag."""
+
+
+class KeyFileError(Exception):
+    """The key file cannot be read, or does not hold a key; the message says what to do."""
+
+
+class _Content(msgspec.Struct, array_like=True, frozen=True):
+    """A summary inside its seal; the text as bytes, because it may have lone surrogates."""
+
+    text: bytes
+    by_model: bool
+
+
+def derive_id(secret: bytes, prefix_hash: str, model: str) -> str:
+    """The id of a summary: HKDF-SHA256 of the secret, bound to the prefix, the prompt and the model."""
+    info = _encode(f"{prefix_hash}\0{PROMPT_VERSION}\0{model}")
+    return _derive(secret, salt=b"trimtab summary id", info=info).hex()
+
+
+def seal(secret: bytes, summary_id: str, summary: Summary) -> bytes:
+    """A summary that only who has the secret can open, and only under this id: AES-256-GCM."""
+    nonce = os.urandom(NONCE_BYTES)
+    content = msgspec.msgpack.encode(_Content(_encode(summary.text), summary.by_model))
+    return VERSION + nonce + _cipher(secret, summary_id).encrypt(nonce, content, _encode(summary_id))
+
+
+def unseal(secret: bytes, summary_id: str, sealed: bytes) -> Summary | None:
+    """The summary in a seal; None where it is another's, another id's, or damaged."""
+    if sealed[:1] != VERSION or len(sealed) < len(VERSION) + NONCE_BYTES + TAG_BYTES:
+        return None
+    nonce, ciphertext = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]
+    try:
+        content = _cipher(secret, summary_id).decrypt(nonce, ciphertext, _encode(summary_id))
+        decoded = msgspec.msgpack.decode(content, type=_Content)
+        return Summary(decoded.text.decode("utf-8", "surrogatepass"), decoded.by_model)
+    except (InvalidTag, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def load_key(path: Path) -> bytes:
+    """The key for clients without a credential: 32 random bytes in a file of mode 0600, made when there is none.
+
+    Processes that start at once end with the same key. Raises KeyFileError where the file cannot be made or read, or
+    holds something else: a key of its own would part this process from the others without a word.
+    """
+    try:
+        if not path.exists():
+            _make_key(path)
+        key = path.read_bytes()
+    except OSError as error:
+        message = f"{path}: {error.strerror}; the key of clients without a credential must be kept there"
+        raise KeyFileError(message) from error
+    if len(key) != KEY_BYTES:
+        message = f"{path}: has {len(key)} bytes where {KEY_BYTES} were expected; remove it, and a new key is made"
+        raise KeyFileError(message)
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Write a key beside its place and link it there, whole; who comes second leaves the first one's."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as draft:  # of mode 0600
+        draft.write(os.urandom(KEY_BYTES))
+        draft.flush()
+        os.fsync(draft.fileno())
+        try:
+            os.link(draft.name, path)
+        except FileExistsError:
+            return
+
+
+def _cipher(secret: bytes, summary_id: str) -> AESGCM:
+    return AESGCM(_derive(secret, salt=b"trimtab summary key", info=_encode(summary_id)))
+
+
+def _derive(secret: bytes, *, salt: bytes, info: bytes) -> bytes:
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

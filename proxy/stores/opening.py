@@ -1,0 +1,55 @@
+"""From the configuration's `store` to a store.
+
+Law: a store that cannot be reached now does not keep the proxy from starting; one that can never be, does.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from proxy.errors import ConfigError
+from proxy.stores.layered import LayeredStore
+from proxy.stores.memory import MemoryStore
+from proxy.stores.sqlite import SqliteStore
+from proxy.stores.store import SummaryStore
+
+FILE_NAME = "summaries.sqlite3"
+_REDIS_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
+
+
+def open_store(
+    url: str, *, ttl_seconds: float, data_directory: Path, on_error: Callable[[str], None], log: Any
+) -> SummaryStore:
+    """The store that the configuration names.
+
+    `memory`; `sqlite`, a file in the data directory; `sqlite:///relative/path` or `sqlite:////absolute/path`, as others
+    write it; `redis://host:port/db`, `rediss://`, `valkey://`, `valkeys://`. Raises ConfigError for anything else.
+    """
+    scheme, _, rest = url.partition("://")
+    if url == "memory":
+        return MemoryStore(ttl_seconds=ttl_seconds)
+    durable: SummaryStore
+    if url == "sqlite":
+        durable = SqliteStore(data_directory / FILE_NAME, ttl_seconds=ttl_seconds, log=log)
+    elif scheme == "sqlite" and rest.startswith("/") and rest.strip("/"):
+        durable = SqliteStore(Path(rest[1:]).expanduser(), ttl_seconds=ttl_seconds, log=log)
+    elif scheme in _REDIS_SCHEMES and rest:
+        durable = _open_redis(url, ttl_seconds)
+    else:
+        message = "store: must be memory, sqlite, sqlite:///path or redis://host:port/db"
+        raise ConfigError(message)
+    return LayeredStore(durable, ttl_seconds=ttl_seconds, on_error=on_error, log=log)
+
+
+def _open_redis(url: str, ttl_seconds: float) -> SummaryStore:
+    """The URL may have a password in it, so it is not repeated in the error."""
+    try:
+        from proxy.stores.redis import RedisStore  # noqa: PLC0415  an extra, and slow to load
+    except ImportError as error:
+        message = "store: Redis needs a package that is not installed: pip install 'trimtab[redis]'"
+        raise ConfigError(message) from error
+    try:
+        return RedisStore(url, ttl_seconds=ttl_seconds)
+    except (ValueError, TypeError) as error:
+        message = "store: not a URL of a Redis server; it must look like redis://host:port/db"
+        raise ConfigError(message) from error

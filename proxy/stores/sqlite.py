@@ -1,0 +1,148 @@
+"""Summaries in a SQLite file, which outlives the process and is shared by those beside it.
+
+Law: the event loop never waits for the disk, and a caller that leaves leaves no transaction open: each operation is one
+function, run to its end in a thread of the store's own.
+"""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proxy.stores.sqlite_file import SqliteFile, Work
+from proxy.stores.store import StoreError
+
+T = TypeVar("T")
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Of sealed summaries; the file is a little larger."""
+OPERATION_SECONDS = 2.0
+"""How long a caller waits; a disk that takes longer counts as gone."""
+TOUCHES_PER_TTL = 16
+"""A reading is noted only this often in a summary's life, for to note it is to write."""
+
+
+class SqliteStore:
+    """A SummaryStore in one file. `clock` is the time of day: processes must agree on it."""
+
+    name = "sqlite"
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        ttl_seconds: float,
+        log: Any,
+        max_bytes: int = MAX_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ttl_seconds = ttl_seconds
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._file = SqliteFile(path, self._sweep, log)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="summaries")
+
+    async def get(self, summary_id: str) -> bytes | None:
+        """The summary under an id, if it is there."""
+        return await self._do(lambda connection: self._read(connection, summary_id))
+
+    async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
+        """Keep a summary unless the id has one. One that is larger than the store is returned, but not kept."""
+        return await self._do(lambda connection: self._write(connection, summary_id, sealed, lease))
+
+    async def claim(self, summary_id: str, seconds: float) -> int | None:
+        """A lease, unless another holds."""
+        return await self._do(lambda connection: self._lend(connection, summary_id, seconds))
+
+    async def release(self, summary_id: str, lease: int) -> None:
+        """Give a lease back."""
+        await self._do(
+            lambda connection: connection.execute(
+                "DELETE FROM leases WHERE summary_id = ? AND number = ?", (summary_id, lease)
+            )
+        )
+
+    async def close(self) -> None:
+        """Let go of the file and the thread."""
+        try:
+            await self._run(self._file.close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _do(self, work: Work[T]) -> T:
+        return await self._run(lambda: self._file.use(work))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Run in the store's thread. Raises StoreError where it fails, or takes too long."""
+        try:
+            async with asyncio.timeout(OPERATION_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            fault: str = getattr(error, "sqlite_errorname", type(error).__name__)
+            raise StoreError(self.name, fault) from error
+        except OSError as error:
+            raise StoreError(self.name, type(error).__name__) from error
+
+    def _read(self, connection: sqlite3.Connection, summary_id: str) -> bytes | None:
+        now = self._clock()
+        row: tuple[bytes, float] | None = connection.execute(
+            "SELECT sealed, used_at FROM summaries WHERE id = ? AND used_at > ?", (summary_id, now - self._ttl_seconds)
+        ).fetchone()
+        if row is None:
+            return None
+        sealed, used_at = row
+        if now - used_at >= self._ttl_seconds / TOUCHES_PER_TTL:
+            with suppress(sqlite3.OperationalError):  # a disk that is full can still be read
+                connection.execute("UPDATE summaries SET used_at = ? WHERE id = ?", (now, summary_id))
+        return sealed
+
+    def _write(self, connection: sqlite3.Connection, summary_id: str, sealed: bytes, lease: int | None) -> bytes | None:
+        now = self._clock()
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            kept = self._read(connection, summary_id)
+            if kept is not None:
+                return kept
+            if lease is not None and _find_other_holder(connection, summary_id, lease, now):
+                return None
+            if len(sealed) <= self._max_bytes:
+                connection.execute(
+                    "INSERT OR REPLACE INTO summaries (id, sealed, size_bytes, used_at) VALUES (?, ?, ?, ?)",
+                    (summary_id, sealed, len(sealed), now),
+                )
+                self._sweep(connection)
+        return sealed
+
+    def _lend(self, connection: sqlite3.Connection, summary_id: str, seconds: float) -> int | None:
+        now = self._clock()
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("DELETE FROM leases WHERE expires_at <= ?", (now,))
+            row: tuple[int] | None = connection.execute(
+                "INSERT INTO leases (summary_id, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING number",
+                (summary_id, now + seconds),
+            ).fetchone()
+        return row[0] if row is not None else None
+
+    def _sweep(self, connection: sqlite3.Connection) -> None:
+        """Remove what has expired, then what was used longest ago until the rest has room."""
+        connection.execute("DELETE FROM summaries WHERE used_at <= ?", (self._clock() - self._ttl_seconds,))
+        (total_bytes,) = connection.execute("SELECT COALESCE(SUM(size_bytes), 0) FROM summaries").fetchone()
+        while total_bytes > self._max_bytes:
+            (size_bytes,) = connection.execute(
+                "DELETE FROM summaries WHERE rowid = (SELECT rowid FROM summaries ORDER BY used_at, rowid LIMIT 1)"
+                " RETURNING size_bytes"
+            ).fetchone()
+            total_bytes -= size_bytes
+
+
+def _find_other_holder(connection: sqlite3.Connection, summary_id: str, lease: int, now: float) -> bool:
+    """Whether another lease than this one holds."""
+    row = connection.execute(
+        "SELECT 1 FROM leases WHERE summary_id = ? AND number != ? AND expires_at > ?", (summary_id, lease, now)
+    ).fetchone()
+    return row is not None

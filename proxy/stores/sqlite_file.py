@@ -1,0 +1,172 @@
+"""One SQLite file of ours, shared by processes: begun, opened, set aside when it is broken.
+
+Law: a file that cannot be read, or is not ours, is renamed and a new one begun; nobody renames a file that another
+process has just begun. Only its owner can read the file. Every method belongs to one thread.
+"""
+
+import fcntl
+import itertools
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+APPLICATION_ID = 0x7472696D
+"""`trim`, in the header of the file."""
+SCHEMA_VERSION = 1
+SCHEMA = f"""
+CREATE TABLE summaries (id TEXT PRIMARY KEY, sealed BLOB NOT NULL, size_bytes INTEGER NOT NULL, used_at REAL NOT NULL);
+CREATE INDEX summaries_by_use ON summaries (used_at, size_bytes);
+CREATE TABLE leases
+  (number INTEGER PRIMARY KEY AUTOINCREMENT, summary_id TEXT NOT NULL UNIQUE, expires_at REAL NOT NULL);
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+BUSY_SECONDS = 1.0
+"""How long to wait for another process to finish its write."""
+_SIDE_FILES = ("-wal", "-shm")
+_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+class ForeignFileError(sqlite3.DatabaseError):
+    """A sound database, but of another program or another version."""
+
+
+class SqliteFile:
+    """A connection to the file, opened when it is first used. `prepare` is run each time that it is opened."""
+
+    def __init__(self, path: Path, prepare: Work[None], log: Any) -> None:
+        self._path = path
+        self._prepare = prepare
+        self._log = log
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def use(self, work: Work[T]) -> T:
+        """Do some work on the file; where it turns out to be broken, on a new one.
+
+        Raises sqlite3.Error or OSError where there is no file to be had.
+        """
+        try:
+            return work(self._connect())
+        except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                raise
+        with _alone(self._path):
+            self.close()
+            if _identify(self._path) == self._identity:
+                self._set_aside()
+        return work(self._connect())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        """The connection to the file that stands at the path now: another process may have begun a new one."""
+        if self._connection is None or _identify(self._path) != self._identity:
+            self.close()
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _alone(self._path):
+                self._connection = self._open_sound()
+                self._identity = _identify(self._path)
+        return self._connection
+
+    def _open_sound(self) -> sqlite3.Connection:
+        try:
+            return self._open()
+        except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                raise
+        self._set_aside()
+        return self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file, or begin it."""
+        if _identify(self._path) is None:
+            for suffix in _SIDE_FILES:
+                _beside(self._path, suffix).unlink(missing_ok=True)
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        for suffix in ("", *_SIDE_FILES):
+            with suppress(OSError):
+                _beside(self._path, suffix).chmod(0o600)
+        connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            is_empty = _examine(connection)  # before anything is written: it may be another's
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if is_empty:
+                _begin_schema(connection)
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _set_aside(self) -> None:
+        """Rename the file; the caller is alone with it."""
+        names = (_beside(self._path, f".corrupt-{number}") for number in itertools.count(1))
+        aside = next(name for name in names if not name.exists())
+        for suffix in ("", *_SIDE_FILES):
+            with suppress(FileNotFoundError):
+                _beside(self._path, suffix).rename(_beside(aside, suffix))
+        self._log.warning("store_set_aside", store="sqlite", renamed_to=aside.name)
+
+
+def _examine(connection: sqlite3.Connection) -> bool:
+    """Whether the file is empty. Raises ForeignFileError where it is not ours."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application_id, version) == (APPLICATION_ID, SCHEMA_VERSION):
+        return False
+    (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    if (application_id, version, tables) != (0, 0, 0):
+        raise ForeignFileError
+    return True
+
+
+def _begin_schema(connection: sqlite3.Connection) -> None:
+    """Our tables and our name, all or nothing."""
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA.split(";"):
+            connection.execute(statement)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Nobody else opens, begins or renames the file; whoever dies lets go.
+
+    The lock is on a file of its own: closing another descriptor of the database would drop SQLite's own locks.
+    """
+    descriptor = os.open(_beside(path, ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Which file stands at a path, whatever its name; None where none does."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_broken(error: sqlite3.DatabaseError) -> bool:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return isinstance(error, ForeignFileError) or code & 0xFF in _BROKEN

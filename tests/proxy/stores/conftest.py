@@ -1,0 +1,122 @@
+"""Every store, with a clock that only the test moves."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import redis
+import redis_server
+from redis_server import RedisServer, run_redis
+
+from proxy.stores import SummaryStore
+from proxy.stores.layered import LayeredStore
+from proxy.stores.memory import MemoryStore
+from proxy.stores.redis import RedisStore
+from proxy.stores.sqlite import SqliteStore
+
+TTL_SECONDS = 1000.0
+
+
+class Clock:
+    """A time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A store to hold the laws against.
+
+    `twin` shares what it keeps (another process would have it); `age` lets so many seconds pass for both.
+    """
+
+    store: SummaryStore
+    twin: SummaryStore
+    ttl_seconds: float
+    age: Callable[[float], Awaitable[None]]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time."""
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    """One server for all tests of this process."""
+    if redis_server.PROGRAM is None:
+        pytest.skip("redis-server is not on PATH")
+    with run_redis() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_at(shared_redis) -> RedisServer:
+    """The shared server, empty."""
+    with redis.Redis(port=shared_redis.port) as client:
+        client.flushall()
+    return shared_redis
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    """A server that the test may stop."""
+    if redis_server.PROGRAM is None:
+        pytest.skip("redis-server is not on PATH")
+    with run_redis() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "layered"])
+async def subject(request, tmp_path, clock, log) -> AsyncIterator[Subject]:
+    """Each kind of store in turn."""
+    age = _make_clock_age(clock)
+    if request.param == "memory":
+        store = twin = MemoryStore(ttl_seconds=TTL_SECONDS, clock=clock)
+    elif request.param == "redis":
+        server = request.getfixturevalue("redis_at")
+        store, twin = (RedisStore(server.url, ttl_seconds=TTL_SECONDS) for _ in range(2))
+        age = _make_redis_age(server)
+    else:
+        make = _make_sqlite if request.param == "sqlite" else _make_layered
+        store, twin = (make(tmp_path, clock, log) for _ in range(2))
+    async with AsyncExitStack() as stack:
+        for each in {store, twin}:
+            stack.push_async_callback(each.close)
+        yield Subject(store, twin, TTL_SECONDS, age)
+
+
+def _make_sqlite(directory: Path, clock: Clock, log) -> SqliteStore:
+    return SqliteStore(directory / "summaries.sqlite3", ttl_seconds=TTL_SECONDS, clock=clock, log=log)
+
+
+def _make_layered(directory: Path, clock: Clock, log) -> LayeredStore:
+    durable = _make_sqlite(directory, clock, log)
+    return LayeredStore(durable, ttl_seconds=TTL_SECONDS, on_error=pytest.fail, log=log, clock=clock)
+
+
+def _make_clock_age(clock: Clock):
+    async def age(seconds: float) -> None:
+        clock.seconds += seconds
+
+    return age
+
+
+def _make_redis_age(server: RedisServer):
+    """The server has a clock of its own, so every key is brought nearer to its end."""
+
+    async def age(seconds: float) -> None:
+        async with redis.asyncio.Redis(port=server.port) as client:
+            for key in await client.keys():
+                remaining = await client.pttl(key)
+                if remaining >= 0:
+                    await client.pexpire(key, remaining - round(seconds * 1000))
+
+    return age

@@ -1,0 +1,54 @@
+"""What lies in a file or on a server does not reveal what was said."""
+
+import redis
+
+from proxy.sealing import derive_id, seal
+from proxy.stores.redis import RedisStore
+from proxy.stores.sqlite import SqliteStore
+from rules.summarise import Summary
+
+SENTENCE = "the planted sentence of the planted conversation"
+SECRET = b"Bearer sk-planted-credential"
+SUMMARY = Summary(SENTENCE, by_model=True)
+
+
+async def test_a_sentence_is_not_in_the_file(tmp_path, log) -> None:
+    """Nor in its log, while it is open and afterwards; nor is the credential."""
+    store = SqliteStore(tmp_path / "summaries.sqlite3", ttl_seconds=1000, log=log)
+    sealed = await _put(store)
+    while_open = _read_all(tmp_path)
+    await store.close()
+
+    _check(sealed, while_open, _read_all(tmp_path))
+
+
+async def test_a_sentence_is_not_on_the_server(redis_at) -> None:
+    """Neither in keys nor values, nor in what it writes to its disk."""
+    store = RedisStore(redis_at.url, ttl_seconds=1000)
+    sealed = await _put(store)
+    await store.close()
+    with redis.Redis(port=redis_at.port) as client:
+        pairs = b"".join(key + (client.get(key) or b"") for key in client.scan_iter())
+        client.save()
+
+    _check(sealed, pairs, _read_all(redis_at.directory))
+
+
+async def _put(store) -> bytes:
+    summary_id = derive_id(SECRET, "prefix", "model")
+    sealed = seal(SECRET, summary_id, SUMMARY)
+    await store.claim(summary_id, 60)
+    await store.put(summary_id, sealed)
+    return sealed
+
+
+def _check(sealed: bytes, *stored: bytes) -> None:
+    """The sealed summary is there, so it was looked for in the right place; what it seals is not."""
+    for each in stored:
+        assert sealed in each
+        assert SENTENCE.encode() not in each
+        assert SECRET not in each
+
+
+def _read_all(directory) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.iterdir()))

@@ -1,0 +1,342 @@
+"""Memory in front of a durable store, and in its place while that is out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from proxy.stores import StoreError, layered
+from proxy.stores.layered import FIRST_STAND_IN_LEASE, LayeredStore
+from proxy.stores.memory import MemoryStore
+from proxy.stores.redis import RedisStore
+
+TTL_SECONDS = 1000.0
+OUT = {"event": "store_unreachable", "store": "durable", "reason": "BrokenError"}
+BACK = {"event": "store_reachable", "store": "durable"}
+
+
+class Durable(MemoryStore):
+    """A store that breaks when told to: wholly, or for whoever writes."""
+
+    name = "durable"
+
+    def __init__(self, clock) -> None:
+        super().__init__(ttl_seconds=TTL_SECONDS, clock=clock)
+        self.is_out = False
+        self.is_full = False
+        self.asked: list[str] = []
+        self.is_closed = False
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def get(self, summary_id: str) -> bytes | None:
+        await self._meet("get", writes=False)
+        return await super().get(summary_id)
+
+    async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
+        await self._meet("put", writes=True)
+        return await super().put(summary_id, sealed, lease)
+
+    async def claim(self, summary_id: str, seconds: float) -> int | None:
+        await self._meet("claim", writes=True)
+        return await super().claim(summary_id, seconds)
+
+    async def release(self, summary_id: str, lease: int) -> None:
+        await self._meet("release", writes=True)
+        await super().release(summary_id, lease)
+
+    async def close(self) -> None:
+        self.is_closed = True
+        await self._meet("close", writes=False)
+
+    async def _meet(self, operation: str, *, writes: bool) -> None:
+        self.asked.append(operation)
+        await self.answers.wait()
+        if self.is_out or (writes and self.is_full):
+            raise StoreError(self.name, "BrokenError")
+
+
+class Pauses:
+    """Pauses that last until the test ends them."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._begun = asyncio.Semaphore(0)
+        self._ended = asyncio.Semaphore(0)
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self._begun.release()
+        await self._ended.acquire()
+
+    async def end(self) -> None:
+        """End the pause that has begun, or is about to."""
+        await self._begun.acquire()
+        self._ended.release()
+
+
+@pytest.fixture
+def durable(clock) -> Durable:
+    """What stands behind."""
+    return Durable(clock)
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    """What lies between two attempts to reach it."""
+    return Pauses()
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    """The stores that failed, once for each time."""
+    return []
+
+
+@pytest.fixture
+async def store(durable, pauses, errors, clock, log) -> AsyncIterator[LayeredStore]:
+    """Memory in front of it."""
+    store = LayeredStore(durable, ttl_seconds=TTL_SECONDS, on_error=errors.append, log=log, clock=clock, sleep=pauses)
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def _recovering(store: LayeredStore, pauses: Pauses) -> AsyncIterator[None]:
+    """After the block the next attempt succeeds."""
+    yield
+    await pauses.end()
+    await store._recovery
+
+
+async def test_it_goes_by_the_durable_ones_name(store) -> None:
+    """The metrics' label."""
+    assert store.name == "durable"
+
+
+async def test_what_memory_has_is_not_asked_for_again(store, durable) -> None:
+    """Neither what was put here nor what was found behind."""
+    await MemoryStore.put(durable, "behind", b"2")
+    await store.put("here", b"1")
+    found = [await store.get(summary_id) for summary_id in ("here", "behind", "behind")]
+
+    assert (found, durable.asked) == ([b"1", b"2", b"2"], ["put", "get"])
+
+
+async def test_a_summary_that_may_not_be_written_is_not_kept_in_memory(store, clock) -> None:
+    """Its lease has gone to another."""
+    lost = await store.claim("id", 60)
+    clock.seconds += 61
+    await store.claim("id", 60)
+
+    assert await store.put("id", b"late", lost) is None
+    assert await store.get("id") is None
+
+
+async def test_the_durable_store_learns_of_use_that_memory_answers(store, durable, clock) -> None:
+    """Half a life apart it is asked again."""
+    await store.put("id", b"sealed")
+    for _ in range(20):
+        clock.seconds += 0.3 * TTL_SECONDS
+        assert await store.get("id") == b"sealed"
+    assert durable.asked.count("get") == 10
+
+
+async def test_memory_stands_in_while_the_durable_store_is_out(store, durable, errors, log) -> None:
+    """Said once, counted once for the operation that failed, and nobody asks it in vain again."""
+    durable.is_out = True
+
+    assert await store.put("id", b"1") == b"1"
+    assert await store.put("id", b"2") == b"1"
+    assert [await store.get("id"), await store.get("other")] == [b"1", None]
+    assert (durable.asked, errors, log.lines) == (["put"], ["durable"], [OUT])
+
+
+async def test_every_operation_that_failed_is_counted_and_the_outage_said_once(store, durable, errors, log) -> None:
+    """When many are on their way as it breaks."""
+    durable.is_out = True
+    durable.answers.clear()
+    asking = asyncio.gather(store.get("a"), store.put("b", b"1"), store.claim("c", 60))
+    await asyncio.sleep(0)
+    durable.answers.set()
+
+    assert await asking == [None, b"1", FIRST_STAND_IN_LEASE]
+    assert (durable.asked, errors, log.lines) == (["get", "put", "claim"], ["durable"] * 3, [OUT])
+
+
+@pytest.mark.parametrize("operation", ["get", "put", "claim", "release"])
+async def test_no_operation_fails(store, durable, operation) -> None:
+    """Whichever meets the outage first."""
+    durable.is_out = True
+    answers = {
+        "get": (store.get("id"), None),
+        "put": (store.put("id", b"1"), b"1"),
+        "claim": (store.claim("id", 1), FIRST_STAND_IN_LEASE),
+        "release": (store.release("id", 1), None),
+    }
+    answer, expected = answers.pop(operation)
+    for unused, _ in answers.values():
+        unused.close()
+
+    assert await answer == expected
+    assert durable.asked == [operation]
+
+
+async def test_pauses_grow_and_failures_go_on_being_counted(store, durable, pauses, errors) -> None:
+    """Up to half a minute."""
+    durable.is_out = True
+    await store.get("id")
+    for _ in range(8):
+        await pauses.end()
+    await pauses._begun.acquire()
+
+    assert pauses.seconds == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert errors == ["durable"] * 9
+
+
+async def test_what_was_kept_meanwhile_is_written_when_it_is_back(store, durable, pauses, log) -> None:
+    """Then it is used again; said once."""
+    durable.is_out = True
+    async with _recovering(store, pauses):
+        await store.put("meanwhile", b"1")
+        durable.is_out = False
+    await store.put("after", b"2")
+
+    assert [await MemoryStore.get(durable, summary_id) for summary_id in ("meanwhile", "after")] == [b"1", b"2"]
+    assert log.lines == [OUT, BACK]
+
+
+async def test_who_wrote_first_wins_after_an_outage_too(store, durable, pauses) -> None:
+    """What another replica has written stands, and this process goes over to it."""
+    durable.is_out = True
+    async with _recovering(store, pauses):
+        assert await store.put("id", b"ours") == b"ours"
+        await MemoryStore.put(durable, "id", b"theirs")
+        durable.is_out = False
+
+    assert await store.get("id") == b"theirs"
+
+
+async def test_a_store_that_can_only_be_read_is_still_out(store, durable, pauses, errors, log) -> None:
+    """As on a full disk: nothing flaps."""
+    durable.is_full = True
+    await store.claim("id", 1)
+    for _ in range(2):
+        await pauses.end()
+    await pauses._begun.acquire()
+
+    assert log.lines == [OUT]
+    assert errors == ["durable"] * 3
+
+
+async def test_an_outage_while_writing_through_goes_on_where_it_broke_off(store, durable, pauses, monkeypatch) -> None:
+    """Nothing is left out."""
+    durable.is_out = True
+    for summary_id in "abc":
+        await store.put(summary_id, summary_id.encode())
+    durable.is_out = False
+    monkeypatch.setattr(durable, "put", _break_after(2, durable))
+    await pauses.end()
+    await pauses._begun.acquire()
+    pauses._begun.release()
+    assert [await MemoryStore.get(durable, summary_id) for summary_id in "abc"] == [b"a", b"b", None]
+
+    await pauses.end()
+    await store._recovery
+    assert await MemoryStore.get(durable, "c") == b"c"
+
+
+async def test_beyond_a_bound_the_oldest_are_not_written_through(store, durable, pauses, monkeypatch) -> None:
+    """However long the outage, what it costs is bounded."""
+    monkeypatch.setattr(layered, "MAX_UNWRITTEN", 2)
+    durable.is_out = True
+    async with _recovering(store, pauses):
+        for summary_id in "abc":
+            await store.put(summary_id, summary_id.encode())
+        durable.is_out = False
+
+    assert [await MemoryStore.get(durable, summary_id) for summary_id in "abc"] == [None, b"b", b"c"]
+
+
+async def test_what_memory_has_forgotten_meanwhile_is_not_written(store, durable, pauses, clock) -> None:
+    """It was not used for half of its life."""
+    durable.is_out = True
+    async with _recovering(store, pauses):
+        await store.put("id", b"sealed")
+        clock.seconds += TTL_SECONDS / 2
+        durable.is_out = False
+
+    assert "put" not in durable.asked[1:]
+
+
+async def test_leases_of_an_outage_hold_within_the_process(store, durable) -> None:
+    """One caller makes the summary; given back, it is free."""
+    durable.is_out = True
+    first = await store.claim("id", 60)
+
+    assert await store.claim("id", 60) is None
+    await store.release("id", first)
+    assert await store.claim("id", 60) > first
+
+
+async def test_a_lease_of_an_outage_does_not_touch_the_durable_stores(store, durable, pauses) -> None:
+    """Back again, it writes its summary, and gives back only its own."""
+    durable.is_out = True
+    async with _recovering(store, pauses):
+        stand_in = await store.claim("id", 60)
+        durable.is_out = False
+    granted = await store.claim("id", 60)
+
+    await store.release("id", stand_in)
+    assert durable.asked[-1] == "claim"
+    assert await store.claim("id", 60) is None
+    assert granted < FIRST_STAND_IN_LEASE
+    assert await store.put("id", b"sealed", stand_in) == b"sealed"
+
+
+async def test_closing_ends_the_attempts(store, durable) -> None:
+    """And lets go of the durable store, whatever that says."""
+    durable.is_out = True
+    await store.get("id")
+    await store.close()
+
+    assert store._recovery.cancelled()
+    assert durable.is_closed
+
+
+async def test_a_redis_server_that_dies_and_comes_back(own_redis, pauses, errors, log) -> None:
+    """The same with a real one."""
+    store = LayeredStore(
+        RedisStore(own_redis.url, ttl_seconds=TTL_SECONDS),
+        ttl_seconds=TTL_SECONDS,
+        on_error=errors.append,
+        log=log,
+        sleep=pauses,
+    )
+    own_redis.stop()
+    assert await store.put("id", b"sealed") == b"sealed"
+    await asyncio.to_thread(own_redis.start)
+    await pauses.end()
+    await store._recovery
+    await store.close()
+
+    replica = RedisStore(own_redis.url, ttl_seconds=TTL_SECONDS)
+    assert await replica.get("id") == b"sealed"
+    await replica.close()
+    assert [line["event"] for line in log.lines] == ["store_unreachable", "store_reachable"]
+    assert errors == ["redis"]
+
+
+def _break_after(number: int, durable: Durable):
+    """A `put` that breaks once, after so many."""
+    puts = 0
+
+    async def put(summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
+        nonlocal puts
+        puts += 1
+        if puts == number + 1:
+            raise StoreError(durable.name, "BrokenError")
+        return await MemoryStore.put(durable, summary_id, sealed, lease)
+
+    return put

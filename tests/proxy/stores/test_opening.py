@@ -1,0 +1,101 @@
+"""From the configuration's `store` to a store."""
+
+import sys
+
+import pytest
+
+from proxy.errors import ConfigError
+from proxy.stores import open_store
+
+
+@pytest.fixture
+def open_url(tmp_path, log):
+    """Open a store by its URL."""
+
+    def open_it(url: str, on_error=pytest.fail):
+        return open_store(url, ttl_seconds=1000, data_directory=tmp_path / "data", on_error=on_error, log=log)
+
+    return open_it
+
+
+async def test_memory_leaves_no_trace(open_url, tmp_path) -> None:
+    """No file is made."""
+    store = open_url("memory")
+    await store.put("id", b"sealed")
+
+    assert store.name == "memory"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("sqlite", "data/summaries.sqlite3"),
+        ("sqlite:///relative/file.db", "relative/file.db"),
+        ("sqlite:///{directory}/absolute.db", "absolute.db"),
+    ],
+)
+async def test_sqlite_is_a_file(open_url, tmp_path, monkeypatch, url, name) -> None:
+    """In the data directory, or where the URL says: after three slashes a path, absolute if it begins with one."""
+    monkeypatch.chdir(tmp_path)
+    store = open_url(url.format(directory=tmp_path))
+    await store.put("id", b"sealed")
+    await store.close()
+
+    assert store.name == "sqlite"
+    assert (tmp_path / name).is_file()
+
+
+async def test_redis_is_a_server(open_url, redis_at) -> None:
+    """What one replica keeps, another finds."""
+    first, second = open_url(redis_at.url), open_url(redis_at.url)
+    await first.put("id", b"sealed")
+
+    assert await second.get("id") == b"sealed"
+    assert first.name == "redis"
+    for store in (first, second):
+        await store.close()
+
+
+async def test_a_server_that_is_not_there_keeps_nothing_from_starting(open_url, own_redis, log) -> None:
+    """Memory stands in."""
+    own_redis.stop()
+    errors: list[str] = []
+    store = open_url(own_redis.url, errors.append)
+
+    assert await store.put("id", b"sealed") == b"sealed"
+    assert await store.get("id") == b"sealed"
+    await store.close()
+    assert errors == ["redis"]
+    assert log.lines == [{"event": "store_unreachable", "store": "redis", "reason": "ConnectionError"}]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "disk", "sqlite:", "sqlite://", "sqlite:///", "sqlite://file.db", "redis", "redis://", "http://planted@host"],
+)
+def test_anything_else_is_a_mistake_in_the_configuration(open_url, url) -> None:
+    """Said with what is possible, and without what was written: there may be a password in it."""
+    with pytest.raises(ConfigError, match=r"^store: must be memory, sqlite, sqlite:///path or redis://") as caught:
+        open_url(url)
+    assert "planted" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://:planted@host:port/0", "rediss://:planted@host/0?socket_timeout=planted", "redis://host?planted=planted"],
+)
+def test_a_url_that_is_none_is_a_mistake_in_the_configuration(open_url, url) -> None:
+    """Without its password in it."""
+    with pytest.raises(ConfigError, match=r"^store: not a URL of a Redis server") as caught:
+        open_url(url)
+    assert "planted" not in str(caught.value)
+
+
+def test_a_missing_package_is_named_with_what_installs_it(open_url, monkeypatch) -> None:
+    """Redis is an extra."""
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+    monkeypatch.delitem(sys.modules, "proxy.stores.redis", raising=False)
+
+    with pytest.raises(ConfigError, match=r"pip install 'trimtab\[redis\]'"):
+        open_url("redis://127.0.0.1")

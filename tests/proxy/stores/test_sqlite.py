@@ -1,0 +1,240 @@
+"""Summaries in a SQLite file."""
+
+import asyncio
+import os
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from proxy.stores import StoreError, sqlite, sqlite_file
+from proxy.stores.sqlite import SqliteStore
+
+ROOT = Path(__file__).parents[3]
+OpenStore = Callable[..., SqliteStore]
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    """Where the file is, in a directory that is not there yet."""
+    return tmp_path / "data" / "summaries.sqlite3"
+
+
+@pytest.fixture
+async def open_sqlite(path, clock, log) -> AsyncIterator[OpenStore]:
+    """Open the file once more; closed in the end."""
+    async with AsyncExitStack() as stack:
+
+        def open_it(**settings) -> SqliteStore:
+            store = SqliteStore(**{"path": path, "ttl_seconds": 1600, "clock": clock, "log": log, **settings})
+            stack.push_async_callback(store.close)
+            return store
+
+        yield open_it
+
+
+async def test_a_restarted_process_finds_what_was_kept(open_sqlite, path, log) -> None:
+    """The file outlives the store, and is whole when that is closed: no log is left beside it."""
+    first = SqliteStore(path, ttl_seconds=1600, log=log)
+    await first.put("id", b"sealed")
+    await first.close()
+
+    assert not list(path.parent.glob("*-wal"))
+    assert await open_sqlite(clock=time.time).get("id") == b"sealed"
+
+
+async def test_only_the_owner_can_read_it(open_sqlite, path) -> None:
+    """Whatever the umask: the directory, the file, its log and its index; a file that was open to all is shut."""
+    before = os.umask(0)
+    try:
+        store = open_sqlite()
+        await store.put("id", b"sealed")
+    finally:
+        os.umask(before)
+
+    assert {name.name: oct(name.stat().st_mode & 0o777) for name in path.parent.iterdir()} == dict.fromkeys(
+        (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}.lock"), "0o600"
+    )
+    assert oct(path.parent.stat().st_mode & 0o777) == "0o700"
+    path.chmod(0o644)
+    await open_sqlite().get("id")
+    assert oct(path.stat().st_mode & 0o777) == "0o600"
+
+
+async def test_the_least_recently_used_goes_first(open_sqlite, clock) -> None:
+    """Bounded by bytes: of three where two have room, the one not asked for is forgotten."""
+    store = open_sqlite(max_bytes=2000)
+    for name in ("a", "b", "a", "c"):
+        clock.seconds += 200
+        if await store.get(name) is None:
+            await store.put(name, name.encode() * 1000)
+
+    assert [await store.get(name) for name in "abc"] == [b"a" * 1000, None, b"c" * 1000]
+
+
+async def test_a_summary_larger_than_the_store_is_returned_but_drives_nothing_out(open_sqlite) -> None:
+    """The writer can still go on with its own text."""
+    store = open_sqlite(max_bytes=1000)
+    await store.put("id", b"sealed")
+
+    assert await store.put("large", b"x" * 1001) == b"x" * 1001
+    assert [await store.get("id"), await store.get("large")] == [b"sealed", None]
+
+
+async def test_reading_writes_only_now_and_then(open_sqlite, clock) -> None:
+    """A sixteenth of a summary's life apart."""
+    store = open_sqlite()
+    await store.put("id", b"sealed")
+    noted = []
+    for _ in range(4):
+        clock.seconds += 60
+        await store.get("id")
+        noted.append(await store._do(_read_used_at))
+
+    assert [used_at - noted[0] for used_at in noted] == [0, 120, 120, 240]
+
+
+async def test_what_has_expired_is_removed_when_the_file_is_opened(open_sqlite, clock) -> None:
+    """Nobody needs to ask for it."""
+    first = open_sqlite()
+    await first.put("id", b"sealed")
+    clock.seconds += 1600
+
+    assert await open_sqlite()._do(_count_summaries) == 0
+
+
+async def test_a_busy_file_does_not_hold_the_event_loop_and_a_caller_may_leave(open_sqlite, path) -> None:
+    """The caller that left leaves no transaction behind: others write at once."""
+    is_writing = threading.Event()
+    await open_sqlite().get("id")
+    store = open_sqlite(clock=lambda: is_writing.set() or 1.0)
+    await store.get("id")
+    is_writing.clear()
+    with closing(_lock(path)) as other:
+        writing = asyncio.get_running_loop().create_task(store.put("id", b"sealed"))
+        await asyncio.to_thread(is_writing.wait)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        other.execute("ROLLBACK")
+        assert await store.get("id") == b"sealed"
+        other.execute("BEGIN IMMEDIATE")
+
+
+async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path, monkeypatch) -> None:
+    """Named by SQLite's own word for it."""
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.0)
+    store = open_sqlite()
+    await store.get("id")
+    with closing(_lock(path)), pytest.raises(StoreError, match=r"^the sqlite store failed: SQLITE_BUSY$"):
+        await store.put("id", b"sealed")
+
+
+async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, path, monkeypatch) -> None:
+    """Nobody waits for long."""
+    store = open_sqlite()
+    await store.get("id")
+    monkeypatch.setattr(sqlite, "OPERATION_SECONDS", 0.01)
+    with closing(_lock(path)) as other:
+        with pytest.raises(StoreError, match="TimeoutError"):
+            await store.put("id", b"sealed")
+        other.execute("ROLLBACK")
+
+
+async def test_a_full_disk_is_an_error_of_the_store(open_sqlite) -> None:
+    """SQLite's own limit stands for the disk's."""
+    store = open_sqlite()
+    await store.put("id", b"sealed")
+    await store._do(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
+
+    with pytest.raises(StoreError, match="SQLITE_FULL"):
+        await store.put("large", b"x" * 100_000)
+
+
+async def test_what_cannot_be_written_can_still_be_read(open_sqlite, clock) -> None:
+    """That the summary was used goes unnoted."""
+    store = open_sqlite()
+    await store.put("id", b"sealed")
+    await store._do(lambda connection: connection.execute("PRAGMA query_only = 1").fetchone())
+    clock.seconds += 200
+
+    assert await store.get("id") == b"sealed"
+    with pytest.raises(StoreError, match="SQLITE_READONLY"):
+        await store.put("other", b"sealed")
+
+
+@pytest.mark.parametrize("name", ["file/summaries.sqlite3", "directory"])
+async def test_a_place_where_no_file_can_be_is_an_error_of_the_store(open_sqlite, tmp_path, name) -> None:
+    """Each time anew, and the store can still be closed."""
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+    store = open_sqlite(path=tmp_path / name)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await store.get("id")
+
+
+PROCESS = """
+import asyncio, sys
+from pathlib import Path
+from proxy.stores.sqlite import SqliteStore
+
+async def main(path, name):
+    store = SqliteStore(Path(path), ttl_seconds=1000, log=None)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(50):
+        lease = await store.claim(str(number), 60)
+        kept = await store.put(str(number), name.encode())
+        print(number, kept.decode(), "" if lease is None else lease)
+    await store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_two_processes_share_a_file(path) -> None:
+    """Each summary is claimed by one of them, and both are told of the same one; leases grow over both."""
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            PROCESS,
+            path,
+            name,
+            cwd=ROOT,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for name in ("first", "second")
+    ]
+    for process in processes:
+        await process.stdout.readline()
+    outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+    told = [[line.split(" ") for line in output.decode().splitlines()] for output, _ in outputs]
+
+    assert [row[:2] for row in told[0]] == [row[:2] for row in told[1]]
+    assert all((mine[2] == "") != (other[2] == "") for mine, other in zip(*told, strict=True))
+    leases = [[int(row[2]) for row in rows if row[2]] for rows in told]
+    assert all(each == sorted(each) for each in leases)
+    assert len({*leases[0], *leases[1]}) == 50
+
+
+def _lock(path: Path) -> sqlite3.Connection:
+    """Another process in the midst of a write."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
+
+
+def _read_used_at(connection: sqlite3.Connection) -> float:
+    return connection.execute("SELECT used_at FROM summaries").fetchone()[0]
+
+
+def _count_summaries(connection: sqlite3.Connection) -> int:
+    return connection.execute("SELECT COUNT(*) FROM summaries").fetchone()[0]

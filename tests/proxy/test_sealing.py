@@ -1,0 +1,118 @@
+"""Texts at rest."""
+
+import hashlib
+import hmac
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.sealing import KEY_BYTES, KeyFileError, derive_id, load_key, seal, unseal
+from rules.summarise import PROMPT_VERSION, Summary
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+"""Lone surrogates too."""
+SUMMARIES = st.builds(Summary, ANY_TEXT, st.booleans())
+SECRET = b"Bearer sk-secret"
+SEALED = seal(SECRET, "id", Summary("text", by_model=True))
+
+
+@given(st.binary(), ANY_TEXT, SUMMARIES)
+def test_what_was_sealed_is_opened_with_the_same_secret(secret: bytes, summary_id: str, summary: Summary) -> None:
+    """Every text, whoever wrote it."""
+    assert unseal(secret, summary_id, seal(secret, summary_id, summary)) == summary
+
+
+@given(st.binary(), st.text())
+def test_nobody_else_can_open_it(secret: bytes, summary_id: str) -> None:
+    """Neither with another secret nor under another id."""
+    if secret != SECRET:
+        assert unseal(secret, "id", SEALED) is None
+    if summary_id != "id":
+        assert unseal(SECRET, summary_id, SEALED) is None
+
+
+@given(st.integers(0, len(SEALED) - 1), st.integers(1, 255))
+def test_what_was_changed_is_not_opened(position: int, change: int) -> None:
+    """Whichever byte it is, the version too."""
+    changed = bytearray(SEALED)
+    changed[position] ^= change
+
+    assert unseal(SECRET, "id", bytes(changed)) is None
+
+
+@given(st.binary(max_size=100) | st.integers(0, len(SEALED) - 1).map(lambda length: SEALED[:length]))
+def test_what_is_no_seal_is_not_opened(garbage: bytes) -> None:
+    """Nor one that was cut off; and never with an exception."""
+    assert unseal(SECRET, "id", garbage) is None
+
+
+def test_no_two_seals_are_the_same() -> None:
+    """The nonce is random, so that equal texts cannot be told from unequal ones."""
+    summary = Summary("text", by_model=True)
+
+    assert len({seal(SECRET, "id", summary) for _ in range(100)}) == 100
+
+
+def test_an_id_is_hkdf_of_the_secret() -> None:
+    """RFC 5869, written out: what is stored stays to be found whatever library derives it."""
+    extracted = hmac.digest(b"trimtab summary id", SECRET, hashlib.sha256)
+    info = f"prefix\0{PROMPT_VERSION}\0model".encode()
+
+    assert derive_id(SECRET, "prefix", "model") == hmac.digest(extracted, info + b"\x01", hashlib.sha256).hex()
+
+
+@given(st.tuples(st.binary(), ANY_TEXT, ANY_TEXT), st.tuples(st.binary(), ANY_TEXT, ANY_TEXT))
+def test_ids_of_different_summaries_differ(first: tuple[bytes, str, str], second: tuple[bytes, str, str]) -> None:
+    """By secret, prefix and model; a prefix's hash has no zero character that could shift the border."""
+    first, second = ((secret, prefix.replace("\0", ""), model) for secret, prefix, model in (first, second))
+    is_same = (first[0].rstrip(b"\0"), *first[1:]) == (second[0].rstrip(b"\0"), *second[1:])  # as HMAC pads keys
+
+    assert (derive_id(*first) == derive_id(*second)) == is_same
+
+
+def test_a_key_is_made_once(tmp_path) -> None:
+    """In a directory that need not be there yet, for its owner only, and the same from then on."""
+    path = tmp_path / "data" / "key"
+    key = load_key(path)
+
+    assert (load_key(path), path.read_bytes(), len(key)) == (key, key, KEY_BYTES)
+    assert [oct(name.stat().st_mode & 0o777) for name in (path, path.parent)] == ["0o600", "0o700"]
+
+
+def test_all_who_start_at_once_end_with_the_same_key(tmp_path) -> None:
+    """And leave nothing but the key behind."""
+    path = tmp_path / "key"
+    barrier = threading.Barrier(8)
+
+    def start(_: int) -> bytes:
+        barrier.wait()
+        return load_key(path)
+
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(start, range(8)))
+    assert keys == {path.read_bytes()}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * (KEY_BYTES + 1)])
+def test_a_file_that_holds_no_key_is_named_and_left_alone(tmp_path, content: bytes) -> None:
+    """It may be somebody's: nothing is written over."""
+    path = tmp_path / "key"
+    path.write_bytes(content)
+
+    with pytest.raises(KeyFileError, match=rf"key: has {len(content)} bytes where 32 were expected; remove it"):
+        load_key(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["file/key", "directory"])
+def test_a_key_that_cannot_be_read_or_made_is_an_error_that_says_where(tmp_path, name: str) -> None:
+    """A place where no file can be."""
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+
+    with pytest.raises(KeyFileError, match=f"{name}: .* must be kept there"):
+        load_key(tmp_path / name)

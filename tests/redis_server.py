@@ -1,0 +1,87 @@
+"""A real redis-server on a free port of this machine: nothing written but on demand, everything gone afterwards."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAM = shutil.which("redis-server")
+PORT_ATTEMPTS = 5
+
+
+class RedisServer:
+    """A server that can be stopped, frozen and started again where it was."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.directory = directory
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it, the first time on a port that is free."""
+        ports = [self.port] if self.port else [_find_free_port() for _ in range(PORT_ATTEMPTS)]
+        for port in ports:
+            self.port = port
+            if self._start_once():
+                return
+        message = f"redis-server did not start on any of the ports {ports}"
+        raise RuntimeError(message)
+
+    def stop(self) -> None:
+        """Kill it: what it kept is gone."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Within the block it takes connections and says nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def _start_once(self) -> bool:
+        """Whether it came up; not so where another has taken the port."""
+        assert PROGRAM is not None
+        options = ("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.directory))
+        quiet = ("--save", "", "--appendonly", "no", "--rdbcompression", "no")
+        process = subprocess.Popen([PROGRAM, *options, *quiet, *self._arguments], stdout=subprocess.PIPE)
+        self._process = process
+        assert process.stdout is not None
+        if any(b"Ready to accept connections" in line for line in process.stdout):
+            return True
+        self.stop()
+        return False
+
+
+@contextmanager
+def run_redis(*arguments: str) -> Iterator[RedisServer]:
+    """A server that runs until the block is left."""
+    with tempfile.TemporaryDirectory(prefix="trimtab-redis-") as directory:
+        server = RedisServer(Path(directory), *arguments)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def _find_free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
