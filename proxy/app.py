@@ -1,12 +1,15 @@
 """Wiring and lifecycle: a configuration becomes a proxy that listens."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import platformdirs
 from aiohttp import web
 
 from proxy.compaction import Compactor
@@ -15,9 +18,11 @@ from proxy.counter import VocabularyError, count_by_heuristic, load_o200k, make_
 from proxy.exchange import Recorder
 from proxy.handlers import handle
 from proxy.metrics import Metrics
+from proxy.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.services import Lifecycle, Services
-from proxy.stores.memory import MemoryStore
+from proxy.stores import SummaryStore, open_store
 from proxy.summaries import Summaries
+from proxy.tenancy import Tenancy
 from proxy.upstream import UpstreamClient
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -61,13 +66,14 @@ def split_address(address: str) -> tuple[str, int]:
 async def run_proxy(config: Config, log: Any, compactors: Compactors | None = None) -> AsyncIterator[Proxy]:
     """A proxy that takes requests until the block is left; then those in flight may finish.
 
-    Raises OSError where it cannot listen.
+    Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
     compactors = compactors or Compactors(log)
     metrics = Metrics()
     client = UpstreamClient()
-    summaries = Summaries(MemoryStore(), client, metrics)
-    services = Services(config, client, summaries, Recorder(metrics, log), compactors.choose, Lifecycle())
+    store, tenancy = _open_store(config, metrics, log)
+    summaries = Summaries(store, client, metrics)
+    services = Services(config, client, summaries, Recorder(metrics, log), tenancy, compactors.choose, Lifecycle())
     server = web.Server(
         partial(handle, services),
         handler_cancellation=True,
@@ -95,7 +101,33 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     finally:
         await runner.cleanup()
         await summaries.close()
+        await store.close()
         await client.close()
+
+
+def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:
+    """The summaries' store, and the key for clients that show no credential, which lies beside it.
+
+    Raises ConfigError for a store that cannot be.
+    """
+    data_directory = Path(platformdirs.user_data_dir("trimtab", appauthor=False))
+    store = open_store(
+        config.store,
+        ttl_seconds=config.store_ttl_seconds,
+        data_directory=data_directory,
+        on_error=lambda name: metrics.store_errors.labels(name).inc(),
+        log=log,
+    )
+    scheme, _, path = config.store.partition(":///")
+    if config.store == "memory":
+        return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
+    beside = Path(path).expanduser().with_suffix(".key") if scheme == "sqlite" and path else data_directory / "key"
+    try:
+        return store, Tenancy(config.tenant, load_key(beside))
+    except KeyFileError as error:
+        # Nothing is lost but what clients without a credential find again after a restart.
+        log.warning("key_missing", reason=str(error))
+        return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
 
 
 def site_url(host: str, port: int) -> str:

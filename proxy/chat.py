@@ -4,13 +4,12 @@ Law: the only broad `except` of the program stands here: a fault inside compacti
 is counted.
 """
 
-import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
-from typing import TypeVar
 
+import aiohttp
 from aiohttp import web
 
 from proxy.codecs.chat import ChatRequest, read_damaged_request, read_request
@@ -19,40 +18,30 @@ from proxy.compaction import Compacted, Planned
 from proxy.config import PolicyConfig
 from proxy.errors import ContextExceededError, UnknownProfileError
 from proxy.exchange import Exchange
-from proxy.relay import relay_answer
+from proxy.relay import relay_answer, relay_into_stream
 from proxy.services import Services
 from proxy.stream import ResponseTap
-from proxy.summaries import Summariser
-from proxy.upstream import (
-    SUMMARY_HEADERS,
-    drop_hop_by_hop,
-    find_credential,
-    read_headers,
-    request_headers,
-    target_url,
-)
+from proxy.texts import Call, Carried, carry_out, write_ahead
+from proxy.threads import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_work
+from proxy.upstream import read_headers, request_headers, target_url
+from rules.conversation import Conversation
 from rules.pipeline import LimitExceededError
-from rules.summarise import Summary
 
-INLINE_BYTES = 32 * 1024
-"""More uncounted JSON than this is counted in a thread: counting takes 50 to 100 ms a megabyte."""
-LARGE_BODY_BYTES = 1024 * 1024
-"""A larger body is not even split on the loop."""
-MANY_MESSAGES = 1000
-"""A transcript of more is planned in a thread, however well it is known."""
 PEEK_BYTES = 64 * 1024
 _MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
-
-T = TypeVar("T")
 
 
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
     """Serve a chat completion, compacted where that is called for."""
     body = await _read_body(request, services.config.limits.max_body_bytes)
     chat = await _read_chat(body) if isinstance(body, bytes) else None
+    call: Call | None = None
+    carried: Carried | None = None
     if chat is not None:
         settings = _choose_settings(services, request, chat.model, exchange)
-        body = await _compact(services, request, chat, settings, exchange)
+        call = Call(services, request, chat, settings, exchange, services.compactor_for(settings))
+        carried = await _compact(call)
+        body = carried.compacted.body if carried is not None and exchange.mode == "enforce" else chat.body
     else:
         # Not decoded, but its model still says whose upstream it is for, and whose credential it carries.
         settings = _choose_settings(services, request, _peek_model(body), exchange)
@@ -65,12 +54,37 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
     outgoing = body if isinstance(body, bytes) else _chain(body, request)
     exchange.sent_at = time.monotonic()
     async with services.client.send("POST", url, headers, outgoing, upstream) as answer:
-        is_stream = answer.content_type == "text/event-stream"
-        tap = ResponseTap(is_stream=is_stream) if answer.status == 200 else None
+        if call is not None and carried is not None and answer.status == 200:
+            _follow_up(call, carried)
+        return await _relay(services, settings, request, answer, exchange)
+
+
+def _follow_up(call: Call, carried: Carried) -> None:
+    """What is done while the model answers: its upstream has read the prompt, and has it in the cache."""
+    if call.exchange.mode != "enforce":
+        return
+    write_ahead(call, carried)
+    hashes, forwarded = carried.planned.plan.hashes, carried.compacted.forwarded
+    call.exchange.prefix_kept = call.services.watch.observe(call.chat.model, hashes, forwarded, call.chat.fixed)
+
+
+async def _relay(
+    services: Services,
+    settings: PolicyConfig,
+    request: web.BaseRequest,
+    answer: aiohttp.ClientResponse,
+    exchange: Exchange,
+) -> web.StreamResponse:
+    """Pass the answer on, and count what the model wrote."""
+    is_stream = answer.content_type == "text/event-stream"
+    tap = ResponseTap(is_stream=is_stream) if answer.status == 200 else None
+    if exchange.stream is not None:
+        response = await relay_into_stream(request, answer, exchange.stream, tap, exchange.relayed)
+    else:
         response = await relay_answer(request, answer, exchange.response_headers(), tap, exchange.relayed)
-        if tap is not None:
-            await _count_answer(services, settings, tap, exchange)
-        return response
+    if tap is not None:
+        await _count_answer(services, settings, tap, exchange)
+    return response
 
 
 async def _read_body(request: web.BaseRequest, max_bytes: int) -> bytes | list[bytes]:
@@ -103,17 +117,13 @@ def _peek_model(body: bytes | list[bytes]) -> str:
 async def _read_chat(body: bytes) -> ChatRequest | None:
     """The request split into messages; None where it is no chat request, and the upstream shall judge."""
     try:
-        return await _run(partial(read_request, body), in_thread=len(body) > LARGE_BODY_BYTES)
+        return await run_work(partial(read_request, body), in_thread=len(body) > LARGE_BODY_BYTES)
     except UndecodableError:
         pass
     try:
-        return await _run(partial(read_damaged_request, body), in_thread=len(body) > INLINE_BYTES)
+        return await run_work(partial(read_damaged_request, body), in_thread=len(body) > INLINE_BYTES)
     except UndecodableError:
         return None
-
-
-async def _run(work: Callable[[], T], *, in_thread: bool) -> T:
-    return await asyncio.to_thread(work) if in_thread else work()
 
 
 def _choose_settings(services: Services, request: web.BaseRequest, model: str, exchange: Exchange) -> PolicyConfig:
@@ -138,81 +148,48 @@ def _lower_mode(configured: str, wanted: str) -> str:
     return modes[min(modes.index(configured), modes.index(wanted) if wanted in modes else 2)]
 
 
-async def _compact(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
-) -> bytes:
-    """The bytes to forward. Raises ContextExceededError where the policy refuses what cannot fit."""
+async def _compact(call: Call) -> Carried | None:
+    """The request compacted, or what would become of it; None where it goes out as it came.
+
+    Raises ContextExceededError where the policy refuses what cannot fit.
+    """
+    exchange = call.exchange
     exchange.outcome = exchange.mode
     if exchange.mode == "off":
-        return chat.body
+        return None
     try:
-        compacted = await _compact_by_rules(services, request, chat, settings, exchange)
+        carried = await _plan_and_carry_out(call)
     except UndecodableError:
         exchange.outcome = "undecodable"
-        return chat.body
+        return None
     except LimitExceededError as error:
-        exchange.compacted = Compacted(chat.body, error.decisions, error.original_tokens, error.tokens, error.limit)
+        nothing = Conversation(())
+        exchange.compacted = Compacted(
+            call.chat.body, nothing, error.decisions, error.original_tokens, error.tokens, error.limit
+        )
         if exchange.mode == "observe":
-            return chat.body
+            return None
         raise ContextExceededError(_describe_excess(error)) from error
     except Exception as error:  # noqa: BLE001 - the one broad except: whatever breaks here, the original goes out
         exchange.outcome = "failed_open"
-        services.recorder.record_fault(exchange, error)
-        return chat.body
-    exchange.compacted = compacted
-    if exchange.mode == "observe":
-        return chat.body
-    exchange.outcome = "compacted" if compacted.decisions else "unchanged"
-    return compacted.body
+        call.services.recorder.record_fault(exchange, error)
+        return None
+    exchange.compacted = carried.compacted
+    if exchange.mode == "enforce":
+        exchange.outcome = "compacted" if carried.compacted.decisions else "unchanged"
+    return carried
 
 
-async def _compact_by_rules(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
-) -> Compacted:
-    exchange.phase = "plan"
-    compactor = services.compactor_for(settings)
+async def _plan_and_carry_out(call: Call) -> Carried:
+    exchange, chat, compactor = call.exchange, call.chat, call.compactor
+    exchange.phase, started = "plan", time.monotonic()
     large = len(chat.body) > LARGE_BODY_BYTES or len(chat.raws) > MANY_MESSAGES
     in_thread = large or compactor.uncounted_bytes(chat) > INLINE_BYTES
-    started = time.monotonic()
-    planned: Planned = await _run(partial(compactor.plan, chat, settings), in_thread=in_thread)
-    services.recorder.record_overhead("plan", started)
-    exchange.phase, started = "summary", time.monotonic()
-    summary: Summary | None = None
-    wanted = planned.plan.request
-    if wanted is not None and exchange.mode == "enforce":
-        summariser = _choose_summariser(services, request, chat, settings, exchange)
-        summary = await services.summaries.get(wanted, summariser, compactor.count)
-        services.recorder.record_overhead("summary", started)
-    exchange.phase, started = "apply", time.monotonic()
-    writes_digest = planned.plan.window.cut is not None and summary is None
-    work = partial(compactor.apply, planned, summary)
-    compacted = await _run(work, in_thread=large or in_thread or writes_digest)
-    services.recorder.record_overhead("apply", started)
-    return compacted
-
-
-def _choose_summariser(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
-) -> Summariser:
-    """Whom to ask: with the client's own credential, unless the upstream has a key of its own."""
-    config = services.config
-    own = settings.summary.upstream is None
-    upstream = config.upstream_for(settings.upstream if own else settings.summary.upstream)
-    headers = drop_hop_by_hop(read_headers(request.raw_headers))
-    model = settings.summary.model or chat.model
-    sends_credential = own and upstream.api_key is None
-    window = config.policy_for(model).to_policy() if settings.summary.model else settings.to_policy()
-    return Summariser(
-        upstream=upstream,
-        url=target_url(upstream, request.raw_path if own else "/v1/chat/completions", is_api=True),
-        headers=tuple(item for item in headers if sends_credential and item[0].lower() in SUMMARY_HEADERS),
-        credential=find_credential(headers),
-        model=model,
-        max_tokens_key="max_tokens" if settings.summary.model else chat.max_tokens_key,
-        window_tokens=window.limit_tokens(settings.summary.max_tokens),
-        label=services.recorder.label(exchange),
-        settings=settings.summary,
-    )
+    policy = call.settings.to_policy(call.services.config.prices.to_prices())
+    planned: Planned = await run_work(partial(compactor.plan, chat, policy), in_thread=in_thread)
+    call.services.recorder.record_overhead("plan", started)
+    exchange.phase = "summary"
+    return await carry_out(call, planned, in_thread=in_thread)
 
 
 def _describe_excess(error: LimitExceededError) -> str:
@@ -237,5 +214,5 @@ async def _count_answer(services: Services, settings: PolicyConfig, tap: Respons
         return
     count = services.compactor_for(settings).count
     work = partial(tap.count_completion, count)
-    exchange.completion_tokens = await _run(work, in_thread=tap.text_chars > INLINE_BYTES)
+    exchange.completion_tokens = await run_work(work, in_thread=tap.text_chars > INLINE_BYTES)
     exchange.completion_source = "estimated"

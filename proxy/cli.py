@@ -169,7 +169,7 @@ def _compact(body: bytes, config: Config, compactors: Compactors) -> Compacted:
         request = read_damaged_request(body)
     settings = config.policy_for(request.model)
     compactor = compactors.choose(settings)
-    return compactor.apply(compactor.plan(request, settings), None)
+    return compactor.apply(compactor.plan(request, settings.to_policy(config.prices.to_prices())), None)
 
 
 def _explain(place: str, compacted: Compacted) -> None:

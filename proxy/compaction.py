@@ -1,11 +1,14 @@
 """Compaction of one request's bytes: decode, plan, apply, encode. No I/O; safe to run in a thread."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from proxy.codecs.chat import ChatCodec, ChatRequest
-from proxy.config import PolicyConfig
 from proxy.lru import BytesLRU
-from rules.conversation import Conversation, CountTokens, Decision
+from rules.conversation import Conversation, CountTokens, Decision, Message
+from rules.fold import Fold
 from rules.pipeline import Plan, apply, plan
 from rules.policy import Policy
 from rules.summarise import Summary
@@ -15,6 +18,8 @@ CHARACTER_BYTES = 2
 """Of a text in memory, roughly."""
 SHORTENED_BYTES = 32 * 1024 * 1024
 """Truncated tool results kept, so that a result is truncated once and not at every request."""
+FOLDS_BYTES = 16 * 1024 * 1024
+"""Folds kept, one for each transcript seen last, so that a grown one costs its new messages only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +34,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What goes out: `body`, the client's own bytes where no rule acted."""
+    """What goes out: `body`, the client's own bytes where no rule acted; `forwarded` is what stands in it."""
 
     body: bytes
+    forwarded: Conversation
     decisions: tuple[Decision, ...]
     original_tokens: int
     sent_tokens: int
@@ -45,16 +51,23 @@ class Compactor:
         self.count = count
         self._codec = ChatCodec(count)
         self._shortened: BytesLRU[tuple[bytes, Budget], Shortened] = BytesLRU(SHORTENED_BYTES, _shortened_size)
+        self._folds = _Folds()
 
     def uncounted_bytes(self, request: ChatRequest) -> int:
         """How much of a request was not seen before."""
         return self._codec.uncounted_bytes(request)
 
-    def plan(self, request: ChatRequest, settings: PolicyConfig) -> Planned:
+    def plan(self, request: ChatRequest, policy: Policy) -> Planned:
         """Decide. Raises UndecodableError."""
-        policy = settings.to_policy()
         original = self._codec.decode(request)
-        planned = plan(original, policy, count=self.count, request_max_tokens=request.max_tokens, memo=self._shortened)
+        planned = plan(
+            original,
+            policy,
+            count=self.count,
+            request_max_tokens=request.max_tokens,
+            memo=self._shortened,
+            folds=self._folds,
+        )
         return Planned(request, original, policy, planned)
 
     def apply(self, planned: Planned, summary: Summary | None) -> Compacted:
@@ -65,11 +78,33 @@ class Compactor:
         outcome = apply(planned.plan, planned.policy, count=self.count, summary=summary)
         return Compacted(
             body=self._codec.encode(planned.request, planned.original, outcome.conversation),
+            forwarded=outcome.conversation,
             decisions=outcome.decisions,
             original_tokens=planned.original.tokens,
             sent_tokens=outcome.conversation.tokens,
             limit_tokens=planned.plan.limit,
         )
+
+    def write_inline(
+        self, request: ChatRequest, prefix: Sequence[Message], prompt: str
+    ) -> dict[str, msgspec.Raw] | None:
+        """The members of a body that asks `prompt` behind forwarded messages; None where that cannot be."""
+        return self._codec.write_inline(request, prefix, prompt)
+
+
+class _Folds:
+    """Folds by the prefix that they have seen. Whoever takes one has it alone."""
+
+    def __init__(self) -> None:
+        self._folds: BytesLRU[bytes, Fold] = BytesLRU(FOLDS_BYTES, lambda key, fold: len(key) + fold.size_bytes)
+
+    def take(self, key: bytes) -> Fold | None:
+        """The fold kept under a key, which is forgotten here."""
+        return self._folds.pop(key)
+
+    def keep(self, key: bytes, fold: Fold) -> None:
+        """Keep a fold until it is taken, or forgotten."""
+        self._folds[key] = fold
 
 
 def _shortened_size(_: tuple[bytes, Budget], shortened: Shortened) -> int:

@@ -5,13 +5,10 @@ Law: frozen, and every key has a default. What a file says is read by config_loa
 
 import ipaddress
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
+from typing import Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -19,12 +16,12 @@ from pydantic import (
     model_validator,
 )
 
-from rules.policy import OnExceeded, OverflowStrategy, Policy
+from proxy.config_values import Address, ContextWindow, OptionalKey, Store, Tenant, Url
+from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.truncate import Budget
 
 DEFAULT_CONTEXT_WINDOW = 128_000
 """The window of a model that nothing is known about."""
-MIN_CONTEXT_WINDOW = 1024
 
 
 class _Section(BaseModel):
@@ -40,71 +37,11 @@ class _Section(BaseModel):
         return value
 
 
-def _check_url(url: str) -> str:
-    parts = urlsplit(url)
-    if not url.isascii() or not url.isprintable() or " " in url or not _has_valid_port(url):
-        message = "must be plain ASCII, with a port from 1 to 65535 if any"
-        raise ValueError(message)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        message = "must be an http:// or https:// address with a host"
-        raise ValueError(message)
-    if parts.username is not None or "?" in url or "#" in url:
-        message = "must carry no user name, query or fragment; a key belongs in api_key"
-        raise ValueError(message)
-    return url.rstrip("/")
-
-
-def _has_valid_port(url: str) -> bool:
-    try:
-        return urlsplit(url).port != 0
-    except ValueError:
-        return False
-
-
-def _drop_blank(key: object) -> object:
-    """A variable that is set to nothing is a key that is not set."""
-    return None if key == "" else key
-
-
-def _check_key(key: str) -> str:
-    if not key.isascii() or not key.isprintable() or " " in key:
-        message = "must be one word of printable ASCII, without a line break"
-        raise ValueError(message)
-    return key
-
-
-def _check_address(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        message = "must be HOST:PORT, the port 0 to 65535"
-        raise ValueError(message)
-    return address
-
-
-def _check_window(window: object) -> object:
-    if window != "auto" and (
-        not isinstance(window, int | str) or isinstance(window, bool) or not str(window).isdigit()
-    ):
-        message = "must be auto, or a whole number of tokens"
-        raise ValueError(message)
-    if window != "auto" and int(str(window)) < MIN_CONTEXT_WINDOW:
-        message = f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens"
-        raise ValueError(message)
-    return window if window == "auto" else int(str(window))
-
-
-Url = Annotated[str, AfterValidator(_check_url)]
-Key = Annotated[str, AfterValidator(_check_key)]
-Address = Annotated[str, AfterValidator(_check_address)]
-
-
 class UpstreamConfig(_Section):
     """A server that requests go to."""
 
     base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
-    api_key: Annotated[Key | None, BeforeValidator(_drop_blank)] = Field(
-        None, description="null: the client's own Authorization goes through"
-    )
+    api_key: OptionalKey = Field(None, description="null: the client's own Authorization goes through")
     connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
     read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
 
@@ -114,10 +51,15 @@ class SummaryConfig(_Section):
 
     model: str | None = Field(None, description="null: the request's own model")
     upstream: str | None = Field(None, description="null: the request's own; else one of upstreams")
-    request: Literal["transcript"] = Field("transcript", description="the form of the request: transcript")
+    request: Literal["auto", "inline", "transcript"] = Field(
+        "auto", description="auto | inline (behind what was forwarded, in the prompt cache) | transcript (on its own)"
+    )
     max_tokens: int = Field(1500, ge=64, description="of one summary")
     min_steps: int = Field(6, ge=1, description="fewer than this are never worth a summary")
-    role: Literal["auto"] = Field("auto", description="where the summary stands: auto")
+    role: SummaryRole = Field(
+        SummaryRole.AUTO,
+        description="who speaks it: auto (with the task, valid everywhere) | user | system | assistant | pair",
+    )
     timeout_seconds: float = Field(60.0, gt=0, description="of one summary, its retries included")
     temperature: float = Field(0.2, ge=0, le=2, description="of the summariser")
 
@@ -126,9 +68,7 @@ class PolicyConfig(_Section):
     """What a model's requests are compacted by."""
 
     upstream: str | None = Field(None, description="null: upstream; else one of upstreams")
-    context_window: Annotated[Literal["auto"] | int, BeforeValidator(_check_window)] = Field(
-        "auto", description="tokens of prompt and completion together; auto: 128000"
-    )
+    context_window: ContextWindow = Field("auto", description="tokens of prompt and completion together; auto: 128000")
     completion_reserve: int = Field(
         8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"
     )
@@ -152,7 +92,7 @@ class PolicyConfig(_Section):
         "auto", description="how tokens are counted: auto | o200k_base | heuristic"
     )
 
-    def to_policy(self) -> Policy:
+    def to_policy(self, prices: Prices) -> Policy:
         """The numbers that the rules need."""
         window = self.context_window
         return Policy(
@@ -167,6 +107,8 @@ class PolicyConfig(_Section):
             keep_user_tokens=self.keep_user_tokens,
             summary_max_tokens=self.summary.max_tokens,
             summary_min_steps=self.summary.min_steps,
+            summary_role=self.summary.role,
+            prices=prices,
         )
 
 
@@ -184,6 +126,18 @@ class LimitsConfig(_Section):
     drain_seconds: float = Field(30.0, ge=0, description="what requests in flight have to finish after SIGTERM")
 
 
+class PricesConfig(_Section):
+    """What tokens cost, as ratios: they decide whether a cut is worth its cache break."""
+
+    input: float = Field(1.0, gt=0, description="a prompt token")
+    cached_input: float = Field(0.1, ge=0, description="one that the upstream's prompt cache holds")
+    output: float = Field(4.0, ge=0, description="a completion token")
+
+    def to_prices(self) -> Prices:
+        """The ratios that the rules need."""
+        return Prices(self.input, self.cached_input, self.output)
+
+
 class Config(_Section):
     """All of it. Every key has a default."""
 
@@ -197,7 +151,14 @@ class Config(_Section):
     )
     upstream: UpstreamConfig = UpstreamConfig()
     upstreams: dict[str, UpstreamConfig] = Field({}, description="more of them, by name, for models and summaries")
-    store: Literal["memory"] = Field("memory", description="where summaries are kept: memory")
+    tenant: Tenant = Field(
+        "authorization", description="whose summaries are whose: authorization | header:NAME (for rotating tokens)"
+    )
+    store: Store = Field(
+        "sqlite", description="where summaries are kept: memory | sqlite | sqlite:///path | redis://host:port/db"
+    )
+    store_ttl_seconds: float = Field(604_800, gt=0, description="how long a summary is kept that nobody uses")
+    prices: PricesConfig = PricesConfig()
     limits: LimitsConfig = LimitsConfig()
     defaults: PolicyConfig = PolicyConfig()
     models: tuple[ModelConfig, ...] = Field((), description="first match wins")

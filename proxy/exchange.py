@@ -8,7 +8,7 @@ from typing import Any
 from proxy.compaction import Compacted
 from proxy.errors import ProxyError
 from proxy.metrics import Metrics
-from proxy.relay import Relayed
+from proxy.relay import PlainResponse, Relayed
 from proxy.upstream import Headers
 
 
@@ -18,7 +18,10 @@ def _make_request_id() -> str:
 
 @dataclass(slots=True)
 class Exchange:
-    """One request as it goes along. Times are of the monotonic clock; 0.0 where there was no such moment."""
+    """One request as it goes along. Times are of the monotonic clock; 0.0 where there was no such moment.
+
+    `stream` is the answer where that had to be begun before the upstream's (see waiting.py).
+    """
 
     endpoint: str
     method: str
@@ -32,8 +35,10 @@ class Exchange:
     match: str | None = None
     compacted: Compacted | None = None
     relayed: Relayed = field(default_factory=Relayed)
+    stream: PlainResponse | None = None
     error_code: str | None = None
     reported_prompt_tokens: int | None = None
+    prefix_kept: float | None = None
     completion_tokens: int | None = None
     completion_source: str = "estimated"
 
@@ -112,6 +117,8 @@ class Recorder:
         self.metrics.context_used.labels(label).observe(sent / max(compacted.limit_tokens, 1))
         if exchange.mode == "enforce":
             self.metrics.record_decisions(label, compacted.decisions)
+        if exchange.prefix_kept is not None:
+            self.metrics.prefix_kept.labels(label).observe(exchange.prefix_kept)
         if exchange.reported_prompt_tokens:
             self.metrics.estimate_error.labels(label).observe(exchange.reported_prompt_tokens / sent)
 
@@ -149,6 +156,8 @@ class Recorder:
                 {"rule": item.rule, "saved_tokens": item.saved_tokens, "first_changed": item.first_changed}
                 for item in compacted.decisions
             ]
+        if exchange.prefix_kept is not None:
+            fields["prefix_kept"] = round(exchange.prefix_kept, 3)
         if exchange.completion_tokens is not None:
             fields["completion_tokens"] = exchange.completion_tokens
         self._log.info("request", **fields)

@@ -5,6 +5,7 @@ Law: our own pages are answered, chat completions go to chat.py, and whatever no
 
 import asyncio
 import time
+from contextlib import suppress
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -48,7 +49,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         return await _pass_through(services, request, exchange)
     except ProxyError as error:
         exchange.refuse(error)
-        return _answer_error(error, exchange)
+        return await _answer_error(error, exchange)
     except asyncio.CancelledError:
         # A WebSocket's client that has closed it may be gone before the upstream has answered.
         exchange.relayed.client_left = exchange.relayed.status != SWITCHING_PROTOCOLS
@@ -76,7 +77,11 @@ def _answer_own(services: Services, path: str) -> web.Response:
     return web.Response(body=body, status=404, content_type="application/json")
 
 
-def _answer_error(error: ProxyError, exchange: Exchange) -> web.Response:
+async def _answer_error(error: ProxyError, exchange: Exchange) -> web.StreamResponse:
+    if exchange.stream is not None:
+        with suppress(ConnectionError):  # the client has left
+            await exchange.stream.write_eof(b"data: " + error.body() + b"\n\n")
+        return exchange.stream
     headers = CIMultiDict([("Content-Type", "application/json"), *exchange.response_headers()])
     if isinstance(error, OverloadedError):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)

@@ -31,6 +31,13 @@ class BytesLRU(Generic[K, V]):
             self._entries.move_to_end(key)
             return entry[0]
 
+    def pop(self, key: K) -> V | None:
+        """Take the value out; None where there is none."""
+        with self._lock:
+            value, size = self._entries.pop(key, (None, 0))
+            self._bytes -= size
+            return value
+
     def __contains__(self, key: K) -> bool:
         return key in self._entries
 

@@ -79,6 +79,16 @@ class Metrics:
             ("model", "kind"),
             registry=registry,
         )
+        self.store_errors = Counter(
+            "trimtab_store_errors", "Operations of the summaries' store that failed.", ("store",), registry=registry
+        )
+        self.prefix_kept = Histogram(
+            "trimtab_prefix_kept_ratio",
+            "Share of the prompt tokens sent that began the session's request before, too, byte for byte.",
+            ("model",),
+            buckets=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0),
+            registry=registry,
+        )
         self.cuts = Counter(
             "trimtab_cuts",
             "Requests forwarded with a cut, by what stands for the cut part.",

@@ -47,11 +47,41 @@ async def relay_answer(
     if request.version < HttpVersion11 and "Content-Length" not in headers:
         response.force_close()  # its end is the connection's
     await response.prepare(request)
+    return await _copy(request, answer, response, tap, relayed)
+
+
+async def relay_into_stream(
+    request: web.BaseRequest,
+    answer: aiohttp.ClientResponse,
+    stream: web.StreamResponse,
+    tap: ResponseTap | None,
+    relayed: Relayed,
+) -> web.StreamResponse:
+    """The same where an event stream has been begun already: an answer that is none becomes one event of it."""
+    relayed.status = answer.status
+    if answer.status == 200 and answer.content_type == "text/event-stream":
+        return await _copy(request, answer, stream, tap, relayed)
+    # An event ends with its line: JSON says the same without line breaks.
+    return await _copy(request, answer, stream, tap, relayed, one_line=True)
+
+
+async def _copy(
+    request: web.BaseRequest,
+    answer: aiohttp.ClientResponse,
+    response: web.StreamResponse,
+    tap: ResponseTap | None,
+    relayed: Relayed,
+    *,
+    one_line: bool = False,
+) -> web.StreamResponse:
+    """The answer's body, chunk by chunk, and its end."""
     try:
+        if one_line:
+            await _write(response, b"data: ", relayed)
         async for chunk in answer.content.iter_any():
             if not relayed.first_byte_at:
                 relayed.first_byte_at = time.monotonic()
-            await _write(response, chunk, relayed)
+            await _write(response, chunk.translate(None, b"\r\n") if one_line else chunk, relayed)
             if tap is not None:
                 tap.feed(chunk)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
@@ -60,7 +90,7 @@ async def relay_answer(
             request.transport.abort()
         return response
     relayed.last_byte_at = time.monotonic()
-    await response.write_eof()
+    await response.write_eof(b"\n\n" if one_line else b"")
     if tap is not None:
         tap.finish()
     return response

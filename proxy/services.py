@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from proxy.compaction import Compactor
 from proxy.config import Config, PolicyConfig
 from proxy.exchange import Recorder
+from proxy.kept import PrefixWatch
 from proxy.summaries import Summaries
+from proxy.tenancy import Tenancy
 from proxy.upstream import UpstreamClient
 
 
@@ -40,5 +42,7 @@ class Services:
     client: UpstreamClient
     summaries: Summaries
     recorder: Recorder
+    tenancy: Tenancy
     compactor_for: Callable[[PolicyConfig], Compactor]
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    watch: PrefixWatch = field(default_factory=PrefixWatch)

@@ -14,14 +14,18 @@ from rules.conversation import (
     Decision,
     Message,
     Outcome,
+    count_leading,
     split_steps,
 )
+from rules.fold import FoldMemo, Room, replay_cut
 from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
-from rules.prune import prune_tool_results
-from rules.summarise import MIN_TEXT_TOKENS, Summary, SummaryRequest, make_digest, request_summary, splice_summary
-from rules.truncate import Memo, truncate_text, truncate_tool_results
-from rules.window import Window, replay_cut
+from rules.prefix import hash_prefixes
+from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
+from rules.splice import splice_summary
+from rules.summarise import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
+from rules.truncate import MIN_TEXT_TOKENS, Memo, truncate_text, truncate_tool_results
+from rules.window import Window
 
 
 class LimitExceededError(ValueError):
@@ -39,16 +43,51 @@ class LimitExceededError(ValueError):
 class Plan:
     """What is to be done with one request.
 
-    `original` is the client's transcript; `conversation` the same after the rules that need no window. `request` is
-    the text to get before `apply`, None where nothing was cut.
+    `original` is the client's transcript; `conversation` the same after the rules that need no window, `hashes` those
+    of its prefixes. `request` is the text to get before `apply`, None where nothing was cut; `prefetch` one that the
+    next cut is expected to need.
     """
 
     original: Conversation
     conversation: Conversation
+    hashes: Sequence[bytes]
     window: Window
     request: SummaryRequest | None
+    prefetch: SummaryRequest | None
     decisions: tuple[Decision, ...]
     limit: int
+
+    def put_off(self) -> "Plan | None":
+        """The plan without its last cut, as the request before may have been forwarded; None where nothing was cut."""
+        window = self.window.earlier
+        if window is None:
+            return None
+        request = request_summary(self.conversation.messages, self.hashes, window)
+        return replace(self, window=window, request=request, prefetch=None)
+
+    @property
+    def reserved_tokens(self) -> int:
+        """What would be forwarded at most: a summary taking all of its reserve."""
+        messages, window, cut = self.conversation.messages, self.window, self.window.cut
+        leading = count_leading(messages)
+        head = {*range(leading), window.task} if cut else set()
+        tokens: int = self.conversation.fixed_tokens + (cut.tokens if cut else 0)
+        tokens += sum(messages[index].tokens for index in head if index is not None)
+        for index in range(cut.at if cut else 0, len(messages)):
+            message = messages[index]
+            is_pruned = index < window.prune_stop and message.role in RESULT_ROLES
+            if index not in head:
+                tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens
+        return tokens
+
+    def find_prefix(self, forwarded: Conversation, at: int) -> tuple[Message, ...] | None:
+        """What is forwarded of the messages before `at`; None where that lacks what was said there.
+
+        Pruned results are placeholders in it: nobody could summarise from those.
+        """
+        start = self.window.cut.at if self.window.cut else 0
+        stop = next((place for place, one in enumerate(forwarded.messages) if one is self.conversation.messages[at]), 0)
+        return forwarded.messages[:stop] if stop and self.window.prune_stop <= start else None
 
 
 def plan(
@@ -58,16 +97,29 @@ def plan(
     count: CountTokens,
     request_max_tokens: int | None = None,
     memo: Memo | None = None,
+    folds: FoldMemo | None = None,
 ) -> Plan:
-    """Decide everything about one request; `request_max_tokens` is the completion that it asks for."""
+    """Decide everything about one request; `request_max_tokens` is the completion that it asks for.
+
+    `memo` and `folds` may hold what earlier calls worked out; they change nothing but the time that this takes.
+    """
     limit = policy.limit_tokens(request_max_tokens)
     paired = pair_tool_calls(conversation, count=count)
     short = truncate_tool_results(paired.conversation, budget=policy.result_budget, count=count, memo=memo)
-    current = short.conversation
-    window = replay_cut(current.messages, fixed_tokens=current.fixed_tokens, limit=limit, policy=policy)
-    # The span is read from the paired transcript, whose texts are whole but for truncation.
-    request = request_summary(current.messages, window)
-    return Plan(conversation, current, window, request, (*paired.decisions, *short.decisions), limit)
+    messages = short.conversation.messages
+    hashes = hash_prefixes(messages)
+    room = Room.measure(messages, conversation.fixed_tokens, limit)
+    window = replay_cut(messages, hashes, room=room, policy=policy, memo=folds)
+    return Plan(
+        original=conversation,
+        conversation=short.conversation,
+        hashes=hashes,
+        window=window,
+        request=request_summary(messages, hashes, window),
+        prefetch=request_prefetch(messages, hashes, window),
+        decisions=(*paired.decisions, *short.decisions),
+        limit=limit,
+    )
 
 
 def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | None = None) -> Outcome:
@@ -84,7 +136,7 @@ def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | 
     if window.cut is not None and plan.request is not None:
         if summary is None:
             summary = Summary(make_digest(plan.request, count=count), by_model=False)
-        spliced = splice_summary(current, window=window, summary=summary, count=count)
+        spliced = splice_summary(current, window=window, summary=summary, role=policy.summary_role, count=count)
         decisions += spliced.decisions
         current = spliced.conversation
     if current.tokens > plan.limit:

@@ -29,12 +29,31 @@ class OverflowStrategy(StrEnum):
         return self in {OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE}
 
 
+class SummaryRole(StrEnum):
+    """Who speaks a summary, and whether it joins the task statement (see splice.py)."""
+
+    AUTO = "auto"
+    USER = "user"
+    SYSTEM = "system"
+    ASSISTANT = "assistant"
+    PAIR = "pair"
+
+
 class OnExceeded(StrEnum):
     """What is done with a request that nothing could bring within the limit."""
 
     ERROR = "error"
     FORWARD = "forward"
     TRUNCATE = "truncate"
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a token costs, as ratios: an input token, one that the upstream's prompt cache holds, an output token."""
+
+    input: float = 1.0
+    cached_input: float = 0.1
+    output: float = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +71,8 @@ class Policy:
     keep_user_tokens: int = 20_000
     summary_max_tokens: int = 1500
     summary_min_steps: int = 6
+    summary_role: SummaryRole = SummaryRole.AUTO
+    prices: Prices = Prices()
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """Prompt tokens that a request may have: the window less the reserve for the completion.

@@ -34,18 +34,16 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     return digest.digest()
 
 
-def hash_prefixes(messages: Sequence[Message], stops: Sequence[int]) -> tuple[bytes, ...]:
-    """The chain over messages[:stop] for each of `stops`, which ascend.
+def hash_prefixes(messages: Sequence[Message]) -> list[bytes]:
+    """The chain over messages[:stop] for each stop from 0 to their number.
 
     h(i) = sha256(h(i-1) + digest(i)), from 32 zero bytes on. Leading system and developer messages do not enter:
     what is volatile in them (a timestamp) must not rename a summary.
     """
     chain = bytes(32)
-    at = count_leading(messages)
-    hashes: list[bytes] = []
-    for stop in stops:
-        for message in messages[at:stop]:
-            chain = sha256(chain + (message.digest or digest_message(message))).digest()
-        at = max(at, stop)
+    leading = count_leading(messages)
+    hashes = [chain] * (leading + 1)
+    for message in messages[leading:]:
+        chain = sha256(chain + (message.digest or digest_message(message))).digest()
         hashes.append(chain)
-    return tuple(hashes)
+    return hashes

@@ -24,6 +24,9 @@ MAX_CHARS_PER_UNIT = 128
 MIN_SHARE = 16
 """Where each of many texts would get less than this, they become one text: none is emptied."""
 
+MIN_TEXT_TOKENS = 24
+"""A text shorter than this says nothing: a summary's reserve below it has room for one line only."""
+
 Measure = Callable[[str], int]
 
 

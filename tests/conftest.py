@@ -64,7 +64,12 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
     async with AsyncExitStack() as stack:
 
         async def start(*settings: str) -> Proxy:
-            base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "limits.drain_seconds=2")
+            base = (
+                "listen=127.0.0.1:0",
+                f"upstream.base_url={upstream.url}",
+                "limits.drain_seconds=2",
+                "store=memory",
+            )
             config = load_config(settings=(*base, *settings), environment={})
             return await stack.enter_async_context(run_proxy(config, log, compactors))
 

@@ -28,6 +28,16 @@ CHARACTER_BYTES = 2
 _ESCAPED_KEY = "the key 'messages' is not written plainly"
 
 
+_NOT_OF_A_SUMMARY = frozenset(
+    {
+        "stream", "stream_options", "n", "stop", "response_format", "logprobs", "top_logprobs", "logit_bias",
+        "prediction", "tool_choice", "function_call", "parallel_tool_calls", "max_tokens", "max_completion_tokens",
+        "temperature", "top_p", "seed", "store", "modalities", "audio", "messages",
+    }
+)  # fmt: skip
+"""What a request for a summary does not take over: it says how to answer, not what to read."""
+
+
 class _Body(msgspec.Struct):
     messages: list[msgspec.Raw]
     model: Any = None
@@ -39,6 +49,7 @@ class _Body(msgspec.Struct):
     response_format: msgspec.Raw = msgspec.Raw()
 
 
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_body = msgspec.json.Decoder(_Body).decode
 
 
@@ -145,6 +156,24 @@ class ChatCodec:
         array = _find_messages(request.body, request.raws)
         pieces = _write_array(request.body, array, original.messages, compacted.messages)
         return b"".join((request.body[: array.start], *pieces, request.body[array.stop :]))
+
+    def write_inline(
+        self, request: ChatRequest, prefix: Sequence[Message], prompt: str
+    ) -> dict[str, msgspec.Raw] | None:
+        """The members of a body that asks `prompt` behind the forwarded messages `prefix`, with the same tools.
+
+        None where the answer has a prescribed form, or the body's members cannot be told apart.
+        """
+        try:
+            members = _decode_members(request.body)
+        except DECODE_ERRORS:
+            return None
+        if bytes(members.get("response_format", b"null")) != b"null":
+            return None
+        kept = {name: value for name, value in members.items() if name not in _NOT_OF_A_SUMMARY}
+        question = Message("user", (prompt,))
+        kept["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*prefix, question))) + b"]")
+        return kept
 
     def _message(self, raw: bytes) -> Message:
         message = self._messages.get(raw)

@@ -11,13 +11,13 @@ from proxy.errors import ContextExceededError
 from proxy.exchange import Exchange, Recorder
 from proxy.metrics import Metrics
 from proxy.relay import Relayed
-from rules.conversation import Decision
+from rules.conversation import Conversation, Decision
 
 DECISIONS = (
     Decision("truncate", "2 tool results over 4000 tokens", 900, 400, 2, 3),
     Decision("pairing", "1 calls answered", 400, 408, 1, 7),
 )
-COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', DECISIONS, 1000, 508, 2000)
+COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', Conversation(()), DECISIONS, 1000, 508, 2000)
 
 
 class _Log:

@@ -1,0 +1,91 @@
+"""What single values of the configuration may be.
+
+Law: a message says what the value must be, and never repeats it where it may hold a secret.
+"""
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator
+
+MIN_CONTEXT_WINDOW = 1024
+STORE_SCHEMES = frozenset({"sqlite", "redis", "rediss", "valkey", "valkeys"})
+_TENANT_HEADER = re.compile(r"header:[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""Source: RFC 9110, a token."""
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if not url.isascii() or not url.isprintable() or " " in url or not _has_valid_port(url):
+        message = "must be plain ASCII, with a port from 1 to 65535 if any"
+        raise ValueError(message)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        message = "must be an http:// or https:// address with a host"
+        raise ValueError(message)
+    if parts.username is not None or "?" in url or "#" in url:
+        message = "must carry no user name, query or fragment; a key belongs in api_key"
+        raise ValueError(message)
+    return url.rstrip("/")
+
+
+def _has_valid_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
+def _drop_blank(key: object) -> object:
+    """A variable that is set to nothing is a key that is not set."""
+    return None if key == "" else key
+
+
+def _check_key(key: str) -> str:
+    if not key.isascii() or not key.isprintable() or " " in key:
+        message = "must be one word of printable ASCII, without a line break"
+        raise ValueError(message)
+    return key
+
+
+def _check_address(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        message = "must be HOST:PORT, the port 0 to 65535"
+        raise ValueError(message)
+    return address
+
+
+def _check_window(window: object) -> object:
+    if window != "auto" and (
+        not isinstance(window, int | str) or isinstance(window, bool) or not str(window).isdigit()
+    ):
+        message = "must be auto, or a whole number of tokens"
+        raise ValueError(message)
+    if window != "auto" and int(str(window)) < MIN_CONTEXT_WINDOW:
+        message = f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens"
+        raise ValueError(message)
+    return window if window == "auto" else int(str(window))
+
+
+def _check_tenant(tenant: str) -> str:
+    if tenant != "authorization" and not _TENANT_HEADER.fullmatch(tenant):
+        message = "must be authorization, or header:NAME"
+        raise ValueError(message)
+    return tenant
+
+
+def _check_store(store: str) -> str:
+    scheme, found, rest = store.partition("://")
+    if store not in {"memory", "sqlite"} and not (found and scheme in STORE_SCHEMES and rest.strip("/")):
+        message = "must be memory, sqlite, sqlite:///path or redis://host:port/db"
+        raise ValueError(message)
+    return store
+
+
+Url = Annotated[str, AfterValidator(_check_url)]
+OptionalKey = Annotated[Annotated[str, AfterValidator(_check_key)] | None, BeforeValidator(_drop_blank)]
+Address = Annotated[str, AfterValidator(_check_address)]
+ContextWindow = Annotated[Literal["auto"] | int, BeforeValidator(_check_window)]
+Tenant = Annotated[str, AfterValidator(_check_tenant)]
+Store = Annotated[str, AfterValidator(_check_store)]

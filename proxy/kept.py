@@ -1,0 +1,55 @@
+"""How much of a prompt the upstream has read before.
+
+Law: it only looks on. What it has forgotten, or never saw, is not guessed at.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from proxy.lru import BytesLRU
+from rules.conversation import Conversation, Message
+
+MAX_BYTES = 8 * 1024 * 1024
+FINGERPRINT_BYTES = 40
+
+Fingerprints = tuple[int, ...]
+
+
+class PrefixWatch:
+    """Remembers what was forwarded last for each transcript, as fingerprints."""
+
+    def __init__(self) -> None:
+        self._forwarded: BytesLRU[tuple[Hashable, bytes], Fingerprints] = BytesLRU(
+            MAX_BYTES, lambda _, fingerprints: FINGERPRINT_BYTES * (len(fingerprints) + 2)
+        )
+
+    def observe(
+        self, scope: Hashable, hashes: Sequence[bytes], forwarded: Conversation, fixed: Sequence[bytes]
+    ) -> float | None:
+        """The share of the prompt's tokens that stand as they did in the session's request before.
+
+        `hashes` are those of the client's transcript at each length: the request before is the longest known one.
+        `fixed` is what stands outside the messages. None where no request before is known.
+        """
+        now = (hash(tuple(fixed)), *map(_fingerprint, forwarded.messages))
+        known = (self._forwarded.pop((scope, hashes[stop])) for stop in range(len(hashes) - 1, 0, -1))
+        before = next((fingerprints for fingerprints in known if fingerprints is not None), None)
+        self._forwarded[scope, hashes[-1]] = now
+        if before is None:
+            return None
+        return _count_common(before, now, forwarded) / max(forwarded.tokens, 1)
+
+
+def _fingerprint(message: Message) -> int:
+    """Changes with the bytes that are forwarded; Python's hash is keyed, so nobody can make two collide."""
+    texts = message.texts if message.edited or message.raw is None else None
+    return hash((message.raw, message.role, texts, message.media if message.edited else None))
+
+
+def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:
+    tokens = 0
+    sizes = (forwarded.fixed_tokens, *(message.tokens for message in forwarded.messages))
+    for old, new, size in zip(before, now, sizes, strict=False):
+        if old != new:
+            break
+        tokens += size
+    return tokens

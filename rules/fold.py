@@ -1,0 +1,296 @@
+"""The replayed cut.
+
+Law: a strict left fold. The state after message i depends on messages[: i + 1] and the policy and on nothing else, so
+a longer transcript never changes an earlier decision, and every replica decides the same. Sizes are reserved sizes: a
+summary's real length never enters.
+
+Words: *head* is what always stays (leading system messages, tools, the first user message); *limit* what a prompt may
+have; *room* = limit - head. All waters are shares of room.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Protocol
+
+from rules.conversation import Message, count_leading
+from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
+from rules.sums import Sums
+from rules.window import Cut, CutKind, Window
+
+SUMMARY_FRAME_TOKENS = 160
+"""Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
+MIN_ROOM_SHARE = 0.25
+"""Of the limit. Below it cuts would come at every step and free nothing."""
+HEAD_STEPS = 16
+"""The head's size is rounded up to limit / 16: a timestamp or a tool more or less does not move a cut."""
+AIM = 0.75
+"""Of low water: what a cut is placed to leave, its summary included. Steps are not equally long, and what stays grows
+until the cut is applied: so at most low water is left, nearly always."""
+PATIENCE = 0.25
+"""A cut is put off until waiting has cost this share of what the cut costs, counted over the whole session: one that
+has outlasted its first wait is taken to go on.
+
+Source: the break-even rule of renting and buying, by which waiting costs at most twice what foresight would have; of
+0, 0.1, 0.2, 0.25, 0.33 and 0.4 a quarter cost the recorded sessions least at the worst, at windows of 32k and 64k.
+"""
+
+
+class FoldMemo(Protocol):
+    """Folds by the prefix that they have seen, so that a grown transcript is folded from where it was left."""
+
+    def take(self, key: bytes) -> "Fold | None":
+        """The fold kept under a key, which is its taker's own from now on."""
+
+    def keep(self, key: bytes, fold: "Fold") -> None:
+        """Keep a fold until it is taken, or forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the head leaves of `limit`: `early` until the first user message has come, `tokens` from then on."""
+
+    limit: int
+    leading: int
+    early: int
+    tokens: int
+
+    @classmethod
+    def measure(cls, messages: Sequence[Message], fixed_tokens: int, limit: int) -> "Room":
+        """The room behind the head of these messages; `fixed_tokens` is what stands outside them."""
+        leading = count_leading(messages)
+        task = next((message.tokens for message in messages if message.role == "user"), 0)
+        head = fixed_tokens + sum(message.tokens for message in messages[:leading])
+        return cls(limit, leading, _leave(limit, head), _leave(limit, head + task))
+
+
+def _leave(limit: int, head: int) -> int:
+    grain = max(limit // HEAD_STEPS, 1)
+    return limit - -(-head // grain) * grain
+
+
+def replay_cut(
+    messages: Sequence[Message],
+    hashes: Sequence[bytes],
+    *,
+    room: Room,
+    policy: Policy,
+    memo: FoldMemo | None = None,
+) -> Window:
+    """Fold the messages, oldest first, into the window's state; `hashes` are those of their prefixes (prefix.py)."""
+    if memo is None:
+        return _extend(Fold(room, policy), messages).window
+    context = sha256(repr((room, policy)).encode()).digest()
+    found = (memo.take(context + hashes[stop]) for stop in range(len(messages), 0, -1))
+    known = next((fold for fold in found if fold is not None and fold.has_seen(messages)), None)
+    fold = _extend(known or Fold(room, policy), messages)
+    window = fold.window
+    memo.keep(context + hashes[len(messages)], fold)
+    return window
+
+
+def _extend(fold: "Fold", messages: Sequence[Message]) -> "Fold":
+    for message in messages[len(fold) :]:
+        fold.add(message)
+    return fold
+
+
+class Fold:
+    """The fold's state and the sums that it needs to go on. Every method is a function of the messages added."""
+
+    __slots__ = ("_forwarded", "_policy", "_room", "_sums", "_waited", "window")
+
+    def __init__(self, room: Room, policy: Policy) -> None:
+        self.window = Window()
+        self._room = room
+        self._policy = policy
+        self._sums = Sums(room.leading)
+        self._forwarded = 0  # tokens that would be forwarded behind the head now
+        self._waited = 0.0  # what putting cuts off has cost so far, in the price of an input token
+
+    def __len__(self) -> int:
+        return len(self._sums)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the fold holds in memory, about."""
+        return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
+
+    def has_seen(self, messages: Sequence[Message]) -> bool:
+        """Whether the messages added cost what the first of these do: hashes leave out texts beside the content."""
+        return self._sums.costs.tolist() == [message.tokens for message in messages[: len(self)]]
+
+    def add(self, message: Message) -> None:
+        """Go on by one message."""
+        self._forwarded += self._sums.add(message)
+        if self.window.task != self._sums.task:
+            self.window = replace(self.window, task=self._sums.task)
+        high = self._policy.high_water
+        if self._forwarded < self._share(high - PREFETCH_GAP) or self._tokens < self._room.limit * MIN_ROOM_SHARE:
+            return
+        if self.window.next_cut is None:
+            self.window = self._fix_next_cut()
+        if self._forwarded >= self._share(high):
+            self._cut(is_request=message.role == "assistant")
+
+    @property
+    def _tokens(self) -> int:
+        return self._room.early if self._sums.task is None else self._room.tokens
+
+    def _share(self, share: float) -> int:
+        return int(self._tokens * share)
+
+    def _fix_next_cut(self) -> Window:
+        """The window with its next cut chosen, and whether that is expected to need a summary."""
+        policy, window = self._policy, self.window
+        at = self._choose(PREFETCH_GAP)
+        window = replace(window, next_cut=at)
+        if at is None:
+            return window
+        cut = self._cut_at(window, at).cuts[-1]
+        growth = self._share(policy.high_water) - self._forwarded
+        pruned = self._prune(window)
+        prune_does = pruned is not None and self._size(pruned) + growth <= self._share(policy.low_water)
+        asks = cut.kind is CutKind.SUMMARISE and not prune_does
+        return replace(window, prefetch_tokens=cut.reserved_tokens if asks else 0)
+
+    def _choose(self, growth: float) -> int | None:
+        """Where to cut so that about low water is left when `growth` of room has come on top.
+
+        The open step where no other leaves so little; None where there is nothing new to cut.
+        """
+        low = self._policy.low_water
+        stays = self._share(low * AIM - growth) - SUMMARY_FRAME_TOKENS - self._reserve
+        at = self._sums.find_step(max(stays, 0))
+        return at if self._sums.between(self._floor(self.window), at) > 0 else None
+
+    @property
+    def _reserve(self) -> int:
+        return min(self._policy.summary_max_tokens, self._share(self._policy.low_water) // 2)
+
+    def _floor(self, window: Window) -> int:
+        """The first message that is forwarded behind the head."""
+        return window.cut.at if window.cut else min(self._room.leading, len(self))
+
+    def _size(self, window: Window) -> int:
+        """What would be forwarded behind the head in a state."""
+        base = window.cut.tokens if window.cut else 0
+        return base + self._sums.behind(self._floor(window), window.prune_stop)
+
+    def _cut(self, *, is_request: bool) -> None:
+        """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""
+        policy, size = self._policy, self._forwarded
+        if policy.overflow_strategy is OverflowStrategy.ERROR:
+            return
+        over = size > self._tokens
+        chosen = self._choose_window(over=over)
+        gain = size - self._size(chosen) if chosen else 0
+        if over and (chosen is None or gain <= 0 or self._size(chosen) > self._tokens):
+            chosen = self._shrink()
+        elif not over and (chosen is None or gain < self._share((policy.high_water - policy.low_water) / 4)):
+            return
+        elif chosen is not None and not over:
+            self._waited += gain * policy.prices.cached_input if is_request else 0.0
+            if self._waited < self._price(chosen) * PATIENCE:
+                return
+        if chosen is not None:
+            self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
+            self._forwarded = self._size(self.window)
+
+    def _price(self, chosen: Window) -> float:
+        """What moving to a window costs: what stays is read anew, and its summary must be written.
+
+        What is new in the open step is read for the first time anyway; the summary's call reads the cache.
+        """
+        prices = self._policy.prices
+        fresh = self._sums.between(self._sums.open_step, len(self))
+        price = max(self._size(chosen) - fresh, 0) * (prices.input - prices.cached_input)
+        if chosen.cut is not None and chosen.cut != self.window.cut and chosen.cut.kind is CutKind.SUMMARISE:
+            price += chosen.cut.reserved_tokens * prices.output + self._forwarded * prices.cached_input
+        return price
+
+    def _choose_window(self, *, over: bool) -> Window | None:
+        """Pruned where that is enough, else cut; None where neither is to be had or worth asking a model for."""
+        policy = self._policy
+        pruned = self._prune(self.window)
+        cut = self._summarise()
+        asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
+        enough = policy.low_water if asks else policy.high_water
+        if pruned is not None and self._size(pruned) <= self._share(enough):
+            return pruned
+        return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
+
+    def _prune(self, window: Window) -> Window | None:
+        """The window with the results before the next cut pruned; None where that is not allowed or does nothing."""
+        if self._policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
+            return None
+        stop = min(window.next_cut, self._protected())
+        return replace(window, prune_stop=stop) if stop > max(window.prune_stop, self._floor(window)) else None
+
+    def _protected(self) -> int:
+        """Where the newest `protect_turns` user turns begin; the end, where those alone exceed prefetch."""
+        turns, users = self._policy.protect_turns, self._sums.users
+        if turns == 0:
+            return len(self)
+        start = users[-turns] if len(users) >= turns else min(self._room.leading, len(self))
+        protected = self._sums.between(start, len(self))
+        return len(self) if protected > self._share(self._policy.high_water - PREFETCH_GAP) else start
+
+    def _summarise(self) -> Window | None:
+        """The window with a summary up to the next cut.
+
+        Chosen anew if what stays would still be too much, or what goes too little to ask a model for.
+        """
+        at = self.window.next_cut
+        if at is None:
+            return None
+        candidate = self._cut_at(self.window, at)
+        too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
+        if too_few or self._size(candidate) > self._share(self._policy.high_water):
+            at = self._choose(0.0)
+            candidate = self._cut_at(self.window, at) if at is not None else candidate
+        return candidate
+
+    def _cut_at(self, window: Window, at: int) -> Window:
+        policy = self._policy
+        steps = self._sums.steps(self._floor(window), at)
+        asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
+        kept = self._keep(at, min(policy.keep_user_tokens, self._share(policy.low_water) // 4))
+        kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
+        cut = self._make_cut(kind, at, self._reserve, kept)
+        return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop)))
+
+    def _make_cut(self, kind: CutKind, at: int, reserved: int, kept: tuple[int, ...]) -> Cut:
+        words = sum(self._sums.user_tokens(rank) for rank in kept)
+        systems = self._sums.systems(min(self._room.leading, at), at)
+        tokens = SUMMARY_FRAME_TOKENS + reserved + systems + words
+        return Cut(kind, at, reserved, tuple(self._sums.users[rank] for rank in kept), tokens)
+
+    def _keep(self, at: int, budget: int) -> tuple[int, ...]:
+        """Ranks of the newest user messages before `at` within `budget`, oldest first.
+
+        The newest of all is kept whatever it costs while no newer one stands behind the cut.
+        """
+        users = self._sums.users
+        kept: list[int] = []
+        for rank in range(len(users) - 1, 0, -1):  # the first is the task
+            if users[rank] >= at:
+                continue
+            budget -= self._sums.user_tokens(rank)
+            if budget < 0 and rank != len(users) - 1:
+                break
+            kept.append(rank)
+        return tuple(reversed(kept))
+
+    def _shrink(self) -> Window | None:
+        """The last cut with as little as can be in its place: the open step alone takes what is left of the room."""
+        window, at = self.window, self._sums.open_step
+        if self._sums.between(min(self._room.leading, at), at) == 0:
+            return None
+        last = window.cut
+        earlier = (window.earlier or window) if last is not None and last.at == at else window
+        kept = self._keep(at, 0)
+        bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, kept)))
+        reserved = min(max(self._tokens - self._size(bare), 0), self._policy.summary_max_tokens)
+        cut = replace(self._make_cut(CutKind.DIGEST, at, reserved, kept), prune_stop=earlier.prune_stop)
+        return replace(window, cuts=(*earlier.cuts, cut))

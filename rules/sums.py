@@ -1,0 +1,104 @@
+"""A transcript's running sums, extended message by message.
+
+Law: append-only. Every figure is a function of the messages added so far, and each costs O(log n) at most.
+"""
+
+from array import array
+from bisect import bisect_left
+
+from rules.conversation import HEAD_ROLES, Message, starts_step
+from rules.prune import PLACEHOLDER_TOKENS
+
+
+def _tokens(*values: int) -> "array[int]":
+    return array("q", values)
+
+
+class Sums:
+    """Tokens of what stands behind the head. The head's own messages (the leading ones, the task) enter as nothing."""
+
+    __slots__ = (
+        "_full",
+        "_leading",
+        "_pruned",
+        "_start_sums",
+        "_starts",
+        "_systems",
+        "_user_tokens",
+        "costs",
+        "task",
+        "users",
+    )
+
+    def __init__(self, leading: int) -> None:
+        self._leading = leading
+        self.task: int | None = None
+        self.costs = _tokens()  # of each message, the head's too
+        self._full = _tokens(0)
+        self._pruned = _tokens(0)  # the same with every result a placeholder
+        self._systems = _tokens(0)
+        self._starts = _tokens()
+        self._start_sums = _tokens()
+        self.users = _tokens()
+        self._user_tokens = _tokens()
+
+    def __len__(self) -> int:
+        return len(self._full) - 1
+
+    def add(self, message: Message) -> int:
+        """The next message; returns what it costs behind the head."""
+        index = len(self)
+        is_user = message.role == "user"
+        is_task = is_user and self.task is None
+        self.costs.append(message.tokens)
+        tokens = 0 if is_task or index < self._leading else message.tokens
+        opens = starts_step(message) or index == 0
+        if opens:
+            self._starts.append(index)
+            self._start_sums.append(self._full[-1])
+        if is_task:
+            self.task = index
+        if is_user:
+            self.users.append(index)
+            self._user_tokens.append(message.tokens)
+        self._full.append(self._full[-1] + tokens)
+        self._pruned.append(self._pruned[-1] + (tokens if opens else min(tokens, PLACEHOLDER_TOKENS)))
+        self._systems.append(self._systems[-1] + (tokens if message.role in HEAD_ROLES else 0))
+        return tokens
+
+    @property
+    def open_step(self) -> int:
+        """Where the last step begins."""
+        return self._starts[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """What the sums hold in memory."""
+        arrays = (self.costs, self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
+        return sum(8 * len(values) for values in arrays) + 8 * len(self._user_tokens)
+
+    def between(self, start: int, stop: int) -> int:
+        """Tokens of messages [start, stop)."""
+        return self._full[stop] - self._full[start]
+
+    def behind(self, start: int, prune_stop: int) -> int:
+        """Tokens from message `start` to the end, results before `prune_stop` being placeholders."""
+        middle = max(start, prune_stop)
+        return self._pruned[middle] - self._pruned[start] + self._full[-1] - self._full[middle]
+
+    def systems(self, start: int, stop: int) -> int:
+        """Tokens of the system and developer messages in [start, stop)."""
+        return self._systems[stop] - self._systems[start]
+
+    def steps(self, start: int, stop: int) -> int:
+        """How many steps begin in [start, stop)."""
+        return bisect_left(self._starts, stop) - bisect_left(self._starts, start)
+
+    def find_step(self, tokens: int) -> int:
+        """Where the oldest step begins behind which at most `tokens` stay; the last one where none is that short."""
+        rank = bisect_left(self._start_sums, self._full[-1] - tokens)
+        return self._starts[min(rank, len(self._starts) - 1)]
+
+    def user_tokens(self, rank: int) -> int:
+        """What the user message `users[rank]` costs."""
+        return self._user_tokens[rank]
