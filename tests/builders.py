@@ -11,10 +11,16 @@ import orjson
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Message, ToolCall
-from rules.prefix import digest_message
+from rules.fold import Fold, FoldMemo, Room, replay_cut
+from rules.policy import Policy, Prices
+from rules.prefix import digest_message, hash_prefixes
 from rules.tokens import count_message
+from rules.window import Window
 
 Wire = dict[str, Any]
+
+FREE = Prices(input=0.0, cached_input=0.0, output=0.0)
+"""Nothing costs anything: no cut is put off."""
 
 IMAGE = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}'
 """A content part that is not text; 85 tokens."""
@@ -83,6 +89,29 @@ def function_result(text: str = "done") -> Message:
 def conversation(*messages: Message, fixed_tokens: int = 0) -> Conversation:
     """A transcript, oldest message first."""
     return Conversation(messages, fixed_tokens)
+
+
+class DictMemo:
+    """Folds by their key, kept until they are taken."""
+
+    def __init__(self) -> None:
+        self.folds: dict[bytes, Fold] = {}
+
+    def take(self, key: bytes) -> Fold | None:
+        """What is kept under the key, which is forgotten."""
+        return self.folds.pop(key, None)
+
+    def keep(self, key: bytes, fold: Fold) -> None:
+        """Keep it."""
+        self.folds[key] = fold
+
+
+def fold(
+    messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0, memo: FoldMemo | None = None
+) -> Window:
+    """The window's state after the last message."""
+    room = Room.measure(messages, fixed_tokens, limit)
+    return replay_cut(messages, hash_prefixes(messages), room=room, policy=policy, memo=memo)
 
 
 def session(steps: int, *, call_tokens: int = 10, result_tokens: int = 60) -> tuple[Message, ...]:

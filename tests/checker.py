@@ -139,6 +139,17 @@ def check_bridges(original: Wires, sent: Wires) -> list[str]:
     return problems
 
 
+def check_alternation(sent: Wires) -> list[str]:
+    """User and assistant take turns, and the user begins (results and system messages aside)."""
+    talk = _talk(sent)
+    problems = [
+        f"two {left['role']} messages in a row: {_clip(left)} and {_clip(right)}"
+        for left, right in pairwise(talk)
+        if left["role"] == right["role"]
+    ]
+    return problems if talk and talk[0]["role"] == "user" else [*problems, "the user does not begin"]
+
+
 def check_first_user(original: Wires, sent: Wires) -> list[str]:
     """The task statement opens the first user message, whole."""
     users = [[message for message in part if message["role"] == "user"] for part in (original, sent)]

@@ -10,6 +10,7 @@ from proxy.config_load import load_config
 from proxy.counter import count_by_heuristic
 from rules.conversation import Decision
 from rules.pipeline import LimitExceededError
+from rules.policy import Prices
 from rules.summarise import Summary
 
 LONG = "".join(f"line {number}: nothing of note\n" for number in range(2000))
@@ -42,7 +43,7 @@ def compactor() -> Compactor:
 
 
 def _compact(compactor: Compactor, body: bytes, settings: PolicyConfig, summary: Summary | None = None) -> Compacted:
-    return compactor.apply(compactor.plan(read_request(body), settings), summary)
+    return compactor.apply(compactor.plan(read_request(body), settings.to_policy(Prices())), summary)
 
 
 def test_where_nothing_is_to_be_done_the_body_is_the_clients_own(compactor: Compactor) -> None:

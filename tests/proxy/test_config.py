@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from proxy.config import Config, PolicyConfig
 from proxy.config_errors import Document, name_path
 from proxy.config_load import load_config
-from rules.policy import OnExceeded, OverflowStrategy, Policy
+from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.truncate import Budget
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
@@ -121,16 +121,32 @@ def test_matches_profiles_and_upstreams_are_found_by_name() -> None:
         config.policy_for("qwen3", "nope")
 
 
+PRICES = Prices(2.0, 1.0, 8.0)
+
+
 def test_a_policy_is_what_the_rules_need() -> None:
     """Every number arrives under its name; a window that is not known is 128,000 tokens."""
     text = """{context_window: 9000, completion_reserve: 10, high_water: 0.7, low_water: 0.3, overflow_strategy: prune,
     on_exceeded: forward, max_tool_result_tokens: 99, max_tool_result_bytes: 999, protect_turns: 1, keep_user_tokens: 5,
-    summary: {max_tokens: 77, min_steps: 3}}"""
+    summary: {max_tokens: 77, min_steps: 3, role: pair}}"""
 
-    assert _load("defaults: " + text).defaults.to_policy() == Policy(
-        9000, 10, 0.7, 0.3, OverflowStrategy.PRUNE, OnExceeded.FORWARD, Budget(99, 999), 1, 5, 77, 3
+    assert _load("prices: {input: 2, cached_input: 1, output: 8}").prices.to_prices() == PRICES
+    assert _load("defaults: " + text).defaults.to_policy(PRICES) == Policy(
+        9000,
+        10,
+        0.7,
+        0.3,
+        OverflowStrategy.PRUNE,
+        OnExceeded.FORWARD,
+        Budget(99, 999),
+        1,
+        5,
+        77,
+        3,
+        SummaryRole.PAIR,
+        PRICES,
     )
-    assert PolicyConfig().to_policy() == Policy()
+    assert PolicyConfig().to_policy(Prices()) == Policy()
 
 
 @pytest.mark.parametrize(

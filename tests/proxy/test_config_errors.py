@@ -25,7 +25,11 @@ def _problems(text: str, *settings: str, **environment: str) -> list[str]:
         ("\nlisten: ':80'", "listen (line 2): ':80' must be HOST:PORT, the port 0 to 65535"),
         ("listen: h:65536", "listen (line 1): 'h:65536' must be HOST:PORT, the port 0 to 65535"),
         ("mode: on", "mode (line 1): 'on' should be 'enforce', 'observe' or 'off'"),
-        ("store: redis", "store (line 1): 'redis' should be 'memory'"),
+        (
+            "store: redis",
+            "store (line 1): 'redis' must be memory, sqlite, sqlite:///path or redis://host:port/db",
+        ),
+        ("tenant: 'header:'", "tenant (line 1): 'header:' must be authorization, or header:NAME"),
         ("metrics_path: /v1/x", "metrics_path (line 1): '/v1/x' must not begin with /v1 or /trimtab"),
         ("metrics_path: metrics", "metrics_path (line 1): 'metrics' string should match pattern '^/'"),
         (

@@ -211,7 +211,7 @@ def test_a_request_only_observed_says_that_the_original_went_out() -> None:
 def test_where_nothing_was_done_there_is_no_decision() -> None:
     """No empty header, and no tokens where there was no transcript."""
     exchange = _exchange()
-    exchange.compacted = Compacted(b"{}", (), 5, 5, 10)
+    exchange.compacted = Compacted(b"{}", Conversation(()), (), 5, 5, 10)
     assert "x-trimtab-decisions" not in dict(exchange.response_headers())
     exchange.compacted = None
     assert [name for name, _ in exchange.response_headers()] == ["x-trimtab-request-id", "Server-Timing"]

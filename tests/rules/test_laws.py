@@ -14,6 +14,7 @@ from builders import (
     conversation,
     count,
     fill,
+    fold,
     function_result,
     result,
     session,
@@ -34,7 +35,6 @@ from rules.prune import prune_tool_results
 from rules.summarise import Summary
 from rules.tokens import MESSAGE_TOKENS, ROLE_TOKENS
 from rules.truncate import Budget, truncate_tool_results
-from rules.window import replay_cut
 
 POLICY = Policy(
     context_window=2400,
@@ -169,9 +169,7 @@ def test_a_longer_transcript_keeps_the_earlier_cuts(messages: tuple[Message, ...
     """The fold is strict: cuts are only added, but for the last one giving way while its own step is still open."""
     messages = pair_tool_calls(conversation(*messages), count=count).conversation.messages
     limit = policy.limit_tokens()
-    states = [
-        replay_cut(messages[:stop], fixed_tokens=40, limit=limit, policy=policy) for stop in range(len(messages) + 1)
-    ]
+    states = [fold(messages[:stop], policy, fixed_tokens=40, limit=limit) for stop in range(len(messages) + 1)]
     for stop, (before, after) in enumerate(pairwise(states)):
         kept = before.cuts
         if after.cuts[: len(kept)] != kept:
@@ -208,7 +206,7 @@ def test_whatever_is_forwarded_is_valid(messages: tuple[Message, ...], policy: P
 def test_a_transcript_may_begin_with_a_result(first: Message) -> None:
     """A large result without anything before it is a transcript like any other: the fold does not fail on it."""
     messages = (first, user("Begin."))
-    window = replay_cut(messages, fixed_tokens=40, limit=2000, policy=POLICY)
+    window = fold(messages, POLICY, fixed_tokens=40, limit=2000)
     assert [cut.at for cut in window.cuts] == [1]
 
 

@@ -21,11 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Message, Outcome, split_steps
+from rules.fold import HEAD_STEPS, MIN_ROOM_SHARE, SUMMARY_FRAME_TOKENS
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.summarise import Summary
 from rules.truncate import Budget
-from rules.window import HEAD_STEPS, MIN_ROOM_SHARE, SUMMARY_FRAME_TOKENS, CutKind
+from rules.window import CutKind
 
 POLICY = Policy(
     context_window=3200,

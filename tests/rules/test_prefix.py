@@ -59,24 +59,24 @@ def test_what_stands_outside_the_words_does_not_count() -> None:
 
 @given(messages=transcripts(), more=transcripts(4))
 def test_a_longer_transcript_keeps_the_hash(messages: tuple[Message, ...], more: tuple[Message, ...]) -> None:
-    """What follows a prefix does not rename it."""
+    """What follows a prefix does not rename it, nor any shorter one."""
     messages = (user(), *messages)
-    assert hash_prefixes(messages, [len(messages)]) == hash_prefixes((*messages, *more), [len(messages)])
+    assert hash_prefixes((*messages, *more))[: len(messages) + 1] == hash_prefixes(messages)
 
 
 def test_leading_system_messages_do_not_count() -> None:
     """A timestamp in the system prompt does not rename a summary; the same message further on would."""
     messages = session(3)
     later = (system("Now it is noon."), system("More."), *messages[1:])
-    assert hash_prefixes(messages, [5]) == hash_prefixes(later, [6])
-    assert hash_prefixes((*messages[:4], system("x"), *messages[4:]), [6]) != hash_prefixes(messages, [5])
+    assert hash_prefixes(messages)[5] == hash_prefixes(later)[6]
+    assert hash_prefixes((*messages[:4], system("x"), *messages[4:]))[6] != hash_prefixes(messages)[5]
 
 
 def test_edits_do_not_rename() -> None:
     """A truncated or pruned message keeps the digest of what the client said."""
     messages = session(3)
     edited = tuple(replace(message, texts=("cut",), edited=True, tokens=5) for message in messages)
-    assert hash_prefixes(messages, [8]) == hash_prefixes(edited, [8])
+    assert hash_prefixes(messages)[8] == hash_prefixes(edited)[8]
 
 
 @pytest.mark.parametrize("stop", [3, 4, 5])
@@ -84,22 +84,29 @@ def test_every_message_counts(stop: int) -> None:
     """The chain is another one for each length, and where a message was another one."""
     messages = session(2)
     other = (*messages[:2], assistant("else", call("c0")), *messages[3:])
-    assert hash_prefixes(messages, [stop]) != hash_prefixes(messages, [stop - 1])
-    assert hash_prefixes(messages, [stop]) != hash_prefixes(other, [stop])
+    assert hash_prefixes(messages)[stop] != hash_prefixes(messages)[stop - 1]
+    assert hash_prefixes(messages)[stop] != hash_prefixes(other)[stop]
 
 
 def test_a_message_without_digest_is_digested_on_the_way() -> None:
     """Messages that no codec digested chain the same."""
     messages = (user(), assistant(None, call("1")), result("1"))
-    assert hash_prefixes(messages, [3]) == hash_prefixes([replace(message, digest=b"") for message in messages], [3])
+    assert hash_prefixes(messages)[3] == hash_prefixes([replace(message, digest=b"") for message in messages])[3]
 
 
 def test_no_prefix_is_zeros() -> None:
-    """The chain begins with 32 zero bytes."""
-    assert hash_prefixes((system(), user()), [1]) == (bytes(32),)
+    """The chain begins with 32 zero bytes, and stays there until the leading system messages end."""
+    assert hash_prefixes(()) == [bytes(32)]
+    assert hash_prefixes((system(), system("More."), user()))[:3] == [bytes(32)] * 3
 
 
-def test_several_stops_are_hashed_in_one_pass() -> None:
-    """Each stop's hash is what it would be alone."""
-    messages = session(3)
-    assert hash_prefixes(messages, [0, 3, 3, 7]) == tuple(hash_prefixes(messages, [stop])[0] for stop in (0, 3, 3, 7))
+@given(messages=transcripts(), edits=st.lists(st.integers(0, 30), max_size=2))
+def test_prefixes_share_a_hash_exactly_when_they_say_the_same(messages: tuple[Message, ...], edits: list[int]) -> None:
+    """A message that says something else renames every prefix that contains it, and none before."""
+    messages = (user(), *messages)
+    first = min((index for index in edits if 0 < index < len(messages)), default=len(messages))
+    others = [user("else") if index in edits and index else message for index, message in enumerate(messages)]
+    left, right = hash_prefixes(messages), hash_prefixes(others)
+    assert left[: first + 1] == right[: first + 1]
+    assert not set(left[first + 1 :]) & set(right)
+    assert len(set(left)) == len(messages) + 1

@@ -1,0 +1,210 @@
+"""The text that a plan needs, over real HTTP: written ahead, put off, waited for."""
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from aiohttp import web
+from asking import SMALL, post
+from fake_upstream import completion
+from sessions import make_session, requests_of
+
+from proxy import waiting
+
+STEPS = 70
+SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+
+
+def bodies(steps: int = STEPS, **more: Any) -> list[dict[str, Any]]:
+    """The requests of a session, each longer by a step."""
+    session = make_session(steps, result_words=120)
+    return [
+        {"model": "m", "messages": messages, "tools": session["tools"], **more} for messages in requests_of(session)
+    ]
+
+
+async def settle(proxy: Any) -> None:
+    """Wait until no summary is under way."""
+    while under_way := list(proxy.services.summaries._under_way.values()):
+        await asyncio.wait(under_way)
+        await asyncio.sleep(0)
+
+
+async def ask_all(client: Any, proxy: Any, requests: list[dict[str, Any]], *, calm: bool = True) -> None:
+    """Send a session's requests one after the other, as fast as a model would answer or as fast as can be."""
+    for body in requests:
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+        assert response.status == 200
+        if calm:
+            await settle(proxy)
+
+
+def count_moves(chats: list[Any]) -> int:
+    """How often a request did not go on from the one before."""
+    prompts = [chat.json["messages"] for chat in chats]
+    return sum(after[: len(before)] != before for before, after in pairwise(prompts))
+
+
+async def read_metric(client: Any, proxy: Any, name: str) -> float:
+    """One sample of /metrics; 0 where it is not there."""
+    lines = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), 0.0)
+
+
+async def test_summaries_are_written_before_a_request_needs_them(client, upstream, start_proxy):
+    """Each is asked for behind what was just forwarded, so that the upstream's prompt cache is read; nobody waits."""
+    proxy = await start_proxy(*SETTINGS)
+    await ask_all(client, proxy, bodies())
+    moves = count_moves(upstream.chats)
+    assert moves >= 2
+    assert len(upstream.summaries) in {moves, moves + 1}
+    for number, asked in enumerate(upstream.requests):
+        if asked.asks_for_summary:
+            before = [recorded for recorded in upstream.requests[:number] if not recorded.asks_for_summary][-1]
+            *prefix, question = asked.json["messages"]
+            assert prefix == before.json["messages"][: len(prefix)]
+            assert question["role"] == "user"
+            assert asked.json["tools"] == before.json["tools"]
+    assert await read_metric(client, proxy, 'trimtab_summaries_total{model="m",result="prefetched"}') >= moves - 1
+    assert await read_metric(client, proxy, 'trimtab_summaries_total{model="m",result="made"}') == 0
+    assert await read_metric(client, proxy, 'trimtab_prefix_kept_ratio_count{model="m"}') >= STEPS - 2
+
+
+async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(client, upstream, start_proxy):
+    """While the summary is being written the prefix stays as it was; only a full window makes a request wait."""
+    plain, release = upstream.answer, asyncio.Event()
+
+    async def hold(recorded: Any, request: Any) -> Any:
+        if recorded.asks_for_summary:
+            await release.wait()
+        return await plain(recorded, request)
+
+    upstream.answer = hold
+    proxy = await start_proxy(*SETTINGS)
+    requests = bodies()
+    waiting_for: asyncio.Task[Any] | None = None
+    sent = 0
+    async with asyncio.TaskGroup() as group:
+        for body in requests:
+            waiting_for = group.create_task(post(client, proxy.url + "/v1/chat/completions", body))
+            done, _ = await asyncio.wait({waiting_for}, timeout=1.0)
+            if not done:
+                break
+            sent += 1
+        assert count_moves(upstream.chats) == 0
+        assert len(upstream.summaries) == 1
+        largest = proxy.services.recorder.metrics.context_used.labels("m")._sum.get()
+        assert largest > 0
+        release.set()
+    assert 10 < sent < len(requests)
+    assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
+
+
+async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, start_proxy, monkeypatch):
+    """Headers and comments first, then the upstream's events byte for byte."""
+    monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "COMMENT_SECONDS", 0.01)
+    plain, release = upstream.answer, asyncio.Event()
+
+    async def hold(recorded: Any, request: Any) -> Any:
+        if recorded.asks_for_summary:
+            await release.wait()
+        return await plain(recorded, request)
+
+    upstream.answer = hold
+    proxy = await start_proxy(*SETTINGS)
+    body = bodies()[-1] | {"stream": True}
+    async with client.post(proxy.url + "/v1/chat/completions", json=body) as response:
+        assert response.status == 200
+        assert response.content_type == "text/event-stream"
+        assert len(response.headers["x-trimtab-request-id"]) == 24
+        assert "x-trimtab-tokens" not in response.headers
+        assert await response.content.readuntil(b"\n\n") == waiting.COMMENT
+        release.set()
+        rest = (await response.read()).replace(waiting.COMMENT, b"")
+    assert rest.startswith(b'data: {"id"')
+    assert rest.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("status", [429, 200])
+async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
+    status, client, upstream, start_proxy, monkeypatch
+):
+    """Of an error the client learns in the stream; its status was gone."""
+    monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.0)
+
+    async def refuse(recorded: Any, _: Any) -> Any:
+        if recorded.asks_for_summary:
+            await asyncio.sleep(0.01)
+            return completion("SUMMARY")
+        return web.Response(
+            status=status, text='{\n"error": {"message": "slow down"}}', content_type="application/json"
+        )
+
+    upstream.answer = refuse
+    proxy = await start_proxy(*SETTINGS)
+    _, answer = await post(client, proxy.url + "/v1/chat/completions", bodies()[-1] | {"stream": True})
+    assert answer.replace(waiting.COMMENT, b"") == b'data: {"error": {"message": "slow down"}}\n\n'
+
+
+async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy, monkeypatch):
+    """An upstream that goes away meanwhile is told of in the stream."""
+    monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.0)
+
+    async def leave(recorded: Any, request: Any) -> Any:
+        if recorded.asks_for_summary:
+            await asyncio.sleep(0.01)
+            return completion("SUMMARY")
+        request.transport.abort()
+        return web.Response()
+
+    upstream.answer = leave
+    proxy = await start_proxy(*SETTINGS)
+    _, answer = await post(client, proxy.url + "/v1/chat/completions", bodies()[-1] | {"stream": True})
+    assert answer.replace(waiting.COMMENT, b"").startswith(b'data: {"error":{"message":"127.0.0.1')
+
+
+async def test_a_model_that_calls_a_tool_is_asked_again_with_the_transcript(client, upstream, start_proxy):
+    """An inline question has the tools in it; one that is answered with nothing to read is put in the other form."""
+    plain = upstream.answer
+
+    async def call_tools(recorded: Any, request: Any) -> Any:
+        if recorded.asks_for_summary and "tools" in recorded.json:
+            return completion("")
+        return await plain(recorded, request)
+
+    upstream.answer = call_tools
+    proxy = await start_proxy(*SETTINGS)
+    await ask_all(client, proxy, bodies())
+    forms = ["tools" in asked.json for asked in upstream.summaries]
+    assert forms[:2] == [True, False]
+    assert [message["role"] for message in upstream.summaries[1].json["messages"]] == ["user"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"response_format": {"type": "json_object"}}, id="a prescribed form"),
+        pytest.param({"n": 1}, id="transcript"),
+    ],
+)
+async def test_where_it_cannot_be_asked_inline_the_transcript_is_written_out(more, client, upstream, start_proxy):
+    """An answer of a prescribed form would be no note; and `request: transcript` is obeyed."""
+    form = "auto" if "response_format" in more else "transcript"
+    proxy = await start_proxy(*SETTINGS, f"defaults.summary.request={form}")
+    await ask_all(client, proxy, bodies(**more))
+    assert upstream.summaries
+    assert all(len(asked.json["messages"]) == 1 for asked in upstream.summaries)
+    assert all("response_format" not in asked.json for asked in upstream.summaries)
+
+
+async def test_an_inline_question_takes_over_what_is_read_and_not_how_to_answer(client, upstream, start_proxy):
+    """Unknown fields stay, and those of the answer's form go."""
+    proxy = await start_proxy(*SETTINGS)
+    more = {"prompt_cache_key": "k", "reasoning_effort": "low", "stop": ["x"], "tool_choice": "required", "n": 2}
+    await ask_all(client, proxy, bodies(**more, max_tokens=50))
+    asked = upstream.summaries[0].json
+    assert {"prompt_cache_key", "reasoning_effort"} < asked.keys()
+    assert not {"stop", "tool_choice", "n"} & asked.keys()
+    assert (asked["stream"], asked["max_tokens"], asked["temperature"]) == (False, 300, 0.2)

@@ -1,0 +1,257 @@
+"""The replayed cut: what it keeps to, what moves it and what does not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from builders import FREE, assistant, call, fill, result, session, system, transcripts, user, valid_transcripts
+from builders import fold as fold_by
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Message
+from rules.fold import AIM, HEAD_STEPS, MIN_ROOM_SHARE, SUMMARY_FRAME_TOKENS
+from rules.policy import OverflowStrategy, Policy
+from rules.window import Cut, CutKind, Window
+
+LIMIT = 3200
+POLICY = Policy(protect_turns=0, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3, prices=FREE)
+STRATEGIES = st.sampled_from(OverflowStrategy)
+
+
+def fold(messages: Sequence[Message], policy: Policy = POLICY, *, fixed_tokens: int = 0, limit: int = LIMIT) -> Window:
+    """The state after the last message."""
+    return fold_by(messages, policy, fixed_tokens=fixed_tokens, limit=limit)
+
+
+def fold_all(messages: Sequence[Message], policy: Policy = POLICY, *, fixed_tokens: int = 0) -> list[Window]:
+    """The state after each message, and the one before the first."""
+    return [fold(messages[:stop], policy, fixed_tokens=fixed_tokens) for stop in range(len(messages) + 1)]
+
+
+def chat(turns: int, tokens: int) -> tuple[Message, ...]:
+    """A conversation without tools."""
+    pairs = ((user(fill(f"u{turn}", tokens)), assistant(fill(f"a{turn}", tokens))) for turn in range(turns))
+    return tuple(message for pair in pairs for message in pair)
+
+
+def moves(states: Sequence[Window]) -> int:
+    """How often the forwarded prefix changed."""
+    return sum((left.cuts, left.prune_stop) != (right.cuts, right.prune_stop) for left, right in pairwise(states))
+
+
+def test_below_high_water_nothing_is_cut() -> None:
+    """Only the task is found; at prefetch the next cut is fixed, and not applied."""
+    room = LIMIT - LIMIT // HEAD_STEPS
+    below = (user("task"), *chat(1, int(room * 0.3)))
+    assert fold(below) == Window(task=0)
+    at_prefetch = (user("task"), *chat(3, int(room * 0.115)))
+    assert fold(at_prefetch) == Window(task=0, next_cut=6, prefetch_tokens=200)
+
+
+def test_the_cut_is_the_one_fixed_at_prefetch() -> None:
+    """Between prefetch and high water the next cut stays the same; at high water it is applied, and forgotten."""
+    states = fold_all(chat(40, 60), replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))
+    applied = 0
+    for before, after in pairwise(states):
+        if len(after.cuts) > len(before.cuts):
+            applied += 1
+            assert after.next_cut is None
+            assert after.cuts[-1].at == before.next_cut
+        elif before.next_cut is not None:
+            assert after.next_cut == before.next_cut
+    assert applied >= 1
+
+
+@pytest.mark.parametrize("low_water", [0.3, 0.4, 0.5])
+def test_a_cut_leaves_about_low_water(low_water: float) -> None:
+    """With its summary, what stays is at most low water, and about what it was aimed at."""
+    messages = chat(60, 30)
+    states = fold_all(messages, replace(POLICY, low_water=low_water, keep_user_tokens=0))
+    room = LIMIT - LIMIT // HEAD_STEPS
+    for stop, (before, after) in enumerate(pairwise(states)):
+        if after.cut != before.cut and after.cut:
+            stays = after.cut.tokens + sum(message.tokens for message in messages[after.cut.at : stop + 1])
+            assert room * (low_water * AIM - 0.03) <= stays <= room * low_water
+    assert len(states[-1].cuts) >= 1
+
+
+def test_prune_comes_first_where_it_leaves_low_water() -> None:
+    """Where placeholders free enough no summary is asked for; later the summary takes the placeholders, too."""
+    states = fold_all(session(80, call_tokens=2, result_tokens=280))
+    first = next(state for state in states if state.cuts or state.prune_stop)
+    assert first.prune_stop > 2
+    assert first.cuts == ()
+    cut = states[-1].cuts[0]
+    assert (cut.kind, cut.prune_stop) == (CutKind.SUMMARISE, first.prune_stop)
+    assert cut.at > first.prune_stop
+
+
+def test_a_summary_is_prefetched_unless_pruning_is_expected_to_do() -> None:
+    """Of a chat every summary was announced when its cut was fixed; of large results none before they are pruned."""
+    for before, after in pairwise(fold_all(chat(60, 30))):
+        if before.cuts != after.cuts:
+            assert before.prefetch_tokens == after.cuts[-1].reserved_tokens
+        assert (after.prefetch_tokens > 0) == (after.next_cut is not None)
+    states = fold_all(session(9, call_tokens=2, result_tokens=280))
+    assert states[-1].prune_stop > 0
+    assert any(state.next_cut for state in states)
+    assert not any(state.prefetch_tokens for state in states)
+
+
+def test_a_summary_is_reserved_for_and_keeps_the_users_words() -> None:
+    """The reserve, the frame, kept user messages and system messages between make up the cut's size."""
+    messages = [user("task"), *chat(2, 50), system(fill("note", 30)), *chat(30, 50)]
+    cut = fold(messages, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)).cuts[0]
+    # Three messages of 54 tokens fit into the 200 for the user's words.
+    users = [index for index, message in enumerate(messages[: cut.at]) if message.role == "user" and index][-3:]
+    note = messages[5].tokens
+    assert cut == Cut(CutKind.SUMMARISE, cut.at, 200, tuple(users), SUMMARY_FRAME_TOKENS + 200 + note + 3 * 54)
+
+
+@pytest.mark.parametrize(("budget", "kept"), [(0, 0), (53, 0), (54, 1), (110, 2), (100_000, 5)])
+def test_user_messages_are_kept_up_to_their_budget(budget: int, kept: int) -> None:
+    """The newest ones stay, up to the budget and to a quarter of what low water leaves, oldest first."""
+    policy = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE, keep_user_tokens=budget)
+    cut = fold((user("task"), *chat(30, 50)), policy).cuts[0]
+    assert len(cut.kept) == kept
+    users = list(range(1, cut.at, 2))
+    assert list(cut.kept) == users[len(users) - kept :]
+
+
+def test_the_last_user_message_is_kept_whatever_it_costs() -> None:
+    """Where no newer user message stands behind the cut, the newest before it is kept beyond any budget."""
+    messages = (user("task"), assistant("yes"), user(fill("now this", 300)), *session(60, call_tokens=40)[2:])
+    for strategy in (OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE):
+        policy = replace(POLICY, keep_user_tokens=0, overflow_strategy=strategy)
+        window = fold(messages, policy)
+        assert window.cuts
+        assert all(cut.kept == (2,) for cut in window.cuts)
+
+
+@pytest.mark.parametrize(("min_steps", "kind"), [(1, CutKind.SUMMARISE), (4, CutKind.SUMMARISE), (5, None)])
+def test_too_few_steps_are_not_worth_a_summary(min_steps: int, kind: CutKind | None) -> None:
+    """Below `min_steps` steps before the cut no model is asked; nothing is cut while the request still fits."""
+    policy = replace(POLICY, summary_min_steps=min_steps)
+    # Four words of equal length, the newest of which is more than a cut may leave.
+    messages = (user("task"), *chat(2, 640))
+    window = fold(messages, policy)
+    assert (window.cut.kind if window.cut else None) == kind
+
+
+def test_over_the_limit_too_few_steps_are_cut_without_a_model() -> None:
+    """What does not fit must give way, if only to a digest."""
+    window = fold((user("task"), *chat(2, 900)), replace(POLICY, summary_min_steps=100))
+    assert [cut.kind for cut in window.cuts] == [CutKind.DIGEST]
+
+
+@given(messages=transcripts(), fixed_tokens=st.integers(0, 100))
+def test_error_never_cuts(messages: tuple[Message, ...], fixed_tokens: int) -> None:
+    """Under `error` nothing is cut and nothing pruned."""
+    messages = (user("Begin."), *messages)
+    window = fold(messages, replace(POLICY, overflow_strategy=OverflowStrategy.ERROR), fixed_tokens=fixed_tokens)
+    assert (window.cuts, window.prune_stop) == ((), 0)
+
+
+@given(messages=transcripts())
+def test_prune_never_asks_and_summarize_never_prunes(messages: tuple[Message, ...]) -> None:
+    """Under `prune` every cut is a digest; under `summarize` no result becomes a placeholder."""
+    messages = (user("Begin."), *messages)
+    by_prune = fold(messages, replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE), limit=1000)
+    assert {cut.kind for cut in by_prune.cuts} <= {CutKind.DIGEST}
+    assert fold(messages, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE), limit=1000).prune_stop == 0
+
+
+@pytest.mark.parametrize("strategy", [OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE])
+def test_results_of_the_newest_turns_are_protected(strategy: OverflowStrategy) -> None:
+    """Nothing behind the start of the newest turns is pruned, while those turns alone stay below prefetch."""
+    turns = [(user(f"turn {number}"), *session(2, call_tokens=2, result_tokens=280)[2:]) for number in range(12)]
+    messages = [message for turn in turns for message in turn]
+    pruned = 0
+    for protect in (1, 2):
+        policy = replace(POLICY, protect_turns=protect, overflow_strategy=strategy)
+        for stop, (before, after) in enumerate(pairwise(fold_all(messages, policy)), start=1):
+            if after.prune_stop > before.prune_stop:
+                users = [index for index in range(stop) if messages[index].role == "user"]
+                assert after.prune_stop <= users[-protect]
+                pruned += 1
+    assert pruned >= 1
+
+
+def test_one_long_turn_is_pruned_after_all() -> None:
+    """A session of one single turn, too large for its room, is not protected from itself."""
+    window = fold(session(80, call_tokens=2, result_tokens=280), replace(POLICY, protect_turns=2))
+    assert window.prune_stop > 2
+
+
+@given(messages=transcripts(), strategy=STRATEGIES, limit=st.sampled_from([600, 1200, LIMIT]))
+def test_cuts_fall_between_steps(messages: tuple[Message, ...], strategy: OverflowStrategy, limit: int) -> None:
+    """No cut parts a call from its results, none reaches into the last step, and each is behind the one before."""
+    messages = (user("Begin."), *messages)
+    window = fold(messages, replace(POLICY, overflow_strategy=strategy), limit=limit)
+    places = [cut.at for cut in window.cuts]
+    starts = [index for index, message in enumerate(messages) if message.role not in {"tool", "function"}]
+    assert set(places) <= set(starts)
+    assert places == sorted(set(places))
+    assert all(list(cut.kept) == sorted(index for index in cut.kept if 0 < index < cut.at) for cut in window.cuts)
+
+
+@given(messages=valid_transcripts(), extra=st.integers(0, 150), strategy=STRATEGIES)
+def test_a_volatile_head_does_not_move_the_cut(
+    messages: tuple[Message, ...], extra: int, strategy: OverflowStrategy
+) -> None:
+    """A tool more or less, or a longer system prompt, leaves all decisions while the rounded head is the same."""
+    policy = replace(POLICY, overflow_strategy=strategy)
+    body = (user("task"), assistant("ready"), *messages)
+    plain = fold((system("It is 9:00."), *body), policy, fixed_tokens=10)
+    assert fold((system("It is 9:00."), *body), policy, fixed_tokens=10 + extra) == plain
+    assert fold((system("It is 9:00." + "!" * 4 * extra), *body), policy, fixed_tokens=10) == plain
+
+
+def test_a_head_that_grows_a_lot_moves_the_cut() -> None:
+    """Beyond the rounding the head does count."""
+    messages = session(60)
+    assert fold(messages, fixed_tokens=10) != fold(messages, fixed_tokens=10 + 3 * LIMIT // HEAD_STEPS)
+
+
+@pytest.mark.parametrize("strategy", OverflowStrategy)
+def test_a_head_that_leaves_no_room_is_not_cut_behind(strategy: OverflowStrategy) -> None:
+    """Where less than a quarter of the limit is left, nothing is cut in vain, at any step."""
+    policy = replace(POLICY, overflow_strategy=strategy)
+    head = int(LIMIT * (1 - MIN_ROOM_SHARE)) + 1
+    assert fold(session(200), policy, fixed_tokens=head) == Window(task=1)
+
+
+@pytest.mark.parametrize(
+    "strategy", [OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE, OverflowStrategy.PRUNE]
+)
+@pytest.mark.parametrize("fixed_tokens", [0, 1500, 2300])
+def test_a_move_pays_for_many_steps(strategy: OverflowStrategy, fixed_tokens: int) -> None:
+    """Each move frees a tenth of the room at least, so that even a large head does not make every step a move."""
+    messages = session(90, call_tokens=4, result_tokens=16)
+    states = fold_all(messages, replace(POLICY, overflow_strategy=strategy), fixed_tokens=fixed_tokens)
+    grain = LIMIT // HEAD_STEPS
+    head = fixed_tokens + sum(message.tokens for message in messages[:2])
+    room = LIMIT - -(-head // grain) * grain
+    total = sum(message.tokens for message in messages)
+    assert 1 <= moves(states) <= total / (room * 0.1)
+
+
+def test_a_huge_step_is_cut_before() -> None:
+    """A step that fills the room alone has everything before it give way; later its result becomes a placeholder."""
+    huge = (assistant("look", call("1")), result("1", fill("huge", 2800)))
+    messages = (user("task"), *chat(4, 50), *huge)
+    assert fold(messages).cuts[-1].at == 9
+    assert fold((*messages, user("and now?"))).prune_stop == 11
+
+
+def test_a_digest_shrinks_with_what_is_left() -> None:
+    """When the open step leaves little, the digest is reserved just that, and replaced while the step is open."""
+    calls = [call("1"), call("2")]
+    messages = (user("task"), *chat(4, 100), assistant("look", *calls), result("1", fill("x", 2700)))
+    first = fold(messages)
+    second = fold((*messages, result("2", fill("y", 60))))
+    assert [cut.at for cut in first.cuts] == [cut.at for cut in second.cuts]
+    assert first.cuts[-1].kind is second.cuts[-1].kind is CutKind.DIGEST
+    assert first.cuts[-1].reserved_tokens > second.cuts[-1].reserved_tokens >= 0

@@ -1,0 +1,220 @@
+"""The laws of replay, over any transcript: what may change a decision, and what never does."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from builders import FREE, DictMemo, assistant, fold, session, system, transcripts, user, valid_transcripts
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Message
+from rules.fold import HEAD_STEPS, SUMMARY_FRAME_TOKENS, Fold, Room
+from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
+from rules.window import Window
+
+LIMIT = 2400
+POLICY = Policy(protect_turns=1, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3)
+PRICES = st.sampled_from([FREE, Prices(), Prices(cached_input=0.5), Prices(1.0, 1.0, 0.0)])
+HEAD = (system("You are careful."), user("Mend the build."))
+
+
+def policies() -> st.SearchStrategy[Policy]:
+    """Policies of every strategy, impatient and patient."""
+    return st.builds(
+        replace,
+        st.just(POLICY),
+        overflow_strategy=st.sampled_from(OverflowStrategy),
+        prices=PRICES,
+        protect_turns=st.integers(0, 2),
+        low_water=st.sampled_from([0.2, 0.4]),
+        summary_min_steps=st.sampled_from([1, 4]),
+    )
+
+
+def states(messages: Sequence[Message], policy: Policy, room: Room) -> list[Window]:
+    """The state after each message of one single fold, and the one before the first."""
+    folded = Fold(room, policy)
+    found = [folded.window]
+    for message in messages:
+        folded.add(message)
+        found.append(folded.window)
+    return found
+
+
+@given(messages=transcripts(), policy=policies(), fixed_tokens=st.integers(0, 700))
+def test_no_message_changes_what_was_decided_before_it(
+    messages: tuple[Message, ...], policy: Policy, fixed_tokens: int
+) -> None:
+    """Each state on the way is the one that a transcript ending there has."""
+    room = Room.measure(messages, fixed_tokens, LIMIT)
+    for stop, state in enumerate(states(messages, policy, room)):
+        assert state == fold(messages[:stop], policy, limit=LIMIT, fixed_tokens=fixed_tokens)
+
+
+@given(messages=transcripts(), policy=policies())
+def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Policy) -> None:
+    """Cuts are added behind each other; only the last one is made anew, in the same place, while its step is open."""
+    messages = (*HEAD, *messages)
+    for before, after in pairwise(states(messages, policy, Room.measure(messages, 0, LIMIT))):
+        assert after.prune_stop >= before.prune_stop
+        if before.cut and after.cuts[: len(before.cuts)] != before.cuts:
+            assert after.cuts[:-1] == before.cuts[:-1]
+            assert after.cuts[-1].at == before.cut.at
+        assert all(left.at < right.at for left, right in pairwise(after.cuts))
+
+
+@given(messages=transcripts(), policy=policies(), limit=st.sampled_from([1200, 2400]))
+def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: Policy, limit: int) -> None:
+    """What is forwarded fits at every message, unless what can never be cut is too much by itself."""
+    if policy.overflow_strategy is OverflowStrategy.ERROR:
+        return
+    messages = (*HEAD, *messages)
+    folded = Fold(room := Room.measure(messages, 0, limit), policy)
+    for stop, message in enumerate(messages, start=1):
+        folded.add(message)
+        assert folded._forwarded <= max(room.tokens, _least(messages[:stop]))
+
+
+def _least(messages: Sequence[Message]) -> int:
+    """The open step, the last word of the user and the system messages, with the frame of a digest."""
+    open_step = max(index for index, one in enumerate(messages) if one.role not in {"tool", "function"})
+    kept = [one for one in messages[len(HEAD) : open_step] if one.role in {"system", "developer"}]
+    users = [one for one in messages[len(HEAD) :] if one.role == "user"]
+    rest = messages[max(open_step, len(HEAD)) :]
+    return SUMMARY_FRAME_TOKENS + sum(one.tokens for one in (*rest, *kept, *users[-1:]))
+
+
+@given(messages=transcripts(), policy=policies(), extra=st.integers(0, 120))
+def test_a_volatile_head_moves_nothing(messages: tuple[Message, ...], policy: Policy, extra: int) -> None:
+    """A tool more or less and a longer system prompt leave all decisions, while the rounded head is the same."""
+    body = (user("Mend the build."), *messages)
+    plain = fold((system("9:00"), *body), policy, limit=LIMIT, fixed_tokens=1)
+    assert fold((system("9:00"), *body), policy, limit=LIMIT, fixed_tokens=1 + extra) == plain
+    assert fold((system("9:00" + "!" * 4 * extra), *body), policy, limit=LIMIT, fixed_tokens=1) == plain
+
+
+@given(
+    sizes=st.tuples(st.integers(2, 20), st.integers(5, 60)),
+    head=st.integers(0, LIMIT),
+    strategy=st.sampled_from(OverflowStrategy),
+)
+def test_no_head_makes_every_step_a_move(sizes: tuple[int, int], head: int, strategy: OverflowStrategy) -> None:
+    """However little room the head leaves, a move frees a tenth of it at least: many steps come between two."""
+    messages = session(60, call_tokens=sizes[0], result_tokens=sizes[1])
+    policy = replace(POLICY, overflow_strategy=strategy, prices=FREE)
+    room = Room.measure(messages, head, LIMIT)
+    found = states(messages, policy, room)
+    moves = sum((left.cuts, left.prune_stop) != (right.cuts, right.prune_stop) for left, right in pairwise(found))
+    total = sum(message.tokens for message in messages)
+    assert moves <= total / max(room.tokens * 0.1, LIMIT / HEAD_STEPS / 4)
+
+
+@given(
+    trunk=valid_transcripts(16),
+    branches=st.lists(st.tuples(st.integers(0, 40), valid_transcripts(8)), min_size=2, max_size=5),
+    policy=policies(),
+)
+def test_a_memo_changes_no_decision(
+    trunk: tuple[Message, ...], branches: list[tuple[int, tuple[Message, ...]]], policy: Policy
+) -> None:
+    """Longer transcripts, rewound ones and parallel branches, in any order: what was folded before does not show."""
+    memo = DictMemo()
+    for stop, branch in branches:
+        messages = (*HEAD, *trunk[:stop], *branch)
+        for end in (len(messages), len(messages) // 2, len(messages)):
+            plain = fold(messages[:end], policy, limit=LIMIT)
+            assert fold(messages[:end], policy, limit=LIMIT, memo=memo) == plain
+
+
+@given(messages=transcripts(), policy=policies(), index=st.integers(0, 30), extra=st.integers(1, 2000))
+def test_a_memo_does_not_mistake_another_size(
+    messages: tuple[Message, ...], policy: Policy, index: int, extra: int
+) -> None:
+    """The same words may cost other tokens (a text beside the content): then the fold begins anew."""
+    messages = (*HEAD, *messages)
+    index = min(index, len(messages) - 1)
+    dearer = list(messages)
+    dearer[index] = replace(messages[index], tokens=messages[index].tokens + extra)
+    memo = DictMemo()
+    for transcript in (messages, dearer, messages):
+        plain = fold(transcript, policy, limit=LIMIT)
+        assert fold(transcript, policy, limit=LIMIT, memo=memo) == plain
+
+
+@given(messages=transcripts(), left=policies(), right=policies(), limits=st.permutations([1200, LIMIT]))
+def test_a_memo_tells_policies_and_rooms_apart(
+    messages: tuple[Message, ...], left: Policy, right: Policy, limits: list[int]
+) -> None:
+    """One memo serves all policies, limits and heads."""
+    messages = (*HEAD, *messages)
+    memo = DictMemo()
+    for policy, limit, fixed_tokens in ((left, limits[0], 0), (right, limits[1], 0), (left, limits[0], 600)):
+        plain = fold(messages, policy, limit=limit, fixed_tokens=fixed_tokens)
+        assert fold(messages, policy, limit=limit, fixed_tokens=fixed_tokens, memo=memo) == plain
+
+
+def test_a_memo_folds_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transcript that grew by two messages costs two; the same again costs none; another head's costs them all."""
+    added = _count_adds(monkeypatch)
+    memo, messages = DictMemo(), session(50)
+    costs = []
+    for stop, fixed_tokens in ((60, 0), (62, 0), (62, 10), (102, 0), (102, LIMIT // 2)):
+        before = len(added)
+        fold(messages[:stop], POLICY, limit=LIMIT, fixed_tokens=fixed_tokens, memo=memo)
+        costs.append(len(added) - before)
+    assert costs == [60, 2, 0, 40, 102]
+
+
+def _count_adds(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    added: list[Message] = []
+    add: Callable[..., Any] = Fold.add
+    monkeypatch.setattr(Fold, "add", lambda self, message: (added.append(message), add(self, message))[1])
+    return added
+
+
+def test_what_a_fold_weighs_grows_with_it() -> None:
+    """A memo bounded by bytes can tell a long fold from a short one."""
+    room = Room.measure(HEAD, 0, LIMIT)
+    short, long = Fold(room, POLICY), Fold(room, POLICY)
+    for message in session(100):
+        long.add(message)
+    assert 0 < short.size_bytes < long.size_bytes < 100 * 2 * 8 * 9 + 10_000
+
+
+@given(messages=transcripts(), policy=policies(), role=st.sampled_from(SummaryRole))
+def test_who_speaks_a_summary_moves_no_cut(messages: tuple[Message, ...], policy: Policy, role: SummaryRole) -> None:
+    """The decision is independent of the role."""
+    messages = (*HEAD, *messages)
+    assert fold(messages, replace(policy, summary_role=role), limit=LIMIT) == fold(messages, policy, limit=LIMIT)
+
+
+@given(messages=transcripts(), policy=policies())
+def test_a_cut_that_costs_more_comes_no_earlier(messages: tuple[Message, ...], policy: Policy) -> None:
+    """The first move is made at high water where nothing costs anything, and no earlier at any price."""
+    messages = (*HEAD, *messages)
+    room = Room.measure(messages, 0, LIMIT)
+    firsts = [_first_move(states(messages, replace(policy, prices=prices), room)) for prices in (FREE, policy.prices)]
+    assert firsts[0] <= firsts[1]
+
+
+def test_a_cut_waits_until_it_pays() -> None:
+    """At high water where it is free, later the dearer it is, and at the latest when the room is full."""
+    messages = (*HEAD, *(assistant(f"{number} " + "word " * 10) for number in range(200)))
+    room = Room.measure(messages, 0, LIMIT)
+    sizes = [sum(message.tokens for message in messages[2:stop]) for stop in range(len(messages) + 1)]
+    shares = []
+    for prices in (FREE, Prices(1, 0.5, 0), Prices(1, 0.1, 0), Prices(1, 0.1, 4), Prices(1, 0.01, 4)):
+        first = _first_move(states(messages, replace(POLICY, prices=prices), room))
+        shares.append(sizes[first] / room.tokens)
+    assert shares == sorted(shares)
+    assert len(set(shares)) >= 4
+    assert POLICY.high_water <= shares[0] < POLICY.high_water + 0.02
+    assert 1.0 < shares[-1] < 1.02
+
+
+def _first_move(found: Sequence[Window]) -> int:
+    moved = (index for index, state in enumerate(found) if state.cuts or state.prune_stop)
+    return next(moved, len(found))

@@ -1,0 +1,295 @@
+"""A summary in the place of what was cut, by whoever is to speak it."""
+
+from collections.abc import Sequence
+
+import pytest
+from builders import (
+    IMAGE,
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    function_result,
+    result,
+    session,
+    system,
+    user,
+    valid_transcripts,
+    write_all,
+)
+from checker import (
+    check_alternation,
+    check_calls,
+    check_content,
+    check_first_user,
+    check_last_user,
+    check_leaders,
+    check_pairing,
+    check_transcript,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Conversation, Decision, Message, Outcome, split_steps
+from rules.policy import SummaryRole
+from rules.splice import splice_summary
+from rules.summarise import Summary
+from rules.window import Cut, CutKind, Window
+
+LONG = fill("step", 400)
+BRIDGE = {"role": "assistant", "content": "Understood. I will go on from the summary above."}
+GO_ON = {"role": "user", "content": "Go on from the summary above."}
+ROLES = pytest.mark.parametrize("role", SummaryRole)
+
+
+def window(at: int, *, task: int | None = 1, kept: tuple[int, ...] = (), reserved: int = 200) -> Window:
+    """A window with one cut."""
+    return Window(task=task, cuts=(Cut(CutKind.SUMMARISE, at, reserved, kept, reserved + 160),))
+
+
+def put(
+    before: Conversation, cut: Window, role: SummaryRole = SummaryRole.AUTO, summary: Summary | None = None
+) -> Outcome:
+    """The summary spliced in."""
+    summary = summary or Summary("All went well.", by_model=True)
+    return splice_summary(before, window=cut, summary=summary, role=role, count=count)
+
+
+def splice(messages: tuple[Message, ...], cut: Window, text: str = "All went well.") -> tuple[Message, ...]:
+    """The messages with the text spliced in by `auto`; what comes out is checked."""
+    sent = put(conversation(*messages), cut, summary=Summary(text, by_model=True)).conversation.messages
+    assert check_transcript(write_all(messages), write_all(sent)) == []
+    return sent
+
+
+def speak(messages: tuple[Message, ...], cut: Window, role: SummaryRole) -> list[str]:
+    """Who speaks in what is forwarded, in order."""
+    return [message.role for message in put(conversation(*messages), cut, role).conversation.messages]
+
+
+@ROLES
+def test_without_a_cut_there_is_nothing_to_splice(role: SummaryRole) -> None:
+    """The same conversation."""
+    before = conversation(*session(3))
+    assert put(before, Window(task=1), role).conversation is before
+
+
+def test_a_summary_stands_behind_the_task_in_one_message() -> None:
+    """System, then task and summary in the task's own message, then the tail as it came."""
+    messages = session(6)
+    sent = splice(messages, window(8))
+    assert sent[0] is messages[0]
+    assert sent[2:] == messages[8:]
+    memo = sent[1]
+    assert (memo.raw, memo.edited, memo.role) == (messages[1].raw, True, "user")
+    assert memo.texts[0] == messages[1].text
+    assert memo.texts[1].endswith("\n\nAll went well.")
+    assert len(memo.texts) == 2
+
+
+def test_a_decision_tells_what_was_spliced() -> None:
+    """By rule, place and gain; a digest has its own name."""
+    before = conversation(*session(6), fixed_tokens=9)
+    cut = window(8).cuts[0]
+    for rule, by_model in (("summarise", True), ("digest", False)):
+        outcome = put(before, Window(task=1, cuts=(cut,)), summary=Summary("x", by_model=by_model))
+        after = outcome.conversation.tokens
+        assert outcome.decisions == (Decision(rule, "cut before message 8", before.tokens, after, 7, 1),)
+
+
+def test_a_tail_that_begins_with_the_user_is_bridged() -> None:
+    """One line of the assistant stands between summary and user, so that roles alternate."""
+    messages = (system(), user("task"), assistant(LONG), user("next"), assistant("done"))
+    sent = splice(messages, window(3))
+    assert write_all(sent[2:3]) == [BRIDGE]
+    assert sent[3:] == messages[3:]
+
+
+def test_without_a_task_before_the_cut_the_summary_has_a_message_of_its_own() -> None:
+    """Where no user spoke yet, a user message is made; a task behind the cut stays there."""
+    messages = (assistant(LONG), assistant("more"), user("task"))
+    sent = splice(messages, window(1, task=2))
+    assert (sent[0].role, sent[0].raw, len(sent[0].texts)) == ("user", None, 1)
+    assert sent[1:] == messages[1:]
+    bare = splice((assistant(LONG), assistant("more")), window(1, task=None))
+    assert bare[0].role == "user"
+
+
+def test_system_messages_of_the_cut_part_stay_behind_the_summary() -> None:
+    """None is lost, moved past another, or changed."""
+    note, other = system("note"), system("other", role="developer")
+    messages = (system(), user("task"), assistant(LONG), note, assistant("a"), other, assistant("b"), assistant("c"))
+    sent = splice(messages, window(6))
+    assert sent[2:] == (note, other, *messages[6:])
+
+
+def test_kept_user_messages_follow_the_summary() -> None:
+    """Verbatim, oldest first, under a line that says what they are; their media come along."""
+    messages = (user("task"), assistant(LONG), user("one", IMAGE), assistant(LONG), user("two"), *session(2)[2:])
+    memo = splice(messages, window(5, task=0, kept=(2, 4)))[0]
+    assert memo.texts[0] == "task"
+    assert memo.texts[3:] == ("one", "two")
+    assert memo.media == (IMAGE,)
+
+
+def test_a_longer_text_than_was_reserved_is_truncated() -> None:
+    """The fold counted on the reserved size; a text beyond it keeps head and tail."""
+    memo = splice(session(20), window(30, reserved=50), text=fill("long", 300))[1]
+    body = memo.texts[1].partition("\n\n")[2]
+    assert "omitted here" in body
+    assert count(body) <= 50
+
+
+def test_without_room_one_line_stands_in() -> None:
+    """A reserve that is too small for any text leaves the bare fact."""
+    memo = splice(session(8), window(12, reserved=20), text="All went well.")[1]
+    assert memo.texts[1].endswith("Earlier messages were removed.")
+
+
+def test_a_splice_that_would_cost_more_is_not_made() -> None:
+    """Tokens never grow: the same conversation comes back."""
+    before = conversation(system(), user("task"), assistant("a"), assistant("b"))
+    assert put(before, window(3), summary=Summary("x" * 400, by_model=True)).conversation is before
+
+
+@pytest.mark.parametrize("first", [user("next"), assistant("next"), assistant(None, call("1"))])
+def test_what_follows_the_tail_does_not_change_what_stands_before_it(first: Message) -> None:
+    """A tail of a system message alone is forwarded in the same place once another message follows."""
+    messages = (system(), user("task"), assistant(LONG), system("note"))
+    short = splice(messages, window(3))
+    more = (first, result("1")) if first.tool_calls else (first,)
+    assert splice((*messages, *more), window(3))[: len(short)] == short
+
+
+@given(tokens=st.integers(0, 400), kept=st.sets(st.sampled_from([2, 4, 6])), reserved=st.integers(0, 200))
+def test_a_splice_costs_no_more_than_was_reserved(tokens: int, kept: set[int], reserved: int) -> None:
+    """Between head and tail stands at most the reserve, the frame, and what was kept."""
+    messages = (user("task"), *(part for turn in range(5) for part in (assistant(LONG), user(f"word {turn}"))))
+    cut = window(9, task=0, kept=tuple(sorted(kept)), reserved=reserved)
+    sent = splice(messages, cut, text=fill("said", tokens))
+    head, tail = messages[0].tokens, sum(message.tokens for message in messages[9:])
+    words = sum(messages[index].tokens for index in kept)
+    assert sum(message.tokens for message in sent) <= head + tail + reserved + 160 + words
+
+
+def test_a_result_without_a_call_does_not_hide_the_user_behind_it() -> None:
+    """The acknowledgement stands before the user's message, though a legacy result opens the tail."""
+    messages = (system(), user("task"), assistant(LONG), function_result("out"), user("next"))
+    assert [message.role for message in splice(messages, window(3))] == [
+        "system",
+        "user",
+        "function",
+        "assistant",
+        "user",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("role", "speakers"),
+    [
+        (SummaryRole.AUTO, "suUatU"),
+        (SummaryRole.USER, "suUatU"),
+        (SummaryRole.SYSTEM, "susatU"),
+        (SummaryRole.ASSISTANT, "suaatU"),
+        (SummaryRole.PAIR, "suauatU"),
+    ],
+)
+def test_each_role_speaks_in_its_own_way(role: SummaryRole, speakers: str) -> None:
+    """Joined to the task, behind it by the user, the system or the assistant; `pair` has the user ask to go on."""
+    messages = (*session(6), user("next"))
+    expected = [{"s": "system", "u": "user", "a": "assistant", "t": "tool", "U": "user"}[one] for one in speakers]
+    if role is SummaryRole.AUTO:
+        expected.pop(2)
+    assert speak(messages, window(12), role) == expected
+
+
+def test_a_pair_needs_no_line_before_the_user() -> None:
+    """Where the tail begins with the user, the summary in the assistant's words stands before it as it is."""
+    messages = (system(), user("task"), assistant(LONG), user("next"), assistant("done"))
+    sent = write_all(put(conversation(*messages), window(3), SummaryRole.PAIR).conversation.messages)
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "user", "assistant"]
+    assert sent[3:] == write_all(messages[3:])
+    other = (system(), user("task"), assistant(LONG), assistant("next"))
+    assert write_all(put(conversation(*other), window(3), SummaryRole.PAIR).conversation.messages)[3] == GO_ON
+
+
+@ROLES
+def test_kept_words_stand_verbatim_whoever_speaks(role: SummaryRole) -> None:
+    """Oldest first, behind the summary, their media with them; the task's own message is whole."""
+    messages = (user("task"), assistant(LONG), user("one", IMAGE), assistant(LONG), user("two"), *session(2)[2:])
+    sent = put(conversation(*messages), window(5, task=0, kept=(2, 4)), role).conversation.messages
+    texts = [text for message in sent for text in message.texts]
+    said = next(index for index, text in enumerate(texts) if text.endswith("All went well."))
+    assert texts[0] == "task"
+    assert said < texts.index("one") < texts.index("two")
+    assert [message.role for message in sent if message.media] == ["user"]
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[tuple[Message, ...], Window]:
+    """A transcript and a cut of it, at the beginning of a step, that keeps some of the user's words."""
+    head, last = draw(st.sampled_from([(), (system(),)])), draw(st.sampled_from([assistant("now"), system("now")]))
+    messages = (*head, user("task"), *draw(valid_transcripts(16)), last)
+    users = [index for index, message in enumerate(messages) if message.role == "user"]
+    at = draw(st.sampled_from([step.start for step in split_steps(messages)][1:]))
+    kept = {index for index in users[1:] if index < at and draw(st.booleans())}
+    if users[-1] < at:
+        kept |= set(users[1:][-1:])
+    return messages, window(at, task=users[0], kept=tuple(sorted(kept)))
+
+
+@ROLES
+@given(drawn=cuts())
+def test_whoever_speaks_nothing_of_the_clients_is_lost(
+    role: SummaryRole, drawn: tuple[tuple[Message, ...], Window]
+) -> None:
+    """Task, kept words and system messages stand verbatim and in their order, and calls have their results."""
+    messages, cut = drawn
+    outcome = put(conversation(*messages), cut, role)
+    original, sent = write_all(messages), write_all(outcome.conversation.messages)
+    theirs = write_all(message for message in outcome.conversation.messages if message.raw is not None)
+    assert check_pairing(sent) == check_calls(original, sent) == check_content(original, sent) == []
+    assert check_leaders(original, theirs) == []
+    assert check_first_user(original, sent) == check_last_user(original, sent) == []
+    spoken = "\n\n".join(text for message in outcome.conversation.messages for text in message.texts)
+    assert all(messages[index].text in spoken for index in cut.cuts[0].kept)
+    assert any(message["role"] == "user" for message in sent)
+
+
+@pytest.mark.parametrize("role", [SummaryRole.AUTO, SummaryRole.PAIR])
+@given(drawn=cuts())
+def test_roles_alternate_still(role: SummaryRole, drawn: tuple[tuple[Message, ...], Window]) -> None:
+    """Where user and assistant took turns in what stays, they do in what is forwarded, and the user comes first."""
+    messages, cut = drawn
+    at = cut.cuts[0].at
+    messages = (*messages[:at], *_take_turns(messages[at:]))
+    outcome = put(conversation(*messages), cut, role)
+    if outcome.decisions:
+        assert check_alternation(write_all(outcome.conversation.messages)) == []
+
+
+def _take_turns(messages: Sequence[Message]) -> list[Message]:
+    """Without the steps whose speaker has spoken just before."""
+    kept: list[Message] = []
+    speaker = ""
+    for step in split_steps(messages):
+        role = messages[step.start].role
+        if role != speaker:
+            kept += messages[step.start : step.stop]
+            speaker = role if role in {"user", "assistant"} else speaker
+    return kept
+
+
+@ROLES
+@given(drawn=cuts(), more=valid_transcripts(3))
+def test_a_growing_tail_changes_nothing_before_it(
+    role: SummaryRole, drawn: tuple[tuple[Message, ...], Window], more: tuple[Message, ...]
+) -> None:
+    """What was forwarded is forwarded again, whoever speaks, once the summary has found its place."""
+    messages, cut = drawn
+    short = put(conversation(*messages), cut, role)
+    longer = put(conversation(*messages, *more), cut, role)
+    if short.decisions:
+        sent = short.conversation.messages
+        assert longer.conversation.messages[: len(sent)] == sent

@@ -1,0 +1,77 @@
+"""Running sums: each is what adding up by hand would give."""
+
+from collections.abc import Sequence
+
+from builders import assistant, call, fill, function_result, result, session, system, transcripts, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import HEAD_ROLES, Message, count_leading, split_steps
+from rules.prune import PLACEHOLDER_TOKENS
+from rules.sums import Sums
+
+
+def sum_up(messages: Sequence[Message]) -> Sums:
+    """The sums of a transcript, its leading system messages in the head."""
+    sums = Sums(count_leading(messages))
+    for message in messages:
+        sums.add(message)
+    return sums
+
+
+def behind_head(messages: Sequence[Message]) -> list[int]:
+    """What each message costs behind the head: nothing for the leading ones and the first user message."""
+    task = next((index for index, message in enumerate(messages) if message.role == "user"), None)
+    leading = count_leading(messages)
+    return [0 if index < leading or index == task else one.tokens for index, one in enumerate(messages)]
+
+
+def test_the_head_costs_nothing() -> None:
+    """Leading system messages and the first user message enter as nothing, wherever that stands; later ones count."""
+    messages = (system(), assistant("Hello."), user("task"), system("note"), user("more"))
+    sums = Sums(1)
+    assert [sums.add(message) for message in messages] == behind_head(messages)
+    assert (sums.task, list(sums.users)) == (2, [2, 4])
+    assert list(sums.costs) == [message.tokens for message in messages]
+    assert [sums.user_tokens(rank) for rank in (0, 1)] == [messages[2].tokens, messages[4].tokens]
+
+
+@given(messages=transcripts(), first=st.integers(0, 40), second=st.integers(0, 40))
+def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: int) -> None:
+    """Tokens, system messages and steps of any span; what is behind a point with results as placeholders."""
+    start, stop = sorted((min(first, len(messages)), min(second, len(messages))))
+    sums, tokens = sum_up(messages), behind_head(messages)
+    leaders = [cost if one.role in HEAD_ROLES else 0 for cost, one in zip(tokens, messages, strict=True)]
+    begins = {step.start for step in split_steps(messages)} if messages else set()
+    assert len(sums) == len(messages)
+    assert sums.between(start, stop) == sum(tokens[start:stop])
+    assert sums.systems(start, stop) == sum(leaders[start:stop])
+    assert sums.steps(start, stop) == len(begins & set(range(start, stop)))
+    short = [cost if index in begins else min(cost, PLACEHOLDER_TOKENS) for index, cost in enumerate(tokens)]
+    assert sums.behind(start, stop) == sum(short[start:stop]) + sum(tokens[stop:])
+    assert sums.behind(stop, start) == sum(tokens[stop:])
+
+
+@given(messages=transcripts(), tokens=st.integers(0, 4000))
+def test_a_step_is_found_by_what_stays_behind_it(messages: tuple[Message, ...], tokens: int) -> None:
+    """The oldest one behind which that much stays at most; the last one where even that is too long."""
+    messages = (user(), *messages)
+    sums, costs = sum_up(messages), behind_head(messages)
+    begins = [step.start for step in split_steps(messages)]
+    fits = [start for start in begins if sum(costs[start:]) <= tokens]
+    assert sums.find_step(tokens) == (fits or begins)[0 if fits else -1]
+    assert sums.open_step == begins[-1]
+
+
+def test_results_open_no_step_unless_they_are_first() -> None:
+    """A step begins with any message but a result; what a transcript begins with opens one in any case."""
+    messages = (function_result(fill("first", 90)), assistant(None, call("1")), result("1", fill("second", 90)))
+    sums = sum_up(messages)
+    assert sums.steps(0, 3) == 2
+    assert sums.open_step == 1
+    assert sums.behind(0, 3) == messages[0].tokens + messages[1].tokens + PLACEHOLDER_TOKENS
+
+
+def test_sums_hold_a_few_numbers_per_message() -> None:
+    """No message and no text is kept."""
+    assert 0 < sum_up(session(100)).size_bytes <= 8 * 8 * 203
