@@ -11,7 +11,7 @@ from rules.conversation import Conversation, CountTokens, Decision, Message
 from rules.fold import Fold
 from rules.pipeline import Plan, apply, plan
 from rules.policy import Policy
-from rules.summarise import Summary
+from rules.summarise import Summary, SummaryRequest, write_inline_prompt
 from rules.truncate import Budget, Shortened
 
 CHARACTER_BYTES = 2
@@ -86,10 +86,10 @@ class Compactor:
         )
 
     def write_inline(
-        self, request: ChatRequest, prefix: Sequence[Message], prompt: str
+        self, request: ChatRequest, prefix: Sequence[Message], wanted: SummaryRequest
     ) -> dict[str, msgspec.Raw] | None:
-        """The members of a body that asks `prompt` behind forwarded messages; None where that cannot be."""
-        return self._codec.write_inline(request, prefix, prompt)
+        """The members of a body that asks for a summary behind forwarded messages; None where that cannot be."""
+        return self._codec.write_inline(request, prefix, write_inline_prompt(wanted, self.count))
 
 
 class _Folds:

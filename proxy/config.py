@@ -73,7 +73,9 @@ class PolicyConfig(_Section):
         8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"
     )
     high_water: float = Field(0.80, gt=0, le=1, description="share of the room at which a cut is made")
-    low_water: float = Field(0.40, gt=0, lt=1, description="share of the room that a cut leaves at most, the summary included")
+    low_water: float = Field(
+        0.40, gt=0, lt=1, description="share of the room that a cut leaves at most, the summary included"
+    )
     overflow_strategy: OverflowStrategy = Field(
         OverflowStrategy.AUTO_COMPACT, description="auto_compact | prune | summarize | error"
     )

@@ -19,7 +19,7 @@ from proxy.threads import run_work
 from proxy.upstream import SUMMARY_HEADERS, drop_hop_by_hop, read_headers, target_url
 from proxy.waiting import wait_aloud
 from rules.policy import OnExceeded
-from rules.summarise import PROMPT_TOKENS, Summary, SummaryRequest, write_inline_prompt
+from rules.summarise import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,9 @@ def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacte
     if settings.model not in {None, call.chat.model}:
         return None  # another model's prompt cache knows nothing of this
     tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix) + PROMPT_TOKENS
-    if tokens > planned.policy.limit_tokens(wanted.max_tokens):
+    if tokens + (EXCERPTS_TOKENS if wanted.pruned else 0) > planned.policy.limit_tokens(wanted.max_tokens):
         return None
-    return partial(call.compactor.write_inline, call.chat, prefix, write_inline_prompt(wanted))
+    return partial(call.compactor.write_inline, call.chat, prefix, wanted)
 
 
 def choose_summariser(call: Call) -> Summariser:

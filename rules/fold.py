@@ -9,21 +9,18 @@ have; *room* = limit - head. All waters are shares of room.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Protocol
 
-from rules.conversation import Message, count_leading
+from rules.conversation import Message
 from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
+from rules.room import MIN_ROOM_SHARE, Room
 from rules.sums import Sums
 from rules.window import Cut, CutKind, Window
 
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
-MIN_ROOM_SHARE = 0.25
-"""Of the limit. Below it cuts would come at every step and free nothing."""
-HEAD_STEPS = 16
-"""The head's size is rounded up to limit / 16: a timestamp or a tool more or less does not move a cut."""
 AIM = 0.75
 """Of low water: what a cut is placed to leave, its summary included. Steps are not equally long, and what stays grows
 until the cut is applied: so at most low water is left, nearly always."""
@@ -44,29 +41,6 @@ class FoldMemo(Protocol):
 
     def keep(self, key: bytes, fold: "Fold") -> None:
         """Keep a fold until it is taken, or forgotten."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What the head leaves of `limit`: `early` until the first user message has come, `tokens` from then on."""
-
-    limit: int
-    leading: int
-    early: int
-    tokens: int
-
-    @classmethod
-    def measure(cls, messages: Sequence[Message], fixed_tokens: int, limit: int) -> "Room":
-        """The room behind the head of these messages; `fixed_tokens` is what stands outside them."""
-        leading = count_leading(messages)
-        task = next((message.tokens for message in messages if message.role == "user"), 0)
-        head = fixed_tokens + sum(message.tokens for message in messages[:leading])
-        return cls(limit, leading, _leave(limit, head), _leave(limit, head + task))
-
-
-def _leave(limit: int, head: int) -> int:
-    grain = max(limit // HEAD_STEPS, 1)
-    return limit - -(-head // grain) * grain
 
 
 def replay_cut(
@@ -93,6 +67,14 @@ def _extend(fold: "Fold", messages: Sequence[Message]) -> "Fold":
     for message in messages[len(fold) :]:
         fold.add(message)
     return fold
+
+
+def _ask_ahead(window: Window, chosen: Window) -> Window:
+    """The window with the summary of the chosen one to be written before it is applied, if it needs one."""
+    cut = chosen.cut
+    if cut is None or cut.kind is CutKind.DIGEST or len(chosen.cuts) == len(window.cuts):
+        return window
+    return replace(window, next_cut=cut.at, prefetch_tokens=cut.reserved_tokens)
 
 
 class Fold:
@@ -129,7 +111,9 @@ class Fold:
         if self._forwarded < self._share(high - PREFETCH_GAP) or self._tokens < self._room.limit * MIN_ROOM_SHARE:
             return
         if self.window.next_cut is None:
-            self.window = self._fix_next_cut()
+            self.window = replace(self.window, next_cut=self._choose(PREFETCH_GAP))
+        if not self.window.prefetch_tokens and self._forwarded >= self._share(high - PREFETCH_GAP / 2):
+            self.window = self._look_ahead()
         if self._forwarded >= self._share(high):
             self._cut(is_request=message.role == "assistant")
 
@@ -140,19 +124,20 @@ class Fold:
     def _share(self, share: float) -> int:
         return int(self._tokens * share)
 
-    def _fix_next_cut(self) -> Window:
-        """The window with its next cut chosen, and whether that is expected to need a summary."""
+    def _look_ahead(self) -> Window:
+        """The window with its next summary asked for, where one is expected to be needed soon.
+
+        Not while a first cut may still be put off: that leaves the time.
+        """
         policy, window = self._policy, self.window
-        at = self._choose(PREFETCH_GAP)
-        window = replace(window, next_cut=at)
-        if at is None:
+        if window.next_cut is None:
             return window
-        cut = self._cut_at(window, at).cuts[-1]
+        candidate = self._cut_at(window, window.next_cut)
         growth = self._share(policy.high_water) - self._forwarded
         pruned = self._prune(window)
         prune_does = pruned is not None and self._size(pruned) + growth <= self._share(policy.low_water)
-        asks = cut.kind is CutKind.SUMMARISE and not prune_does
-        return replace(window, prefetch_tokens=cut.reserved_tokens if asks else 0)
+        waits = self._waited < self._price(candidate) * PATIENCE
+        return window if prune_does or waits else _ask_ahead(window, candidate)
 
     def _choose(self, growth: float) -> int | None:
         """Where to cut so that about low water is left when `growth` of room has come on top.
@@ -192,6 +177,7 @@ class Fold:
         elif chosen is not None and not over:
             self._waited += gain * policy.prices.cached_input if is_request else 0.0
             if self._waited < self._price(chosen) * PATIENCE:
+                self.window = _ask_ahead(self.window, chosen)
                 return
         if chosen is not None:
             self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
@@ -205,8 +191,8 @@ class Fold:
         prices = self._policy.prices
         fresh = self._sums.between(self._sums.open_step, len(self))
         price = max(self._size(chosen) - fresh, 0) * (prices.input - prices.cached_input)
-        if chosen.cut is not None and chosen.cut != self.window.cut and chosen.cut.kind is CutKind.SUMMARISE:
-            price += chosen.cut.reserved_tokens * prices.output + self._forwarded * prices.cached_input
+        if len(chosen.cuts) > len(self.window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE:
+            price += chosen.cuts[-1].reserved_tokens * prices.output + self._forwarded * prices.cached_input
         return price
 
     def _choose_window(self, *, over: bool) -> Window | None:

@@ -81,13 +81,10 @@ class Plan:
         return tokens
 
     def find_prefix(self, forwarded: Conversation, at: int) -> tuple[Message, ...] | None:
-        """What is forwarded of the messages before `at`; None where that lacks what was said there.
-
-        Pruned results are placeholders in it: nobody could summarise from those.
-        """
-        start = self.window.cut.at if self.window.cut else 0
-        stop = next((place for place, one in enumerate(forwarded.messages) if one is self.conversation.messages[at]), 0)
-        return forwarded.messages[:stop] if stop and self.window.prune_stop <= start else None
+        """What is forwarded of the messages before `at`; None where that message is not forwarded as it came."""
+        message = self.conversation.messages[at]
+        stop = next((place for place, one in enumerate(forwarded.messages) if one is message), None)
+        return None if stop is None else forwarded.messages[:stop]
 
 
 def plan(

@@ -29,8 +29,13 @@ def prune_tool_results(conversation: Conversation, *, start: int, stop: int, cou
     return Outcome(outcome, (decision,))
 
 
+def is_prunable(message: Message) -> bool:
+    """Whether this is a result that is longer than its placeholder."""
+    return message.role in RESULT_ROLES and message.tokens > PLACEHOLDER_TOKENS
+
+
 def _prune(message: Message, count: CountTokens) -> Message:
-    if message.role not in RESULT_ROLES or message.tokens <= PLACEHOLDER_TOKENS:
+    if not is_prunable(message):
         return message
     text = f"[trimtab: tool result of {message.tokens} tokens removed; call the tool again if you need it]"
     removed = sum(map(count, message.texts)) + sum(map(count_media, message.media))

@@ -32,8 +32,8 @@ class Window:
     """The fold's state. Indexes are into the messages folded.
 
     `cuts` are the summaries so far, oldest first: the last one stands. Results before `prune_stop` are placeholders.
-    `next_cut` is the cut fixed at prefetch and not applied yet; `prefetch_tokens` the reserve of the summary that it
-    will need, 0 where pruning is expected to do. `task` is the first user message.
+    `next_cut` is the cut fixed at prefetch and not applied yet; `prefetch_tokens` the reserve of the summary that is to
+    be written for it ahead of time, 0 for none. `task` is the first user message.
     """
 
     task: int | None = None
