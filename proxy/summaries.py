@@ -67,6 +67,12 @@ class Summaries:
         if summary_id not in self._under_way and not self._is_paused(task.summariser):
             _ = self._start(summary_id, task, "prefetched")
 
+    async def settle(self) -> None:
+        """Wait until no call is under way."""
+        while self._under_way:
+            await asyncio.wait(list(self._under_way.values()))
+            await asyncio.sleep(0)  # for them to be struck off
+
     async def close(self) -> None:
         """Give up the calls under way."""
         tasks = list(self._under_way.values())

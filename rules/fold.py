@@ -33,6 +33,10 @@ Source: the break-even rule of renting and buying, by which waiting costs at mos
 """
 
 
+REQUESTS_AHEAD = 2
+"""A summary takes a model about as long as two turns of an agent."""
+
+
 class FoldMemo(Protocol):
     """Folds by the prefix that they have seen, so that a grown transcript is folded from where it was left."""
 
@@ -133,10 +137,11 @@ class Fold:
         if window.next_cut is None:
             return window
         candidate = self._cut_at(window, window.next_cut)
-        growth = self._share(policy.high_water) - self._forwarded
+        growth = max(self._share(policy.high_water) - self._forwarded, 0)
         pruned = self._prune(window)
         prune_does = pruned is not None and self._size(pruned) + growth <= self._share(policy.low_water)
-        waits = self._waited < self._price(candidate) * PATIENCE
+        soon = REQUESTS_AHEAD * (self._forwarded - self._size(candidate)) * policy.prices.cached_input
+        waits = self._waited + soon < self._price(candidate) * PATIENCE
         return window if prune_does or waits else _ask_ahead(window, candidate)
 
     def _choose(self, growth: float) -> int | None:

@@ -17,11 +17,12 @@ from rules.conversation import (
     count_leading,
     split_steps,
 )
-from rules.fold import FoldMemo, Room, replay_cut
+from rules.fold import FoldMemo, replay_cut
 from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
 from rules.prefix import hash_prefixes
 from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
+from rules.room import Room
 from rules.splice import splice_summary
 from rules.summarise import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
 from rules.truncate import MIN_TEXT_TOKENS, Memo, truncate_text, truncate_tool_results
@@ -81,10 +82,15 @@ class Plan:
         return tokens
 
     def find_prefix(self, forwarded: Conversation, at: int) -> tuple[Message, ...] | None:
-        """What is forwarded of the messages before `at`; None where that message is not forwarded as it came."""
-        message = self.conversation.messages[at]
-        stop = next((place for place, one in enumerate(forwarded.messages) if one is message), None)
-        return None if stop is None else forwarded.messages[:stop]
+        """What is forwarded of the messages before `at`; None where that message is not forwarded as it came.
+
+        Counted from the end, as messages may stand twice; a bridging line of ours may stand behind `at`, too.
+        """
+        behind = len(self.conversation.messages) - at
+        for stop in (len(forwarded.messages) - behind, len(forwarded.messages) - behind - 1):
+            if 0 <= stop < len(forwarded.messages) and forwarded.messages[stop] is self.conversation.messages[at]:
+                return forwarded.messages[:stop]
+        return None
 
 
 def plan(

@@ -54,10 +54,13 @@ def splice_summary(
     memo = _place(SummaryRole.AUTO if task is None else role, task, body, kept)
     systems = [message for message in messages[leading : cut.at] if message.role in HEAD_ROLES]
     tail = _bridge(memo[-1].role, messages[cut.at :], goes_on=role is SummaryRole.PAIR and task is not None)
-    counted = (_count(message, count) for message in (*memo, *systems, *tail))
-    spliced = Conversation((*messages[:leading], *counted), conversation.fixed_tokens)
-    if spliced.tokens >= conversation.tokens:
+    placed = [_count(message, count) for message in (*memo, *systems)]
+    gone, line = sum(message.tokens for message in messages[leading : cut.at]), _count(_acknowledge(), count)
+    # Whether a line bridges the gap depends on what follows, which must not change what was forwarded before.
+    if sum(message.tokens for message in placed) + line.tokens >= gone:
         return Outcome(conversation)
+    counted = (*placed, *(_count(message, count) for message in tail))
+    spliced = Conversation((*messages[:leading], *counted), conversation.fixed_tokens)
     rule = "summarise" if summary.by_model else "digest"
     removed = cut.at - leading - len(systems)
     decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, spliced.tokens, removed, leading)
@@ -102,10 +105,14 @@ def _bridge(speaker: str, tail: Sequence[Message], *, goes_on: bool) -> tuple[Me
     if at is None:
         return tuple(tail)
     if tail[at].role == "user" and speaker != "assistant":
-        return (*tail[:at], Message("assistant", (_ACKNOWLEDGEMENT,)), *tail[at:])
+        return (*tail[:at], _acknowledge(), *tail[at:])
     if tail[at].role == "assistant" and speaker == "assistant" and goes_on:
         return (*tail[:at], Message("user", (_GO_ON,)), *tail[at:])
     return tuple(tail)
+
+
+def _acknowledge() -> Message:
+    return Message("assistant", (_ACKNOWLEDGEMENT,))
 
 
 def _count(message: Message, count: CountTokens) -> Message:

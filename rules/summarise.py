@@ -118,8 +118,8 @@ def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Windo
         at=at,
         base=hashes[start].hex() if start > leading else None,
         task=task,
-        earlier=tuple(message for message in messages[leading:start] if message is not task),
-        span=tuple(message for message in messages[start:at] if message is not task),
+        earlier=tuple(messages[index] for index in range(leading, start) if index != before.task),
+        span=tuple(messages[index] for index in range(start, at) if index != before.task),
         max_tokens=0,
         pruned=tuple(message for message in messages[start : min(before.prune_stop, at)] if is_prunable(message)),
     )

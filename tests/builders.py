@@ -11,9 +11,10 @@ import orjson
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Message, ToolCall
-from rules.fold import Fold, FoldMemo, Room, replay_cut
+from rules.fold import Fold, FoldMemo, replay_cut
 from rules.policy import Policy, Prices
 from rules.prefix import digest_message, hash_prefixes
+from rules.room import Room
 from rules.tokens import count_message
 from rules.window import Window
 

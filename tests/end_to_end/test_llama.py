@@ -1,66 +1,71 @@
 """A real upstream: llama.cpp's own server, whose window is many times smaller than the session."""
 
-import asyncio
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import orjson
 import pytest
+from llama_server import CONTEXT_TOKENS, REALSERVER, make_model, run_llama
 from sessions import make_session, requests_of
 
 pytest.importorskip("xllamacpp", reason="the llama.cpp server (xllamacpp) is not installed")
-
-REALSERVER = Path(__file__).parents[2].parent / "shared" / "realserver"
-SERVER_CONTEXT_TOKENS = 16_384
 
 pytestmark = [
     pytest.mark.recorded,
     pytest.mark.skipif(not REALSERVER.is_dir(), reason="the server's scripts (../shared/realserver) are not here"),
 ]
+SETTINGS = (
+    "defaults.context_window=3400",
+    "defaults.completion_reserve=100",
+    "defaults.max_tool_result_tokens=500",
+    "defaults.summary.max_tokens=100",
+    "defaults.summary.min_steps=3",
+)
+
+_ALTERNATING = """
+{%- for message in messages -%}
+  {%- if message.role == 'system' and not loop.first -%}
+    {{ raise_exception('Only the first message may be a system message.') }}
+  {%- endif -%}
+{%- endfor -%}
+{%- set rest = messages[1:] if messages[0].role == 'system' else messages -%}
+{%- set turn = namespace(user=true) -%}
+{%- for message in rest -%}
+  {%- if message.role == 'user' or (message.role == 'assistant' and not message.tool_calls) -%}
+    {%- if (message.role == 'user') != turn.user -%}
+      {{ raise_exception('Conversation roles must alternate user/assistant/user/assistant.') }}
+    {%- endif -%}
+    {%- set turn.user = not turn.user -%}
+  {%- endif -%}
+  [{{ message.role }}] {{ message.content }}
+{%- endfor -%}
+"""
+_WITH_USER = """
+{%- if not messages | selectattr('role', 'equalto', 'user') | list -%}
+  {{ raise_exception('No user query found in messages.') }}
+{%- endif -%}
+{%- for message in messages -%}
+  {%- if message.role == 'tool' and loop.index0 > 0 and messages[loop.index0 - 1].role not in ['tool', 'assistant'] -%}
+    {{ raise_exception('A tool result must follow its call.') }}
+  {%- endif -%}
+  [{{ message.role }}] {{ message.content }}
+{%- endfor -%}
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One model for all tests."""
+    return make_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A tiny random model, made on the spot. Its tokens are nearly bytes, so four of them make one of ours."""
-    path = tmp_path / "tiny.gguf"
-    make = [sys.executable, str(REALSERVER / "mk_gguf.py"), str(path), str(SERVER_CONTEXT_TOKENS)]
-    subprocess.run(make, check=True, capture_output=True)
-    return path
-
-
-@pytest.fixture
-async def llama(model: Path, tmp_path: Path, client: aiohttp.ClientSession) -> AsyncIterator[str]:
+async def llama(model: Path, client: aiohttp.ClientSession) -> AsyncIterator[str]:
     """The server's base URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    serve = [str(REALSERVER / "llama_server.py"), str(model), str(port), str(SERVER_CONTEXT_TOKENS)]
-    with (tmp_path / "server.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(sys.executable, *serve, stdout=log, stderr=log, env=os.environ)
-    base = f"http://127.0.0.1:{port}"
-    try:
-        async with asyncio.timeout(60):
-            while not await answers(client, base + "/health"):
-                assert process.returncode is None
-                await asyncio.sleep(0.1)
-        yield base + "/v1"
-    finally:
-        process.kill()
-        await process.wait()
-
-
-async def answers(client: aiohttp.ClientSession, url: str) -> bool:
-    """Whether a server answers with success."""
-    try:
-        async with client.get(url) as response:
-            return response.status == 200
-    except aiohttp.ClientConnectionError:
-        return False
+    async with run_llama(model, client) as url:
+        yield url
 
 
 async def ask(client: aiohttp.ClientSession, url: str, messages: list[dict[str, object]]) -> tuple[int, dict]:
@@ -71,14 +76,7 @@ async def ask(client: aiohttp.ClientSession, url: str, messages: list[dict[str, 
 
 async def test_session_finishes_where_the_server_alone_refuses_it(llama, client, start_proxy):
     """More than 80k tokens, many times the window: every request is answered, and the server refuses them directly."""
-    proxy = await start_proxy(
-        f"upstream.base_url={llama}",
-        "defaults.context_window=3400",
-        "defaults.completion_reserve=100",
-        "defaults.max_tool_result_tokens=500",
-        "defaults.summary.max_tokens=100",
-        "defaults.summary.min_steps=3",
-    )
+    proxy = await start_proxy(f"upstream.base_url={llama}", *SETTINGS)
     session = make_session(60, result_words=2400)
     original_tokens = 0
     for messages in requests_of(session):
@@ -90,11 +88,49 @@ async def test_session_finishes_where_the_server_alone_refuses_it(llama, client,
             assert (response.status, answer.get("error")) == (200, None)
         tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
         original_tokens = int(tokens["original"])
-        assert answer["usage"]["prompt_tokens"] <= SERVER_CONTEXT_TOKENS
+        assert answer["usage"]["prompt_tokens"] <= CONTEXT_TOKENS
     assert original_tokens > 80_000
     status, answer = await ask(client, llama, session["messages"][:-1])
     assert (status, answer["error"]["type"]) == (400, "exceed_context_size_error")
     async with client.get(proxy.url + "/metrics") as metrics:
         text = (await metrics.read()).decode()
-    made = next(line for line in text.splitlines() if 'trimtab_summaries_total{model="tiny",result="made"}' in line)
-    assert float(made.split()[-1]) >= 5
+    written = [line for line in text.splitlines() if line.startswith('trimtab_summaries_total{model="tiny",result="')]
+    by_result = {line.split('result="')[1].split('"')[0]: float(line.split()[-1]) for line in written}
+    assert by_result.get("made", 0) + by_result.get("prefetched", 0) >= 5
+
+
+def chat(turns: int) -> dict[str, Any]:
+    """A conversation without tools."""
+    words = " ".join(f"word{number}" for number in range(30))
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You are careful."}]
+    for turn in range(turns):
+        messages.append({"role": "user", "content": f"question {turn}: {words}"})
+        messages.append({"role": "assistant", "content": f"answer {turn}: {words}"})
+    return {"messages": messages}
+
+
+@pytest.mark.parametrize(
+    ("template", "role"),
+    [
+        pytest.param(_ALTERNATING, "auto", id="roles alternate, auto"),
+        pytest.param(_ALTERNATING, "pair", id="roles alternate, pair"),
+        pytest.param(_WITH_USER, "auto", id="a user must speak, auto"),
+    ],
+)
+async def test_strict_chat_templates_take_what_is_forwarded(template, role, model, client, start_proxy):
+    """The server's own template engine refuses what does not alternate, and takes every request that was cut."""
+    tiny = ("defaults.context_window=1024", "defaults.completion_reserve=32", "defaults.summary.max_tokens=64")
+    async with run_llama(model, client, template) as llama:
+        proxy = await start_proxy(f"upstream.base_url={llama}", *SETTINGS, *tiny, f"defaults.summary.role={role}")
+        wrong = [{"role": "assistant", "content": "first"}, {"role": "system", "content": "late"}]
+        assert (await ask(client, llama, wrong))[0] in {400, 500}
+        cut = 0
+        for session in (make_session(12, result_words=120), chat(12)):
+            for messages in requests_of(session):
+                body = orjson.dumps({"model": "tiny", "messages": messages, "max_tokens": 1})
+                async with client.post(proxy.url + "/v1/chat/completions", data=body) as response:
+                    answer = orjson.loads(await response.read())
+                    assert (response.status, answer.get("error")) == (200, None)
+                decisions = response.headers.get("x-trimtab-decisions", "")
+                cut += "summarise" in decisions or "digest" in decisions
+        assert cut >= 4

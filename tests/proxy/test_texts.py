@@ -24,20 +24,13 @@ def bodies(steps: int = STEPS, **more: Any) -> list[dict[str, Any]]:
     ]
 
 
-async def settle(proxy: Any) -> None:
-    """Wait until no summary is under way."""
-    while under_way := list(proxy.services.summaries._under_way.values()):
-        await asyncio.wait(under_way)
-        await asyncio.sleep(0)
-
-
 async def ask_all(client: Any, proxy: Any, requests: list[dict[str, Any]], *, calm: bool = True) -> None:
     """Send a session's requests one after the other, as fast as a model would answer or as fast as can be."""
     for body in requests:
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
         if calm:
-            await settle(proxy)
+            await proxy.services.summaries.settle()
 
 
 def count_moves(chats: list[Any]) -> int:

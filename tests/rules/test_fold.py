@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Message
-from rules.fold import AIM, HEAD_STEPS, MIN_ROOM_SHARE, SUMMARY_FRAME_TOKENS
-from rules.policy import OverflowStrategy, Policy
+from rules.fold import AIM, SUMMARY_FRAME_TOKENS
+from rules.policy import OverflowStrategy, Policy, Prices
+from rules.room import HEAD_STEPS, MIN_ROOM_SHARE
 from rules.window import Cut, CutKind, Window
 
 LIMIT = 3200
@@ -42,12 +43,14 @@ def moves(states: Sequence[Window]) -> int:
 
 
 def test_below_high_water_nothing_is_cut() -> None:
-    """Only the task is found; at prefetch the next cut is fixed, and not applied."""
+    """Only the task is found; then the next cut is fixed, a little later its summary asked for, and nothing applied."""
     room = LIMIT - LIMIT // HEAD_STEPS
     below = (user("task"), *chat(1, int(room * 0.3)))
     assert fold(below) == Window(task=0)
     at_prefetch = (user("task"), *chat(3, int(room * 0.115)))
-    assert fold(at_prefetch) == Window(task=0, next_cut=6, prefetch_tokens=200)
+    assert fold(at_prefetch) == Window(task=0, next_cut=6)
+    nearly = (*at_prefetch, assistant(fill("a", int(room * 0.04))))
+    assert fold(nearly) == Window(task=0, next_cut=6, prefetch_tokens=200)
 
 
 def test_the_cut_is_the_one_fixed_at_prefetch() -> None:
@@ -93,11 +96,22 @@ def test_a_summary_is_prefetched_unless_pruning_is_expected_to_do() -> None:
     for before, after in pairwise(fold_all(chat(60, 30))):
         if before.cuts != after.cuts:
             assert before.prefetch_tokens == after.cuts[-1].reserved_tokens
-        assert (after.prefetch_tokens > 0) == (after.next_cut is not None)
+        assert after.next_cut is not None or not after.prefetch_tokens
     states = fold_all(session(9, call_tokens=2, result_tokens=280))
     assert states[-1].prune_stop > 0
     assert any(state.next_cut for state in states)
     assert not any(state.prefetch_tokens for state in states)
+
+
+@pytest.mark.parametrize("tokens", [(20, 20), (10, 100), (10, 150)])
+def test_a_cut_that_was_put_off_was_announced(tokens: tuple[int, int]) -> None:
+    """Where cuts wait until they pay, the text of each is asked for ahead, even where pruning was expected to do."""
+    messages = session(120, call_tokens=tokens[0], result_tokens=tokens[1])
+    states = fold_all(messages, replace(POLICY, prices=Prices()))
+    asked = {state.next_cut for state in states if state.prefetch_tokens}
+    made = [cut.at for cut in states[-1].cuts if cut.kind is CutKind.SUMMARISE]
+    assert len(made) >= 3
+    assert set(made) <= asked
 
 
 def test_a_summary_is_reserved_for_and_keeps_the_users_words() -> None:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Message
-from rules.fold import HEAD_STEPS, SUMMARY_FRAME_TOKENS, Fold, Room
+from rules.fold import SUMMARY_FRAME_TOKENS, Fold
 from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
+from rules.room import HEAD_STEPS, Room
 from rules.window import Window
 
 LIMIT = 2400
@@ -64,6 +65,15 @@ def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Poli
             assert after.cuts[:-1] == before.cuts[:-1]
             assert after.cuts[-1].at == before.cut.at
         assert all(left.at < right.at for left, right in pairwise(after.cuts))
+
+
+@given(messages=transcripts(), policy=policies())
+def test_the_window_before_a_cut_is_the_state_before_it(messages: tuple[Message, ...], policy: Policy) -> None:
+    """A cut can be put off exactly: what is left without it is what was decided one message earlier."""
+    messages = (*HEAD, *messages)
+    for before, after in pairwise(states(messages, policy, Room.measure(messages, 0, LIMIT))):
+        if len(after.cuts) > len(before.cuts):
+            assert after.earlier == replace(before, next_cut=None, prefetch_tokens=0)
 
 
 @given(messages=transcripts(), policy=policies(), limit=st.sampled_from([1200, 2400]))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from builders import (
+    FREE,
     assistant,
     broken_transcripts,
     call,
@@ -21,9 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Message, Outcome, split_steps
-from rules.fold import HEAD_STEPS, MIN_ROOM_SHARE, SUMMARY_FRAME_TOKENS
+from rules.fold import SUMMARY_FRAME_TOKENS
 from rules.pipeline import LimitExceededError, Plan, apply, plan
-from rules.policy import OnExceeded, OverflowStrategy, Policy
+from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from rules.room import HEAD_STEPS, MIN_ROOM_SHARE
 from rules.summarise import Summary
 from rules.truncate import Budget
 from rules.window import CutKind
@@ -37,6 +39,7 @@ POLICY = Policy(
     keep_user_tokens=200,
     summary_max_tokens=200,
     summary_min_steps=3,
+    prices=FREE,
 )
 SUMMARY = "The build was mended in part."
 CUTTING = [strategy for strategy in OverflowStrategy if strategy is not OverflowStrategy.ERROR]
@@ -108,12 +111,19 @@ def test_error_only_pairs_and_truncates(messages: tuple[Message, ...]) -> None:
     strategy=st.sampled_from(CUTTING),
     window=st.sampled_from([1200, 2400, 3200]),
     fixed_tokens=st.integers(0, 400),
+    prices=st.sampled_from([FREE, Prices(), Prices(cached_input=0.0)]),
+    role=st.sampled_from(SummaryRole),
 )
 def test_what_is_forwarded_fits(
-    messages: tuple[Message, ...], strategy: OverflowStrategy, window: int, fixed_tokens: int
+    messages: tuple[Message, ...],
+    strategy: OverflowStrategy,
+    window: int,
+    fixed_tokens: int,
+    prices: Prices,
+    role: SummaryRole,
 ) -> None:
     """Never over the limit, unless what can never be cut is too much: head, open step, last wish, system messages."""
-    policy = replace(POLICY, overflow_strategy=strategy, context_window=window)
+    policy = replace(POLICY, overflow_strategy=strategy, context_window=window, prices=prices, summary_role=role)
     planned, outcome = run(conversation(*messages, fixed_tokens=fixed_tokens), policy)
     if outcome.conversation.tokens > planned.limit:
         assert _least(planned.conversation, planned.limit) > planned.limit
@@ -149,7 +159,7 @@ def test_thresholds_do_not_rename_summaries() -> None:
     """Another budget for results moves cuts perhaps; a cut that is still there asks for the same key."""
     messages = session(60, result_tokens=120)
     keys: list[dict[int, str]] = []
-    for budget in (50, 100, 101, 300):
+    for budget in (100, 101, 102, 300):
         found = {}
         for stop in range(1, len(messages) + 1):
             planned, _ = run(conversation(*messages[:stop]), replace(POLICY, result_budget=Budget(budget)))

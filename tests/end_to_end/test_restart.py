@@ -1,0 +1,159 @@
+"""A restarted proxy, and two replicas taking turns, forward the very bytes that one proxy would."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import SMALL, post
+from redis_server import PROGRAM, RedisServer
+from sessions import make_session, requests_of
+
+from proxy.app import Proxy, run_proxy
+from proxy.config_load import load_config
+
+SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
+PLANTED = "the harbour master keeps his spare key under the third bollard"
+needs_redis = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not on PATH")
+
+
+@pytest.fixture(autouse=True)
+def _own_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of clients without a credential lies in the user's data directory."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Any:
+    """A server of the test's own."""
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def serve(upstream: Any, compactors: Any, log: Any) -> Any:
+    """Start a proxy for as long as a block runs."""
+
+    @asynccontextmanager
+    async def run(*settings: str) -> AsyncIterator[Proxy]:
+        base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", *SETTINGS)
+        async with run_proxy(load_config(settings=(*base, *settings), environment={}), log, compactors) as proxy:
+            yield proxy
+
+    return run
+
+
+def bodies() -> list[dict[str, Any]]:
+    """A session's requests; a result and the task hold the planted sentence."""
+    session = make_session(60, result_words=120)
+    session["messages"][1]["content"] += f" Note: {PLANTED}."
+    session["messages"][5]["content"] += f"\n{PLANTED}"
+    return [{"model": "m", "messages": messages, "tools": session["tools"]} for messages in requests_of(session)]
+
+
+async def ask(client: Any, proxy: Proxy, body: dict[str, Any], **headers: str) -> None:
+    """One request, and the summary that it may have begun in the background."""
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **headers)
+    assert response.status == 200
+    await proxy.services.summaries.settle()
+
+
+async def replay_alone(client: Any, upstream: Any, serve: Any, **headers: str) -> list[bytes]:
+    """What one proxy forwards that keeps its summaries in memory; the upstream's record is then emptied."""
+    async with serve("store=memory") as proxy:
+        for body in bodies():
+            await ask(client, proxy, body, **headers)
+    sent = [recorded.body for recorded in upstream.chats]
+    upstream.requests.clear()
+    return sent
+
+
+async def test_after_a_restart_the_same_bytes_go_out(client, upstream, serve, tmp_path) -> None:
+    """Decisions are a function of the transcript, and the texts lie in the file."""
+    alone = await replay_alone(client, upstream, serve)
+    store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
+    for body in bodies():
+        async with serve(store) as proxy:
+            await ask(client, proxy, body)
+    assert [recorded.body for recorded in upstream.chats] == alone
+    assert len(upstream.summaries) <= 3
+
+
+@needs_redis
+async def test_replicas_that_take_turns_forward_the_same_bytes(client, upstream, serve, redis_url) -> None:
+    """Whatever one of them has summarised the other finds on the server."""
+    alone = await replay_alone(client, upstream, serve)
+    async with serve(f"store={redis_url}") as left, serve(f"store={redis_url}") as right:
+        for number, body in enumerate(bodies()):
+            await ask(client, (left, right)[number % 2], body)
+    assert [recorded.body for recorded in upstream.chats] == alone
+
+
+async def test_a_store_that_is_gone_refuses_nobody(client, upstream, serve, log) -> None:
+    """Memory stands in, and the failures are counted."""
+    alone = await replay_alone(client, upstream, serve)
+    async with serve("store=redis://127.0.0.1:1/0") as proxy:
+        for body in bodies():
+            await ask(client, proxy, body)
+        metrics = proxy.services.recorder.metrics.render().decode()
+    assert [recorded.body for recorded in upstream.chats] == alone
+    assert 'trimtab_store_errors_total{store="redis"}' in metrics
+    assert [line["event"] for line in log.lines if "store" in line["event"]] == ["store_unreachable"]
+
+
+@pytest.mark.parametrize("credential", ["Bearer one", ""])
+async def test_the_file_reveals_nothing(credential, client, upstream, serve, tmp_path) -> None:
+    """Neither the summary nor the transcript nor the credential is found in the store's bytes; all of it is 0600."""
+    plain = upstream.answer
+
+    async def repeat(recorded: Any, request: Any) -> Any:
+        response = await plain(recorded, request)
+        if recorded.asks_for_summary:
+            response.body = response.body.replace(b"SUMMARY", f"SUMMARY {PLANTED}".encode())
+        return response
+
+    upstream.answer = repeat
+    async with serve(f"store=sqlite:///{tmp_path}/own/summaries.sqlite3") as proxy:
+        for body in bodies():
+            await ask(client, proxy, body, Authorization=credential)
+        files = sorted((tmp_path / "own").iterdir())
+        kept = b"".join(file.read_bytes() for file in files)
+        modes = {file.stat().st_mode & 0o777 for file in files}
+    assert any(PLANTED in str(chat.json["messages"][1]) for chat in upstream.chats)
+    assert len(kept) > 1000
+    assert not _reveals(kept, (PLANTED, "SUMMARY", "Bearer one"))
+    assert modes == {0o600}
+
+
+def _reveals(kept: bytes, secrets: Sequence[str]) -> bool:
+    return any(secret.encode() in kept or secret.encode("utf-16-le") in kept for secret in secrets)
+
+
+@needs_redis
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
+async def test_two_credentials_never_share_a_summary(kind, client, upstream, serve, tmp_path, redis_url) -> None:
+    """With every store the same transcript under another credential is summarised again."""
+    store = {"memory": "memory", "sqlite": f"sqlite:///{tmp_path}/s.sqlite3", "redis": redis_url}[kind]
+    body = bodies()[-1]
+    async with serve(f"store={store}") as proxy:
+        for credential in ("Bearer one", "Bearer two", "", "Bearer one"):
+            await ask(client, proxy, body, Authorization=credential)
+    asked = [recorded.header("authorization") for recorded in upstream.summaries]
+    assert asked == [["Bearer one"], ["Bearer two"], [""]]
+
+
+async def test_a_tenant_named_by_a_header_keeps_its_summaries_when_the_token_changes(
+    client, upstream, serve, tmp_path
+) -> None:
+    """Rotating tokens of one tenant share; another tenant does not; without the header the credential decides."""
+    body = bodies()[-1]
+    settings = ("tenant=header:X-Team", f"store=sqlite:///{tmp_path}/s.sqlite3")
+    for team, credential in (("red", "Bearer 1"), ("red", "Bearer 2"), ("blue", "Bearer 2"), (None, "Bearer 2")):
+        async with AsyncExitStack() as stack:
+            proxy = await stack.enter_async_context(serve(*settings))
+            named = {"X-Team": team} if team else {}
+            await ask(client, proxy, body, Authorization=credential, **named)
+    assert len(upstream.summaries) == 3

@@ -1,0 +1,232 @@
+"""The plan: what is asked for, what stood before a cut, and what neither depends on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from builders import (
+    FREE,
+    DictMemo,
+    Wire,
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    read,
+    result,
+    session,
+    system,
+    user,
+    valid_transcripts,
+    write,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Conversation, Message, split_steps
+from rules.pipeline import Plan, apply, plan
+from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from rules.summarise import Summary, request_summary
+from rules.truncate import Budget
+from rules.window import Window
+
+POLICY = Policy(
+    context_window=3200,
+    completion_reserve=0,
+    on_exceeded=OnExceeded.FORWARD,
+    result_budget=Budget(300),
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    prices=FREE,
+)
+SUMMARIZE = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)
+POLICIES = pytest.mark.parametrize("policy", [POLICY, SUMMARIZE, replace(POLICY, prices=Prices())])
+HEAD = (system(), user("Begin."))
+LONG = session(60, call_tokens=10, result_tokens=150)
+
+
+def plan_of(messages: Sequence[Message], policy: Policy = POLICY) -> Plan:
+    """The plan for a transcript."""
+    return plan(conversation(*messages), policy, count=count)
+
+
+def forward(planned: Plan, policy: Policy = POLICY) -> Conversation:
+    """What is forwarded by a plan, each summary named by its key."""
+    key = planned.request.key if planned.request else ""
+    return apply(planned, policy, count=count, summary=Summary(f"Summary {key}.", by_model=True)).conversation
+
+
+def grow(messages: Sequence[Message], policy: Policy) -> Iterator[tuple[Plan, Plan]]:
+    """The plans before and after each step."""
+    plans = [plan_of(messages[: step.stop], policy) for step in split_steps(messages)]
+    return pairwise(plans)
+
+
+def test_without_a_cut_nothing_is_put_off() -> None:
+    """There is nothing that stood before."""
+    assert plan_of(session(2)).put_off() is None
+
+
+@pytest.mark.parametrize("role", SummaryRole)
+@pytest.mark.parametrize("strategy", [OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE])
+@pytest.mark.parametrize("messages", [LONG, session(40, call_tokens=4, result_tokens=290)])
+def test_a_cut_put_off_forwards_what_was_forwarded(
+    messages: tuple[Message, ...], strategy: OverflowStrategy, role: SummaryRole
+) -> None:
+    """Byte for byte what the request before it sent, and then what is new: no upstream's cache is lost."""
+    policy = replace(POLICY, overflow_strategy=strategy, summary_role=role)
+    put_off = 0
+    for before, after in grow(messages, policy):
+        if before.window.cuts != after.window.cuts:
+            earlier = after.put_off()
+            assert earlier is not None
+            assert earlier.request == before.request
+            sent, new = forward(before, policy).messages, len(after.original.messages) - len(before.original.messages)
+            assert forward(earlier, policy).messages == (*sent, *after.conversation.messages[-new:])
+            put_off += 1
+    assert put_off >= 2
+
+
+def test_a_cut_put_off_asks_for_nothing_ahead() -> None:
+    """The text that is wanted is that of the cut put off."""
+    for _, after in grow(LONG, SUMMARIZE):
+        earlier = after.put_off()
+        assert earlier is None or earlier.prefetch is None
+
+
+def test_a_summary_is_asked_for_ahead_under_the_key_of_its_cut() -> None:
+    """Every cut of a session without large results was announced, by the request that it makes then."""
+    made = 0
+    for before, after in grow(LONG, SUMMARIZE):
+        if before.window.cuts != after.window.cuts:
+            assert before.prefetch == after.request is not None
+            made += 1
+    assert made >= 3
+
+
+@POLICIES
+def test_the_prefix_of_a_cut_is_what_is_forwarded_before_it(policy: Policy) -> None:
+    """Behind it stands what the client sent from there on, and before it whatever the upstream has in its cache."""
+    found = 0
+    for _, after in grow(LONG, policy):
+        at, sent = after.window.next_cut, forward(after, policy)
+        if at is not None:
+            prefix = after.find_prefix(sent, at) or ()
+            assert (*prefix, *after.conversation.messages[at:]) == sent.messages
+            found += 1
+    assert found >= 2
+
+
+def test_the_prefix_ends_at_its_own_place() -> None:
+    """A message that was said twice may be one object (the codec remembers them): each place is its own."""
+    again = assistant("I will look again.")
+    messages = (system(), user("task"), again, user("go"), again, user("on"), again)
+    planned = plan_of(messages)
+    for at in (2, 4, 6):
+        assert planned.find_prefix(planned.conversation, at) == messages[:at]
+
+
+def test_a_prefix_that_is_not_there_is_not_found() -> None:
+    """What was forwarded without the message at the cut has no prefix that ends there."""
+    planned = plan_of(LONG)
+    assert planned.find_prefix(conversation(*session(3)), 10) is None
+
+
+@given(messages=valid_transcripts(), role=st.sampled_from(SummaryRole), policy=st.sampled_from([POLICY, SUMMARIZE]))
+def test_no_more_is_forwarded_than_was_reserved(
+    messages: tuple[Message, ...], role: SummaryRole, policy: Policy
+) -> None:
+    """However long the summary came out, and whoever speaks it."""
+    policy = replace(policy, summary_role=role, context_window=1600)
+    planned = plan_of((*HEAD, *messages), policy)
+    summary = Summary(fill("very long", 900), by_model=True)
+    sent = apply(planned, policy, count=count, summary=summary).conversation
+    assert sent.tokens <= planned.reserved_tokens
+    if planned.window == Window(
+        task=1, next_cut=planned.window.next_cut, prefetch_tokens=planned.window.prefetch_tokens
+    ):
+        assert sent.tokens == planned.reserved_tokens
+
+
+def rewrite(message: Message) -> Message:
+    """The same words on another wire: other key order, content in parts, a `cache_control` on the last."""
+    wire = write(message)
+    if isinstance(wire["content"], str):
+        part = {"cache_control": {"type": "ephemeral"}, "text": wire["content"], "type": "text"}
+        wire = {**wire, "content": [part]}
+    return read(Wire(reversed(wire.items())))
+
+
+@given(marked=st.sets(st.integers(0, 121)), policy=st.sampled_from([POLICY, SUMMARIZE]))
+def test_key_order_and_a_moved_cache_mark_move_nothing(marked: set[int], policy: Policy) -> None:
+    """Neither the cut nor the names of summaries depend on how the words were written down."""
+    plain = plan_of(LONG, policy)
+    moved = [rewrite(one) if index in marked else one for index, one in enumerate(LONG)]
+    assert all(moved[index].raw != LONG[index].raw for index in marked)
+    other = plan_of(moved, policy)
+    assert other.window == plain.window
+    assert other.hashes == plain.hashes
+    assert other.request is not None
+    assert plain.request is not None
+    assert (other.request.key, other.request.base) == (plain.request.key, plain.request.base)
+
+
+@given(messages=valid_transcripts(), extra=st.integers(0, 120))
+def test_a_timestamp_and_a_tool_more_rename_no_summary(messages: tuple[Message, ...], extra: int) -> None:
+    """The head's size is rounded, and its text enters no name."""
+    body = (user("Mend the build."), *messages, *LONG[2:40])
+    morning = plan(conversation(system("9:00"), *body, fixed_tokens=1), POLICY, count=count)
+    evening = plan(conversation(system("21:00:00 UTC"), *body, fixed_tokens=1 + extra), POLICY, count=count)
+    assert (morning.window, morning.request, morning.prefetch) == (evening.window, evening.request, evening.prefetch)
+    assert morning.request is not None
+
+
+@given(
+    high=st.sampled_from([0.7, 0.8, 0.9]),
+    low=st.sampled_from([0.2, 0.3, 0.4]),
+    prices=st.sampled_from([FREE, Prices()]),
+    max_tokens=st.sampled_from([100, 200]),
+)
+def test_thresholds_rename_no_summary(high: float, low: float, prices: Prices, max_tokens: int) -> None:
+    """Another policy makes other cuts; one that both make has one name, so its summary is found."""
+    policy = replace(POLICY, high_water=high, low_water=low, prices=prices, summary_max_tokens=max_tokens)
+    planned = plan_of(LONG, policy)
+    for stop in range(4, len(LONG), 2):
+        other = plan_of(LONG[:stop])
+        for one in {cut.at for cut in other.window.cuts} & {cut.at for cut in planned.window.cuts}:
+            names = {_name(found, one) for found in (planned, other)}
+            assert len(names) == 1
+
+
+def _name(planned: Plan, at: int) -> str:
+    cuts = tuple(cut for cut in planned.window.cuts if cut.at <= at)
+    found = request_summary(planned.conversation.messages, planned.hashes, replace(planned.window, cuts=cuts))
+    assert found is not None
+    return found.key
+
+
+@given(stops=st.lists(st.integers(1, len(LONG)), min_size=2, max_size=6), policy=st.sampled_from([POLICY, SUMMARIZE]))
+def test_remembered_folds_change_no_plan(stops: list[int], policy: Policy) -> None:
+    """Plans with and without a memo of folds are equal, whatever came before; so after a restart, too."""
+    folds = DictMemo()
+    for stop in stops:
+        before = conversation(*LONG[:stop])
+        assert plan(before, policy, count=count, folds=folds) == plan_of(LONG[:stop], policy)
+
+
+def test_an_open_step_that_fills_up_is_put_off_to_what_stood_before_it() -> None:
+    """A digest made anew while its step is open still knows the window without it."""
+    calls = [call(f"{number}") for number in range(3)]
+    results = [result(f"{number}", fill(f"out {number}", 290)) for number in range(3)]
+    before = (*session(14, call_tokens=10, result_tokens=100), assistant(fill("look", 1400), *calls))
+    plain = plan_of(before[:-1])
+    assert plain.window.cut is None
+    for stop in range(1, 4):
+        planned = plan_of((*before, *results[:stop]))
+        earlier = planned.put_off()
+        assert earlier is not None
+        assert earlier.window.cuts == ()
