@@ -1,0 +1,135 @@
+"""A model is asked for a summary, over real HTTP: who is asked, and what happens when that fails."""
+
+from typing import Any
+
+import aiohttp
+import pytest
+from asking import SMALL, post
+from fake_upstream import completion, run_upstream
+from sessions import make_session
+
+
+async def test_long_session_is_summarised_with_the_clients_own_credential(client, upstream, start_proxy):
+    """Past high water the upstream is asked once, and its text stands behind the task statement."""
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    session = make_session(60, result_words=200)
+    body = {"model": "m", "messages": session["messages"][:-1], "tools": session["tools"]}
+    for _ in range(2):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+        assert response.status == 200
+    assert len(upstream.summaries) == 1
+    asked = upstream.summaries[0]
+    assert asked.header("authorization") == ["Bearer sk-test"]
+    assert [message["role"] for message in asked.json["messages"]] == ["user"]
+    first, second = upstream.chats
+    assert first.body == second.body
+    system, memo, *tail = first.json["messages"]
+    assert system == session["messages"][0]
+    assert memo["content"].startswith(session["messages"][1]["content"] + "\n\n")
+    assert "SUMMARY of the work so far." in memo["content"]
+    assert tail == session["messages"][-1 - len(tail) : -1]
+    tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+    assert int(tokens["sent"]) <= int(tokens["limit"]) == 7000
+    assert int(tokens["original"]) > 2 * int(tokens["limit"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(lambda: completion(""), id="empty"),
+        pytest.param(lambda: completion("far too long " * 20_000), id="does not shrink"),
+        pytest.param(lambda: aiohttp.web.Response(body=b"{", content_type="application/json"), id="unreadable"),
+        pytest.param(lambda: aiohttp.web.Response(status=401), id="refused"),
+        pytest.param(lambda: aiohttp.web.Response(status=500), id="broken"),
+    ],
+)
+async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstream, start_proxy):
+    """The request goes out within its limit, with the digest, which is kept for that cut."""
+    plain = upstream.answer
+
+    async def fail(recorded, request):
+        return answer() if recorded.asks_for_summary else await plain(recorded, request)
+
+    upstream.answer = fail
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    session = make_session(60, result_words=200)
+    body = {"model": "m", "messages": session["messages"][:-1]}
+    for _ in range(2):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+        assert response.status == 200
+        assert response.headers["x-trimtab-decisions"].startswith("digest;saved=")
+    assert 1 <= len(upstream.summaries) <= 3
+    assert upstream.chats[0].body == upstream.chats[1].body
+    assert "earlier messages were removed" in upstream.chats[0].json["messages"][1]["content"]
+    assert "src/harbour/part_46.py" in upstream.chats[0].json["messages"][1]["content"]
+
+
+async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(client, upstream, start_proxy):
+    """A refusal of the summary's own input halves it; the third call may still succeed."""
+    plain = upstream.answer
+
+    async def refuse_long(recorded, request):
+        if recorded.asks_for_summary and len(upstream.summaries) < 3:
+            return aiohttp.web.Response(status=400)
+        return await plain(recorded, request)
+
+    upstream.answer = refuse_long
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    await post(
+        client,
+        proxy.url + "/v1/chat/completions",
+        {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]},
+    )
+    sizes = [len(recorded.body) for recorded in upstream.summaries]
+    assert len(sizes) == 3
+    assert sizes[0] > sizes[1] > sizes[2]
+    assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]
+
+
+async def test_refused_parameters_are_changed(client, upstream, start_proxy):
+    """A model that knows neither max_tokens nor temperature is asked without them."""
+    plain = upstream.answer
+    asked: list[dict[str, Any]] = []
+
+    async def picky(recorded, request):
+        body = recorded.json
+        if not body["messages"][0]["content"].startswith("You write the handoff note"):
+            return await plain(recorded, request)
+        asked.append(body)
+        for key in ("max_tokens", "temperature"):
+            if key in body:
+                return aiohttp.web.json_response({"error": {"message": "no", "param": key}}, status=400)
+        return completion("SUMMARY at last.")
+
+    upstream.answer = picky
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    await post(
+        client,
+        proxy.url + "/v1/chat/completions",
+        {"model": "o9", "messages": make_session(60, result_words=200)["messages"][:-1]},
+    )
+    assert [("max_tokens" in body, "temperature" in body) for body in asked] == [
+        (True, True),
+        (False, True),
+        (False, False),
+    ]
+    assert "SUMMARY at last." in upstream.requests[-1].json["messages"][1]["content"]
+
+
+async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstream, start_proxy):
+    """The client's credential reaches no other host; another model may write the summary."""
+    async with run_upstream() as other:
+        proxy = await start_proxy(
+            *SMALL,
+            "defaults.overflow_strategy=summarize",
+            f"upstreams={{cheap: {{base_url: '{other.url}', api_key: other-key}}}}",
+            "defaults.summary.upstream=cheap",
+            "defaults.summary.model=small",
+        )
+        body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+        await post(client, proxy.url + "/v1/chat/completions", body)
+        assert upstream.summaries == []
+        assert other.summaries[0].header("authorization") == ["Bearer other-key"]
+        assert other.summaries[0].json["model"] == "small"
+        assert b"sk-test" not in other.summaries[0].body
+    assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]

@@ -1,0 +1,40 @@
+"""Whose summaries are whose."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.tenancy import Tenancy
+
+KEY = b"k" * 32
+VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
+
+
+@given(left=VALUES, right=VALUES)
+def test_a_credential_is_its_own_tenant(left: str, right: str) -> None:
+    """Each has a secret of its own, the same on every machine and in whatever header it comes."""
+    tenancy, elsewhere = Tenancy("authorization", KEY), Tenancy("authorization", b"x" * 32)
+    secret = tenancy.find_secret([("Authorization", left)])
+    assert secret == elsewhere.find_secret([("X-Other", right), ("authorization", left)])
+    assert secret == tenancy.find_secret([("api-key", left)])
+    assert (secret == tenancy.find_secret([("Authorization", right)])) == (left == right)
+
+
+def test_without_a_credential_the_proxys_own_key_stands_in() -> None:
+    """Nobody who reads the store can guess it; another machine has another one."""
+    here, elsewhere = Tenancy("authorization", KEY), Tenancy("authorization", b"x" * 32)
+    assert KEY in here.find_secret([])
+    assert here.find_secret([]) != elsewhere.find_secret([])
+    assert here.find_secret([("Authorization", "")]) == here.find_secret([])
+
+
+@given(team=VALUES, token=VALUES, other=VALUES)
+def test_a_header_names_the_tenant_whatever_the_token(team: str, token: str, other: str) -> None:
+    """A name is no secret, so the key goes in; where the header is absent the credential decides."""
+    tenancy = Tenancy("header:X-Team", KEY)
+    secret = tenancy.find_secret([("x-team", team), ("Authorization", token)])
+    assert secret == tenancy.find_secret([("Authorization", other), ("X-TEAM", team)])
+    assert KEY in secret
+    assert secret != tenancy.find_secret([("Authorization", team)])
+    assert tenancy.find_secret([("Authorization", token)]) == Tenancy("authorization", KEY).find_secret(
+        [("Authorization", token)]
+    )
