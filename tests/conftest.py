@@ -39,6 +39,12 @@ class ListLog:
     info = warning = error = _add
 
 
+@pytest.fixture(autouse=True)
+def _own_data_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds what another has stored, or what the user has."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+
+
 @pytest.fixture(scope="session")
 def compactors() -> Compactors:
     """The vocabulary, loaded once."""

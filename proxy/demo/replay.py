@@ -152,6 +152,7 @@ async def run_stage(session: Session) -> AsyncIterator[Stage]:
         settings = [
             f"upstream.base_url={base_url}",
             "listen=127.0.0.1:0",
+            "store=memory",
             f"defaults.context_window={WINDOW_TOKENS}",
             f"defaults.completion_reserve={RESERVE_TOKENS}",
         ]

@@ -173,7 +173,7 @@ def _answers_every_call(messages: Sequence[Message]) -> bool:
 
 def _write_note(prompt: Prompt) -> str:
     """A handoff note, as a model might write it, of what stands in the prompt."""
-    text = prompt.messages[-1].text
+    text = "\n".join(message.text for message in prompt.messages)
     paths = list(dict.fromkeys(_PATH.findall(text)))
     errors = list(dict.fromkeys(_ERROR_LINE.findall(text)))[-3:]
     if not paths:

@@ -18,12 +18,6 @@ PLANTED = "the harbour master keeps his spare key under the third bollard"
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not on PATH")
 
 
-@pytest.fixture(autouse=True)
-def _own_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key of clients without a credential lies in the user's data directory."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 @pytest.fixture
 def redis_url(tmp_path: Path) -> Any:
     """A server of the test's own."""
