@@ -8,6 +8,7 @@ from proxy.compaction import Compactor
 from proxy.config import Config, PolicyConfig
 from proxy.exchange import Recorder
 from proxy.kept import PrefixWatch
+from proxy.sliding import SlidingWatch
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
 from proxy.upstream import UpstreamClient
@@ -46,3 +47,4 @@ class Services:
     compactor_for: Callable[[PolicyConfig], Compactor]
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
+    sliding: SlidingWatch = field(default_factory=SlidingWatch)

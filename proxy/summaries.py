@@ -23,7 +23,7 @@ LEASE_SLACK_SECONDS = 5.0
 """A lease outlasts the summary's own timeout by this."""
 POLL_SECONDS = 0.2
 """Between two looks whether another process has written the summary."""
-_SCOPES_BYTES = 1024 * 1024
+_PAUSES_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Summaries:
         self._client = client
         self._metrics = metrics
         self._under_way: dict[str, asyncio.Task[Summary | None]] = {}
-        self._pauses: BytesLRU[str, _Pause] = BytesLRU(_SCOPES_BYTES, lambda scope, _: len(scope))
+        self._pauses: BytesLRU[str, _Pause] = BytesLRU(_PAUSES_BYTES, lambda client, _: len(client))
 
     async def find(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
         """The text for a cut, where it has been written."""
@@ -124,15 +124,15 @@ class Summaries:
         summariser = task.summariser
         if self._is_paused(summariser):
             return None
-        scope = derive_id(summariser.secret, "", summariser.model)
+        client = summariser.client_id
         try:
             base = await self._base(task)
             text = await ask_model(task, base.text if base else None, self._client, self._metrics)
         except NoSummaryError:
-            self._pauses[scope] = _lengthen(self._pauses.get(scope))
+            self._pauses[client] = _lengthen(self._pauses.get(client))
             self._metrics.summaries.labels(summariser.label, "failed").inc()
             return None
-        self._pauses[scope] = _Pause(0, 0.0)
+        self._pauses[client] = _Pause(0, 0.0)
         self._metrics.summaries.labels(summariser.label, result).inc()
         return Summary(text, by_model=True)
 
@@ -151,7 +151,7 @@ class Summaries:
         return await self._read(derive_id(summariser.secret, task.request.base, summariser.model), summariser)
 
     def _is_paused(self, summariser: Summariser) -> bool:
-        pause = self._pauses.get(derive_id(summariser.secret, "", summariser.model))
+        pause = self._pauses.get(summariser.client_id)
         return pause is not None and time.monotonic() < pause.until
 
     async def _read(self, summary_id: str, summariser: Summariser) -> Summary | None:

@@ -18,6 +18,7 @@ from yarl import URL
 from proxy.config import SummaryConfig, UpstreamConfig
 from proxy.errors import ProxyError
 from proxy.metrics import Metrics
+from proxy.sealing import derive_id
 from proxy.stream import Usage
 from proxy.upstream import UpstreamClient
 from rules.conversation import CountTokens
@@ -55,6 +56,11 @@ class Summariser:
     window_tokens: int
     label: str
     settings: SummaryConfig
+
+    @property
+    def client_id(self) -> str:
+        """Names the client and the model, and tells nothing of either."""
+        return derive_id(self.secret, "", self.model)
 
 
 @dataclass(frozen=True, slots=True)

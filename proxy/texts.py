@@ -74,23 +74,36 @@ async def _choose_text(
     call: Call, planned: Planned, wanted: SummaryRequest
 ) -> tuple[Planned, Summary | None, SummaryRequest | None]:
     """The plan to carry out, its text, and the text to be written later."""
-    summaries = call.services.summaries
-    text = await summaries.find(wanted, choose_summariser(call))
+    services, summariser = call.services, choose_summariser(call)
+    text = await services.summaries.find(wanted, summariser)
     if text is not None:
+        services.sliding.use(summariser.client_id, wanted)
         return planned, text, planned.plan.prefetch
-    task = _make_task(call, wanted)
     if wanted.asks_model:
         earlier = await _put_off(call, planned)
-        if earlier is not None:
-            put_off, earlier_text = earlier
-            if put_off.plan.reserved_tokens <= put_off.plan.limit:
-                return put_off, earlier_text, wanted
-            compacted = await run_work(partial(call.compactor.apply, put_off, earlier_text), in_thread=True)
-            task = _make_task(call, wanted, put_off, compacted)
-    work = summaries.get(task)
+        if earlier is not None and earlier[0].plan.reserved_tokens <= planned.plan.limit:
+            return *earlier, wanted
+        text = await _wait(call, planned, wanted, earlier)
+        return planned, text, None
+    text = await services.summaries.get(_make_task(call, wanted))
+    return planned, text, planned.plan.prefetch
+
+
+async def _wait(
+    call: Call, planned: Planned, wanted: SummaryRequest, earlier: tuple[Planned, Summary | None] | None
+) -> Summary:
+    """The text, written while the request waits; asked inline where `earlier` is what the request before was."""
+    services, client = call.services, choose_summariser(call).client_id
+    if services.sliding.slides(client, planned.plan):
+        return await services.summaries.get(_make_task(call, replace(wanted, asks_model=False)))
+    services.sliding.note(client, wanted)
+    task = _make_task(call, wanted)
+    if earlier is not None:
+        compacted = await run_work(partial(call.compactor.apply, *earlier), in_thread=True)
+        task = _make_task(call, wanted, earlier[0], compacted)
+    work = services.summaries.get(task)
     # Only who asked for a stream knows what to do with comments.
-    text = await (wait_aloud(call.request, call.exchange, work) if call.chat.stream else work)
-    return planned, text, None if wanted.asks_model else planned.plan.prefetch
+    return await (wait_aloud(call.request, call.exchange, work) if call.chat.stream else work)
 
 
 async def _put_off(call: Call, planned: Planned) -> tuple[Planned, Summary | None] | None:

@@ -14,14 +14,25 @@ import orjson
 import pytest
 from fake_upstream import event
 
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
+
+def own_environment() -> dict[str, str]:
+    """The test's environment, without the user's settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
 
 
 @asynccontextmanager
 async def serving(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
     """The process and its address with /v1, read from its log."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", *arguments, stderr=PIPE, env=ENVIRONMENT
+        sys.executable,
+        "-m",
+        "proxy",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        *arguments,
+        stderr=PIPE,
+        env=own_environment(),
     )
     try:
         line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
@@ -77,7 +88,7 @@ async def test_port_in_use_is_said(upstream):
     """A port that another holds ends the program with status 1 and a sentence."""
     address = upstream.url.removeprefix("http://").removesuffix("/v1")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", "serve", "--listen", address, stderr=PIPE, env=ENVIRONMENT
+        sys.executable, "-m", "proxy", "serve", "--listen", address, stderr=PIPE, env=own_environment()
     )
     _, said = await process.communicate()
     assert process.returncode == 1
@@ -87,7 +98,7 @@ async def test_port_in_use_is_said(upstream):
 def test_wrong_configuration_is_said():
     """Every mistake on a line of its own, status 2, before anything starts."""
     command = [sys.executable, "-m", "proxy", "serve", "--set", "defaults.high_water=2", "--set", "nope=1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment())
     assert done.returncode == 2
     assert "defaults.high_water: 2" in done.stderr
     assert "nope: unknown key" in done.stderr
