@@ -21,7 +21,7 @@ from rules.window import Cut, CutKind, Window
 
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
-AIM = 0.75
+AIM = 2 / 3
 """Of low water: what a cut is placed to leave, its summary included. Steps are not equally long, and what stays grows
 until the cut is applied: so at most low water is left, nearly always."""
 PATIENCE = 0.25

@@ -1,0 +1,113 @@
+"""The proxies as processes: trimtab, as a user starts it, and Headroom out of its own environment.
+
+Law: loopback only; each is started before one upstream and is ready when `start` returns.
+"""
+
+import base64
+import hashlib
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from replay import Running, Start
+from servers import HOST, find_free_port, start_proxy, stop, wait_until_ready
+
+from proxy.counter import read_ranks
+
+OWN_STORE = "sqlite:///{folder}/summaries.sqlite"
+HEADROOM_READY_SECONDS = 90.0
+_HEADROOM_OPTIONS = (
+    "--disable-kompress", "--no-rate-limit", "--no-cache", "--no-subscription-tracking", "--no-telemetry",
+    "--stateless",
+)  # fmt: skip
+"""Its compressor model needs a download; its rate limit, answer cache and reports home have no place in a replay."""
+_O200K_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
+_HEADROOM_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "HEADROOM_TELEMETRY": "off",
+    "HEADROOM_UPDATE_CHECK": "off",
+}
+
+
+def make_trimtab(settings: Sequence[str]) -> Start:
+    """Starts `trimtab serve`; settings are written KEY=VALUE, `{folder}` in them is the lane's own folder."""
+
+    def start(upstream_port: int, folder: Path) -> Running:
+        port = find_free_port()
+        options = [part for setting in settings for part in ("--set", setting.replace("{folder}", str(folder)))]
+        process = start_proxy(port, "--upstream", f"http://{HOST}:{upstream_port}/v1", *options)
+        wait_until_ready(port, process)
+        return Running(process, port)
+
+    return start
+
+
+def make_headroom(program: Path, mode: str) -> Start:
+    """Starts Headroom's proxy in a mode: cache or token."""
+
+    def start(upstream_port: int, folder: Path) -> Running:
+        port = find_free_port()
+        upstream = f"http://{HOST}:{upstream_port}/v1"
+        where = ("--host", HOST, "--port", str(port), "--openai-api-url", upstream, "--mode", mode)
+        own = {"HOME": str(folder), "TIKTOKEN_CACHE_DIR": str(write_vocabulary(folder))}
+        process = subprocess.Popen(
+            [str(program), "proxy", *where, *_HEADROOM_OPTIONS],
+            env={**os.environ, **_HEADROOM_ENVIRONMENT, **own},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _wait_for_health(port, process)
+        return Running(process, port)
+
+    return start
+
+
+def write_vocabulary(folder: Path) -> Path:
+    """Tiktoken's cache folder with o200k_base in it: without the network Headroom compresses nothing for want of it."""
+    ranks = read_ranks(resources.files("proxy").joinpath("vocabulary", "o200k_base.xz").read_bytes())
+    cache = folder / "vocabulary"
+    cache.mkdir(exist_ok=True)
+    # The name that tiktoken gives it; it checks the content against a hash of its own.
+    name = hashlib.sha1(_O200K_URL.encode(), usedforsecurity=False).hexdigest()
+    lines = (b"%b %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
+    cache.joinpath(name).write_bytes(b"".join(lines))
+    return cache
+
+
+@contextmanager
+def run_redis() -> Iterator[str]:
+    """A real redis-server on a free port; yields its URL. Raises FileNotFoundError where there is none."""
+    port = find_free_port()
+    command = ["redis-server", "--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "no"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        for line in process.stdout or ():
+            if b"Ready to accept connections" in line:
+                break
+        yield f"redis://{HOST}:{port}/0"
+    finally:
+        stop(process)
+        if process.stdout:
+            process.stdout.close()
+
+
+def _wait_for_health(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + HEADROOM_READY_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=5.0):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    stop(process)
+    message = f"the proxy at port {port} did not become ready"
+    raise RuntimeError(message)
