@@ -64,8 +64,13 @@ class Summaries:
     def prefetch(self, task: Task) -> None:
         """Have a text written in the background, unless it is there or under way. Failures cost nothing but a pause."""
         summary_id = _id(task)
-        if summary_id not in self._under_way and not self._is_paused(task.summariser):
+        if summary_id not in self._under_way and not self.is_paused(task.summariser):
             _ = self._start(summary_id, task, "prefetched")
+
+    def is_paused(self, summariser: Summariser) -> bool:
+        """Whether failures keep this client's summaries from being asked for just now."""
+        pause = self._pauses.get(summariser.client_id)
+        return pause is not None and time.monotonic() < pause.until
 
     async def settle(self) -> None:
         """Wait until no call is under way."""
@@ -122,7 +127,7 @@ class Summaries:
     async def _ask(self, task: Task, result: str) -> Summary | None:
         """A model's text; None where it is not to be had, or where failures before this one ask for a pause."""
         summariser = task.summariser
-        if self._is_paused(summariser):
+        if self.is_paused(summariser):
             return None
         client = summariser.client_id
         try:
@@ -149,10 +154,6 @@ class Summaries:
             return None
         summariser = task.summariser
         return await self._read(derive_id(summariser.secret, task.request.base, summariser.model), summariser)
-
-    def _is_paused(self, summariser: Summariser) -> bool:
-        pause = self._pauses.get(summariser.client_id)
-        return pause is not None and time.monotonic() < pause.until
 
     async def _read(self, summary_id: str, summariser: Summariser) -> Summary | None:
         sealed = await self._store.get(summary_id)

@@ -79,6 +79,8 @@ async def _choose_text(
     if text is not None:
         services.sliding.use(summariser.client_id, wanted)
         return planned, text, planned.plan.prefetch
+    if services.summaries.is_paused(summariser):
+        wanted = replace(wanted, asks_model=False)  # nobody is going to write it: nothing is gained by waiting
     if wanted.asks_model:
         earlier = await _put_off(call, planned)
         if earlier is not None and earlier[0].plan.reserved_tokens <= planned.plan.limit:
