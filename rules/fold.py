@@ -31,8 +31,6 @@ has outlasted its first wait is taken to go on.
 Source: the break-even rule of renting and buying, by which waiting costs at most twice what foresight would have; of
 0, 0.1, 0.2, 0.25, 0.33 and 0.4 a quarter cost the recorded sessions least at the worst, at windows of 32k and 64k.
 """
-
-
 REQUESTS_AHEAD = 2
 """A summary takes a model about as long as two turns of an agent."""
 
@@ -103,8 +101,12 @@ class Fold:
         return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
 
     def has_seen(self, messages: Sequence[Message]) -> bool:
-        """Whether the messages added cost what the first of these do: hashes leave out texts beside the content."""
-        return self._sums.costs.tolist() == [message.tokens for message in messages[: len(self)]]
+        """Whether the messages added cost what the first of these do: hashes leave out texts beside the content.
+
+        Leading ones do not count: the room that they leave is all that matters of them.
+        """
+        leading = self._room.leading
+        return self._sums.costs[leading:].tolist() == [message.tokens for message in messages[leading : len(self)]]
 
     def add(self, message: Message) -> None:
         """Go on by one message."""
@@ -169,24 +171,29 @@ class Fold:
 
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""
-        policy, size = self._policy, self._forwarded
-        if policy.overflow_strategy is OverflowStrategy.ERROR:
+        if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
-        over = size > self._tokens
+        over = self._forwarded > self._tokens
         chosen = self._choose_window(over=over)
-        gain = size - self._size(chosen) if chosen else 0
-        if over and (chosen is None or gain <= 0 or self._size(chosen) > self._tokens):
-            chosen = self._shrink()
-        elif not over and (chosen is None or gain < self._share((policy.high_water - policy.low_water) / 4)):
-            return
-        elif chosen is not None and not over:
-            self._waited += gain * policy.prices.cached_input if is_request else 0.0
-            if self._waited < self._price(chosen) * PATIENCE:
-                self.window = _ask_ahead(self.window, chosen)
-                return
-        if chosen is not None:
-            self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
-            self._forwarded = self._size(self.window)
+        size = self._size(chosen) if chosen else self._forwarded
+        if not over:
+            if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
+                self._apply(chosen, self._keep_budget)
+        elif chosen and size < self._forwarded and size <= self._tokens:
+            self._apply(chosen, self._keep_budget)
+        elif shrunk := self._shrink():
+            self._apply(shrunk, 0)
+
+    def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
+        """Whether a window frees enough, and having waited for it has cost enough; else its summary is asked for."""
+        policy = self._policy
+        if gain < self._share((policy.high_water - policy.low_water) / 4):
+            return False
+        self._waited += gain * policy.prices.cached_input if is_request else 0.0
+        if self._waited >= self._price(chosen) * PATIENCE:
+            return True
+        self.window = _ask_ahead(self.window, chosen)
+        return False
 
     def _price(self, chosen: Window) -> float:
         """What moving to a window costs: what stays is read anew, and its summary must be written.
@@ -246,32 +253,28 @@ class Fold:
         policy = self._policy
         steps = self._sums.steps(self._floor(window), at)
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
-        kept = self._keep(at, min(policy.keep_user_tokens, self._share(policy.low_water) // 4))
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
-        cut = self._make_cut(kind, at, self._reserve, kept)
+        cut = self._make_cut(kind, at, self._reserve, self._keep_budget)
         return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop)))
 
-    def _make_cut(self, kind: CutKind, at: int, reserved: int, kept: tuple[int, ...]) -> Cut:
-        words = sum(self._sums.user_tokens(rank) for rank in kept)
+    @property
+    def _keep_budget(self) -> int:
+        return min(self._policy.keep_user_tokens, self._share(self._policy.low_water) // 4)
+
+    def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int) -> Cut:
+        """A cut that keeps user messages of `budget` tokens; which ones is written down when it is applied."""
+        words = self._sums.user_tokens(self._sums.newest_users(at, budget))
         systems = self._sums.systems(min(self._room.leading, at), at)
-        tokens = SUMMARY_FRAME_TOKENS + reserved + systems + words
-        return Cut(kind, at, reserved, tuple(self._sums.users[rank] for rank in kept), tokens)
+        return Cut(kind, at, reserved, (), SUMMARY_FRAME_TOKENS + reserved + systems + words)
 
-    def _keep(self, at: int, budget: int) -> tuple[int, ...]:
-        """Ranks of the newest user messages before `at` within `budget`, oldest first.
-
-        The newest of all is kept whatever it costs while no newer one stands behind the cut.
-        """
-        users = self._sums.users
-        kept: list[int] = []
-        for rank in range(len(users) - 1, 0, -1):  # the first is the task
-            if users[rank] >= at:
-                continue
-            budget -= self._sums.user_tokens(rank)
-            if budget < 0 and rank != len(users) - 1:
-                break
-            kept.append(rank)
-        return tuple(reversed(kept))
+    def _apply(self, chosen: Window, budget: int) -> None:
+        """Go over to a window; a new cut names the user messages that it keeps."""
+        if chosen.cuts and chosen.cut != self.window.cut:
+            cut = chosen.cuts[-1]
+            kept = tuple(self._sums.users[rank] for rank in self._sums.newest_users(cut.at, budget))
+            chosen = replace(chosen, cuts=(*chosen.cuts[:-1], replace(cut, kept=kept)))
+        self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
+        self._forwarded = self._size(self.window)
 
     def _shrink(self) -> Window | None:
         """The last cut with as little as can be in its place: the open step alone takes what is left of the room."""
@@ -280,8 +283,7 @@ class Fold:
             return None
         last = window.cut
         earlier = (window.earlier or window) if last is not None and last.at == at else window
-        kept = self._keep(at, 0)
-        bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, kept)))
+        bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, 0)))
         reserved = min(max(self._tokens - self._size(bare), 0), self._policy.summary_max_tokens)
-        cut = replace(self._make_cut(CutKind.DIGEST, at, reserved, kept), prune_stop=earlier.prune_stop)
+        cut = replace(self._make_cut(CutKind.DIGEST, at, reserved, 0), prune_stop=earlier.prune_stop)
         return replace(window, cuts=(*earlier.cuts, cut))

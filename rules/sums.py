@@ -24,7 +24,7 @@ class Sums:
         "_start_sums",
         "_starts",
         "_systems",
-        "_user_tokens",
+        "_user_sums",
         "costs",
         "task",
         "users",
@@ -40,7 +40,7 @@ class Sums:
         self._starts = _tokens()
         self._start_sums = _tokens()
         self.users = _tokens()
-        self._user_tokens = _tokens()
+        self._user_sums = _tokens(0)
 
     def __len__(self) -> int:
         return len(self._full) - 1
@@ -60,7 +60,7 @@ class Sums:
             self.task = index
         if is_user:
             self.users.append(index)
-            self._user_tokens.append(message.tokens)
+            self._user_sums.append(self._user_sums[-1] + message.tokens)
         self._full.append(self._full[-1] + tokens)
         self._pruned.append(self._pruned[-1] + (tokens if opens else min(tokens, PLACEHOLDER_TOKENS)))
         self._systems.append(self._systems[-1] + (tokens if message.role in HEAD_ROLES else 0))
@@ -75,7 +75,7 @@ class Sums:
     def size_bytes(self) -> int:
         """What the sums hold in memory."""
         arrays = (self.costs, self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
-        return sum(8 * len(values) for values in arrays) + 8 * len(self._user_tokens)
+        return sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""
@@ -99,6 +99,17 @@ class Sums:
         rank = bisect_left(self._start_sums, self._full[-1] - tokens)
         return self._starts[min(rank, len(self._starts) - 1)]
 
-    def user_tokens(self, rank: int) -> int:
-        """What the user message `users[rank]` costs."""
-        return self._user_tokens[rank]
+    def newest_users(self, at: int, budget: int) -> range:
+        """Ranks of the newest user messages before `at` within `budget` tokens; never the first, which is the task.
+
+        The newest of all is among them whatever it costs while no newer one stands behind `at`.
+        """
+        stop = bisect_left(self.users, at)
+        first = bisect_left(self._user_sums, self._user_sums[stop] - budget)
+        if stop == len(self.users) and first == stop:
+            first = stop - 1
+        return range(max(first, 1), max(stop, 1))
+
+    def user_tokens(self, ranks: range) -> int:
+        """What some user messages cost together."""
+        return self._user_sums[ranks.stop] - self._user_sums[ranks.start] if ranks else 0

@@ -1,13 +1,14 @@
 """One SQLite file of ours, shared by processes: begun, opened, set aside when it is broken.
 
-Law: a file that cannot be read, or is not ours, is renamed and a new one begun; nobody renames a file that another
-process has just begun. Only its owner can read the file. Every method belongs to one thread.
+Law: a file that is damaged is renamed and a new one begun; nobody renames a file that another process has just begun,
+or that is another program's. Only its owner can read the file. Every method belongs to one thread.
 """
 
 import fcntl
 import itertools
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 """
 BUSY_SECONDS = 1.0
 """How long to wait for another process to finish its write."""
+LOCK_PAUSE_SECONDS = 0.02
 _SIDE_FILES = ("-wal", "-shm")
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -94,12 +96,12 @@ class SqliteFile:
             for suffix in _SIDE_FILES:
                 _beside(self._path, suffix).unlink(missing_ok=True)
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        for suffix in ("", *_SIDE_FILES):
-            with suppress(OSError):
-                _beside(self._path, suffix).chmod(0o600)
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
-            is_empty = _examine(connection)  # before anything is written: it may be another's
+            is_empty = _examine(connection)  # before anything is changed: it may be another's
+            for suffix in ("", *_SIDE_FILES):
+                with suppress(OSError):
+                    _beside(self._path, suffix).chmod(0o600)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_empty:
@@ -148,10 +150,22 @@ def _alone(path: Path) -> Iterator[None]:
     """
     descriptor = os.open(_beside(path, ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock, or raise OSError where another holds it too long: a thread that hangs would keep the process alive."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(LOCK_PAUSE_SECONDS)
 
 
 def _beside(path: Path, suffix: str) -> Path:
@@ -169,4 +183,4 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 def _is_broken(error: sqlite3.DatabaseError) -> bool:
     code: int = getattr(error, "sqlite_errorcode", 0)
-    return isinstance(error, ForeignFileError) or code & 0xFF in _BROKEN
+    return code & 0xFF in _BROKEN

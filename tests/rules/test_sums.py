@@ -33,7 +33,7 @@ def test_the_head_costs_nothing() -> None:
     assert [sums.add(message) for message in messages] == behind_head(messages)
     assert (sums.task, list(sums.users)) == (2, [2, 4])
     assert list(sums.costs) == [message.tokens for message in messages]
-    assert [sums.user_tokens(rank) for rank in (0, 1)] == [messages[2].tokens, messages[4].tokens]
+    assert [sums.user_tokens(range(rank, rank + 1)) for rank in (0, 1)] == [messages[2].tokens, messages[4].tokens]
 
 
 @given(messages=transcripts(), first=st.integers(0, 40), second=st.integers(0, 40))
@@ -75,3 +75,24 @@ def test_results_open_no_step_unless_they_are_first() -> None:
 def test_sums_hold_a_few_numbers_per_message() -> None:
     """No message and no text is kept."""
     assert 0 < sum_up(session(100)).size_bytes <= 8 * 8 * 203
+
+
+@given(sizes=st.lists(st.integers(1, 60), max_size=30), at=st.integers(0, 60), budget=st.integers(0, 400))
+def test_the_newest_user_messages_are_found_within_their_budget(sizes: list[int], at: int, budget: int) -> None:
+    """As by walking back from the cut; the last one of all is among them whatever it costs."""
+    sums = Sums(0)
+    messages = [message for size in sizes for message in (user(fill("u", size)), assistant("a"))]
+    for message in messages:
+        sums.add(message)
+    kept: list[int] = []
+    left = budget
+    for rank in range(len(sizes) - 1, 0, -1):
+        if 2 * rank >= at:
+            continue
+        left -= messages[2 * rank].tokens
+        if left < 0 and rank != len(sizes) - 1:
+            break
+        kept.insert(0, rank)
+    ranks = sums.newest_users(at, budget)
+    assert list(ranks) == kept
+    assert sums.user_tokens(ranks) == sum(messages[2 * rank].tokens for rank in kept)

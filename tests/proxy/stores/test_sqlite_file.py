@@ -1,6 +1,7 @@
 """A SQLite file that is broken is set aside, and a new one begun."""
 
 import asyncio
+import fcntl
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, closing
@@ -10,6 +11,7 @@ import pytest
 
 from proxy.stores.sqlite import SqliteStore
 from proxy.stores.sqlite_file import SqliteFile
+from proxy.stores.store import StoreError
 
 SIZE_BYTES = 100_000
 
@@ -73,9 +75,27 @@ def _make_other_version(path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
 
 
-@pytest.mark.parametrize(
-    "damage", [_write_garbage, _write_a_word, _truncate, _spoil_the_tables, _make_foreign, _make_other_version]
-)
+@pytest.mark.parametrize("make_foreign", [_make_foreign, _make_other_version])
+async def test_a_sound_file_that_is_not_ours_is_left_alone(filled, make_foreign, open_sqlite, log) -> None:
+    """Another program's, or another version's: not renamed, not written to, its mode not changed."""
+    make_foreign(filled)
+    filled.chmod(0o644)
+    before = filled.read_bytes()
+
+    with pytest.raises(StoreError, match="ForeignFileError"):
+        await open_sqlite().put("1", b"new")
+    assert (filled.read_bytes(), filled.stat().st_mode & 0o777, log.lines) == (before, 0o644, [])
+
+
+async def test_a_lock_that_is_never_let_go_fails_the_operation(filled, open_sqlite) -> None:
+    """In time: a thread that hangs would keep the process from ending."""
+    with filled.with_name(filled.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StoreError):
+            await open_sqlite().get("1")
+
+
+@pytest.mark.parametrize("damage", [_write_garbage, _write_a_word, _truncate, _spoil_the_tables])
 async def test_a_file_that_cannot_be_used_is_set_aside(filled, damage, open_sqlite, log) -> None:
     """Unchanged, under another name, and said in the log; from then on all is as with a new one."""
     damage(filled)
