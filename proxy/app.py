@@ -70,8 +70,8 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     """
     compactors = compactors or Compactors(log)
     metrics = Metrics()
-    client = UpstreamClient()
     store, tenancy = _open_store(config, metrics, log)
+    client = UpstreamClient()
     summaries = Summaries(store, client, metrics)
     services = Services(config, client, summaries, Recorder(metrics, log), tenancy, compactors.choose, Lifecycle())
     server = web.Server(
@@ -121,7 +121,7 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
     scheme, _, path = config.store.partition(":///")
     if config.store == "memory":
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
-    beside = Path(path).expanduser().with_suffix(".key") if scheme == "sqlite" and path else data_directory / "key"
+    beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory / "key"
     try:
         return store, Tenancy(config.tenant, load_key(beside))
     except KeyFileError as error:

@@ -6,7 +6,8 @@ is counted.
 
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import aiohttp
@@ -21,7 +22,7 @@ from proxy.exchange import Exchange
 from proxy.relay import relay_answer, relay_into_stream
 from proxy.services import Services
 from proxy.stream import ResponseTap
-from proxy.texts import Call, Carried, carry_out, write_ahead
+from proxy.texts import Call, Carried, carry_out, make_call, write_ahead
 from proxy.threads import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_work
 from proxy.upstream import read_headers, request_headers, target_url
 from rules.conversation import Conversation
@@ -39,7 +40,7 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
     carried: Carried | None = None
     if chat is not None:
         settings = _choose_settings(services, request, chat.model, exchange)
-        call = Call(services, request, chat, settings, exchange, services.compactor_for(settings))
+        call = make_call(services, request, chat, settings, exchange)
         carried = await _compact(call)
         body = carried.compacted.body if carried is not None and exchange.mode == "enforce" else chat.body
     else:
@@ -54,18 +55,23 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
     outgoing = body if isinstance(body, bytes) else _chain(body, request)
     exchange.sent_at = time.monotonic()
     async with services.client.send("POST", url, headers, outgoing, upstream) as answer:
-        if call is not None and carried is not None and answer.status == 200:
-            _follow_up(call, carried)
-        return await _relay(services, settings, request, answer, exchange)
+        if call is None or carried is None or exchange.mode != "enforce" or answer.status != 200:
+            return await _relay(services, settings, request, answer, exchange)
+        with _fail_open(call, "write_ahead"):
+            # The upstream has read the prompt by now: a question behind it finds it in the cache.
+            write_ahead(call, carried)
+        response = await _relay(services, settings, request, answer, exchange)
+        with _fail_open(call, "observe"):
+            await _observe_prefix(call, carried)
+        return response
 
 
-def _follow_up(call: Call, carried: Carried) -> None:
-    """What is done while the model answers: its upstream has read the prompt, and has it in the cache."""
-    if call.exchange.mode != "enforce":
-        return
-    write_ahead(call, carried)
+async def _observe_prefix(call: Call, carried: Carried) -> None:
+    """See how much of the prompt the upstream had read before."""
     hashes, forwarded = carried.planned.plan.hashes, carried.compacted.forwarded
-    call.exchange.prefix_kept = call.services.watch.observe(call.chat.model, hashes, forwarded, call.chat.fixed)
+    client, watch = call.summariser.client_id, call.services.watch
+    work = partial(watch.observe, client, hashes, forwarded, call.chat.fixed)
+    call.exchange.prefix_kept = await run_work(work, in_thread=len(hashes) > MANY_MESSAGES)
 
 
 async def _relay(
@@ -157,32 +163,44 @@ async def _compact(call: Call) -> Carried | None:
     exchange.outcome = exchange.mode
     if exchange.mode == "off":
         return None
+    carried: Carried | None = None
     try:
-        carried = await _plan_and_carry_out(call)
+        exchange.outcome = "failed_open"  # unless what follows comes to its end
+        with _fail_open(call, "plan"):
+            carried = await _plan_and_carry_out(call)
     except UndecodableError:
         exchange.outcome = "undecodable"
-        return None
     except LimitExceededError as error:
+        exchange.outcome = exchange.mode
         nothing = Conversation(())
         exchange.compacted = Compacted(
             call.chat.body, nothing, error.decisions, error.original_tokens, error.tokens, error.limit
         )
-        if exchange.mode == "observe":
-            return None
-        raise ContextExceededError(_describe_excess(error)) from error
-    except Exception as error:  # noqa: BLE001 - the one broad except: whatever breaks here, the original goes out
-        exchange.outcome = "failed_open"
-        call.services.recorder.record_fault(exchange, error)
+        if exchange.mode == "enforce":
+            raise ContextExceededError(_describe_excess(error)) from error
+    if carried is None:
         return None
-    exchange.compacted = carried.compacted
+    exchange.compacted, exchange.outcome = carried.compacted, exchange.mode
     if exchange.mode == "enforce":
         exchange.outcome = "compacted" if carried.compacted.decisions else "unchanged"
     return carried
 
 
+@contextmanager
+def _fail_open(call: Call, phase: str) -> Iterator[None]:
+    """The one broad `except`: whatever breaks within, the request goes on without it, and the fault is counted."""
+    call.exchange.phase = phase
+    try:
+        yield
+    except (UndecodableError, LimitExceededError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the Law
+        call.services.recorder.record_fault(call.exchange, error)
+
+
 async def _plan_and_carry_out(call: Call) -> Carried:
     exchange, chat, compactor = call.exchange, call.chat, call.compactor
-    exchange.phase, started = "plan", time.monotonic()
+    started = time.monotonic()
     large = len(chat.body) > LARGE_BODY_BYTES or len(chat.raws) > MANY_MESSAGES
     in_thread = large or compactor.uncounted_bytes(chat) > INLINE_BYTES
     policy = call.settings.to_policy(call.services.config.prices.to_prices())

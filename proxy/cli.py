@@ -89,7 +89,8 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
     configure_log()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_serve(config))
+            with _wrong_use():
+                runner.run(_serve(config))
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             click.echo(f"trimtab: cannot listen on {config.listen}: {reason}", err=True)

@@ -4,13 +4,14 @@ Law: a message says what the value must be, and never repeats it where it may ho
 """
 
 import re
+from pathlib import PurePath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
 MIN_CONTEXT_WINDOW = 1024
-STORE_SCHEMES = frozenset({"sqlite", "redis", "rediss", "valkey", "valkeys"})
+SERVER_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
 _TENANT_HEADER = re.compile(r"header:[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Source: RFC 9110, a token."""
 
@@ -76,8 +77,9 @@ def _check_tenant(tenant: str) -> str:
 
 
 def _check_store(store: str) -> str:
-    scheme, found, rest = store.partition("://")
-    if store not in {"memory", "sqlite"} and not (found and scheme in STORE_SCHEMES and rest.strip("/")):
+    scheme, _, rest = store.partition("://")
+    is_file = scheme == "sqlite" and rest.startswith("/") and PurePath(rest[1:]).name not in {"", ".", ".."}
+    if store not in {"memory", "sqlite"} and not is_file and not (scheme in SERVER_SCHEMES and rest.strip("/")):
         message = "must be memory, sqlite, sqlite:///path or redis://host:port/db"
         raise ValueError(message)
     return store

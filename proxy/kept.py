@@ -3,7 +3,7 @@
 Law: it only looks on. What it has forgotten, or never saw, is not guessed at.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, Message
@@ -18,22 +18,22 @@ class PrefixWatch:
     """Remembers what was forwarded last for each transcript, as fingerprints."""
 
     def __init__(self) -> None:
-        self._forwarded: BytesLRU[tuple[Hashable, bytes], Fingerprints] = BytesLRU(
+        self._forwarded: BytesLRU[tuple[str, bytes], Fingerprints] = BytesLRU(
             MAX_BYTES, lambda _, fingerprints: FINGERPRINT_BYTES * (len(fingerprints) + 2)
         )
 
     def observe(
-        self, scope: Hashable, hashes: Sequence[bytes], forwarded: Conversation, fixed: Sequence[bytes]
+        self, client: str, hashes: Sequence[bytes], forwarded: Conversation, fixed: Sequence[bytes]
     ) -> float | None:
         """The share of the prompt's tokens that stand as they did in the session's request before.
 
-        `hashes` are those of the client's transcript at each length: the request before is the longest known one.
-        `fixed` is what stands outside the messages. None where no request before is known.
+        `client` names whose cache it is. `hashes` are those of the transcript at each length: the request before is
+        the longest one known. `fixed` is what stands outside the messages. None where no request before is known.
         """
         now = (hash(tuple(fixed)), *map(_fingerprint, forwarded.messages))
-        known = (self._forwarded.pop((scope, hashes[stop])) for stop in range(len(hashes) - 1, 0, -1))
+        known = (self._forwarded.pop((client, hashes[stop])) for stop in range(len(hashes) - 1, 0, -1))
         before = next((fingerprints for fingerprints in known if fingerprints is not None), None)
-        self._forwarded[scope, hashes[-1]] = now
+        self._forwarded[client, hashes[-1]] = now
         if before is None:
             return None
         return _count_common(before, now, forwarded) / max(forwarded.tokens, 1)

@@ -68,7 +68,7 @@ class _Answer(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Answer).decode
 _decode_usage = msgspec.json.Decoder(Usage | None).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
-_unknown_form = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+UNKNOWN_FORM = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class ResponseTap:
@@ -142,11 +142,11 @@ class ResponseTap:
     def _read_answer(self, data: bytes) -> None:
         try:
             answer = _decode(data)
-        except _unknown_form:
+        except UNKNOWN_FORM:
             return  # `[DONE]`, an error, or garbage
-        with suppress(*_unknown_form):
+        with suppress(*UNKNOWN_FORM):
             self.usage = _decode_usage(answer.usage) or self.usage
-        with suppress(*_unknown_form):
+        with suppress(*UNKNOWN_FORM):
             for choice in _decode_choices(answer.choices) or ():
                 self._read_delta(choice)
 

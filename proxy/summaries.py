@@ -44,22 +44,24 @@ class Summaries:
 
     async def find(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
         """The text for a cut, where it has been written."""
-        summary = await self._read(derive_id(summariser.secret, request.key, summariser.model), summariser)
-        if summary is not None:
-            self._metrics.summaries.labels(summariser.label, "hit").inc()
-        return summary
+        return await self._read(derive_id(summariser.secret, request.key, summariser.model), summariser)
 
     async def get(self, task: Task) -> Summary:
-        """The text for a cut, found, waited for, or written. A caller that leaves does not stop the call."""
-        summary_id = _id(task)
-        if summary_id in self._under_way:
-            self._metrics.summaries.labels(task.summariser.label, "joined").inc()
-        summary = await asyncio.shield(self._start(summary_id, task, "made"))
-        if summary is None:
-            digest = await self._digest(task)
-            self._metrics.summaries.labels(task.summariser.label, "digest").inc()
-            summary = await self._keep(summary_id, task.summariser, digest)
-        return summary
+        """The text for a cut, waited for or written: at most as long as a summary may take, then the digest.
+
+        A caller that leaves does not stop the call.
+        """
+        summary_id, results = _id(task), self._metrics.summaries
+        if task.may_ask and task.request.asks_model:
+            if summary_id in self._under_way:
+                results.labels(task.summariser.label, "joined").inc()
+            running = self._start(summary_id, task, "made")
+            done, _ = await asyncio.wait({running}, timeout=task.summariser.settings.timeout_seconds)
+            summary = running.result() if done else None
+            if summary is not None:
+                return summary
+        results.labels(task.summariser.label, "digest").inc()
+        return await self._keep(summary_id, task.summariser, await self._digest(task))
 
     def prefetch(self, task: Task) -> None:
         """Have a text written in the background, unless it is there or under way. Failures cost nothing but a pause."""
@@ -105,12 +107,14 @@ class Summaries:
         summary = await self._read(summary_id, task.summariser)
         seconds = task.summariser.settings.timeout_seconds + LEASE_SLACK_SECONDS
         deadline = time.monotonic() + seconds
-        while summary is None and task.request.asks_model and time.monotonic() < deadline:
+        while summary is None and time.monotonic() < deadline:
             lease = await self._store.claim(summary_id, seconds)
             if lease is not None:
                 return await self._write_claimed(summary_id, task, result, lease)
             await asyncio.sleep(POLL_SECONDS)
             summary = await self._read(summary_id, task.summariser)
+            if summary is not None:
+                self._metrics.summaries.labels(task.summariser.label, "joined").inc()
         return summary
 
     async def _write_claimed(self, summary_id: str, task: Task, result: str, lease: int) -> Summary | None:
@@ -132,7 +136,9 @@ class Summaries:
         client = summariser.client_id
         try:
             base = await self._base(task)
-            text = await ask_model(task, base.text if base else None, self._client, self._metrics)
+            # A list in place of the text before it would be all that is told of its part: better read that again.
+            base_text = base.text if base and base.by_model else None
+            text = await ask_model(task, base_text, self._client, self._metrics)
         except NoSummaryError:
             self._pauses[client] = _lengthen(self._pauses.get(client))
             self._metrics.summaries.labels(summariser.label, "failed").inc()

@@ -6,6 +6,7 @@ Law: three calls at most. Each refusal teaches the next attempt: another form, a
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from proxy.config import SummaryConfig, UpstreamConfig
 from proxy.errors import ProxyError
 from proxy.metrics import Metrics
 from proxy.sealing import derive_id
-from proxy.stream import Usage
+from proxy.stream import UNKNOWN_FORM, Usage
 from proxy.upstream import UpstreamClient
 from rules.conversation import CountTokens
 from rules.summarise import SummaryRequest, write_prompt
@@ -32,11 +33,19 @@ REFUSED = frozenset({400, 413, 422, 500})
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 REASONING_FACTOR = 4
 """Models that want `max_completion_tokens` think first, and their thinking counts against it."""
-_THINKING = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_THINKING = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL)
+"""Up to its end, or to the answer's where the limit came first."""
 
-Inline = Callable[[], dict[str, msgspec.Raw] | None]
-"""Writes the members of a request body that asks in the client's own words up to the cut, and so reads the upstream's
-prompt cache; None where that cannot be."""
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """A request in the client's own words up to the cut, which reads the upstream's prompt cache; `tokens` about.
+
+    `write` makes the members of its body; None where that cannot be.
+    """
+
+    write: Callable[[], dict[str, msgspec.Raw] | None]
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +74,42 @@ class Summariser:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A summary to be written; the transcript is written out for it where there is no `inline`."""
+    """A text to be written; the transcript is written out for it where there is no `inline`.
+
+    Where no model may be asked, or the cut asks for none, it is a digest.
+    """
 
     request: SummaryRequest
     summariser: Summariser
     count: CountTokens
     inline: Inline | None = None
+    may_ask: bool = True
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
+
+
+class _Content(msgspec.Struct):
+    content: str | list[_Part] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Content = msgspec.field(default_factory=_Content)
+    finish_reason: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice]
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Error(msgspec.Struct):
+    param: str | None = None
+
+
+class _ErrorAnswer(msgspec.Struct):
+    error: _Error
 
 
 class NoSummaryError(Exception):
@@ -86,7 +125,11 @@ class _RefusedError(NoSummaryError):
 
 
 class _NoTextError(NoSummaryError):
-    """The model answered with nothing, or with a tool call."""
+    """The model answered with nothing, or with a tool call, or `was_cut` while it was thinking."""
+
+    def __init__(self, *, was_cut: bool) -> None:
+        super().__init__("empty")
+        self.was_cut = was_cut
 
 
 async def ask_model(task: Task, base_text: str | None, client: UpstreamClient, metrics: Metrics) -> str:
@@ -109,8 +152,10 @@ class _Asking:
         self._metrics = metrics
         self._inline = task.inline
         self._input_tokens = task.summariser.window_tokens
+        self._prompt_tokens = 0
         self._parameters: dict[str, Any] = {"temperature": task.summariser.settings.temperature}
-        self._limit_completion(task.summariser.max_tokens_key)
+        self._completion_key = task.summariser.max_tokens_key
+        self._completion_factor = REASONING_FACTOR if self._completion_key == "max_completion_tokens" else 1
 
     async def run(self) -> str:
         problem: NoSummaryError | None = None
@@ -121,41 +166,43 @@ class _Asking:
                 problem = refused
                 self._learn(refused.param)
             except _NoTextError as empty:
-                if self._inline is None:
+                problem = empty
+                if empty.was_cut:
+                    self._completion_factor = REASONING_FACTOR
+                elif self._inline is None:
                     raise
-                problem, self._inline = empty, None
+                else:
+                    self._inline = None
         raise problem or NoSummaryError
 
     def _learn(self, param: str | None) -> None:
         """Do otherwise what was refused."""
         if param == "temperature" and self._parameters.pop("temperature", None) is not None:
             return
-        if param == "max_tokens" and self._parameters.pop("max_tokens", None) is not None:
-            self._limit_completion("max_completion_tokens")
+        if param == "max_tokens" and self._completion_key == "max_tokens":
+            self._completion_key, self._completion_factor = "max_completion_tokens", REASONING_FACTOR
         elif self._inline is not None:
             self._inline = None
         else:
             self._input_tokens //= 2
 
-    def _limit_completion(self, key: str) -> None:
-        factor = REASONING_FACTOR if key == "max_completion_tokens" else 1
-        self._parameters[key] = self._task.request.max_tokens * factor
-
     async def _write_body(self) -> bytes:
-        members = await asyncio.to_thread(self._inline) if self._inline is not None else None
-        if members is not None:
-            return msgspec.json.encode({**members, **self._parameters, "stream": False})
+        completion_tokens = self._task.request.max_tokens * self._completion_factor
+        how = {**self._parameters, self._completion_key: completion_tokens, "stream": False}
+        members = await asyncio.to_thread(self._inline.write) if self._inline is not None else None
+        if self._inline is not None and members is not None:
+            self._prompt_tokens = self._inline.tokens
+            return msgspec.json.encode({**members, **how})
         self._inline = None
-        prompt = await asyncio.to_thread(
-            write_prompt,
-            self._task.request,
-            base_text=self._base_text,
-            max_tokens=self._input_tokens,
-            count=self._task.count,
-        )
+        prompt = await asyncio.to_thread(self._write_prompt)
         messages = [{"role": "user", "content": prompt}]
-        model = self._task.summariser.model
-        return orjson.dumps({"model": model, "messages": messages, **self._parameters, "stream": False})
+        return orjson.dumps({"model": self._task.summariser.model, "messages": messages, **how})
+
+    def _write_prompt(self) -> str:
+        task = self._task
+        prompt = write_prompt(task.request, base_text=self._base_text, max_tokens=self._input_tokens, count=task.count)
+        self._prompt_tokens = task.count(prompt)
+        return prompt
 
     async def _call(self, body: bytes) -> str:
         """One request; raises NoSummaryError, or an error of the connection."""
@@ -179,19 +226,31 @@ class _Asking:
         """The summary in an answer, its cost counted. Raises NoSummaryError where there is none."""
         try:
             decoded = msgspec.json.decode(answer, type=_Completion)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNKNOWN_FORM as error:
             message = "unreadable"
             raise NoSummaryError(message) from error
-        if decoded.usage is not None:
-            tokens, label = self._metrics.summary_tokens, self._task.summariser.label
-            tokens.labels(label, "prompt").inc(decoded.usage.prompt_tokens or 0)
-            tokens.labels(label, "completion").inc(decoded.usage.completion_tokens or 0)
-        text = decoded.choices[0].message.content if decoded.choices else None
-        text = _THINKING.sub("", text or "").strip()
+        choice = decoded.choices[0] if decoded.choices else _Choice()
+        written = _read_content(choice.message.content)
+        self._record_cost(decoded.usage, written)
+        text = _THINKING.sub("", written).strip()
         if not text:
-            message = "empty"
-            raise _NoTextError(message)
+            raise _NoTextError(was_cut=choice.finish_reason == "length")
         return text
+
+    def _record_cost(self, raw: msgspec.Raw, written: str) -> None:
+        """As the upstream reports it; else as we count it."""
+        usage: Usage | None = None
+        with suppress(*UNKNOWN_FORM):
+            usage = msgspec.json.decode(raw, type=Usage | None)
+        usage = usage or Usage()
+        prompt, completion = usage.prompt_tokens, usage.completion_tokens
+        tokens, label = self._metrics.summary_tokens, self._task.summariser.label
+        tokens.labels(label, "prompt").inc(self._prompt_tokens if prompt is None else prompt)
+        tokens.labels(label, "completion").inc(self._task.count(written) if completion is None else completion)
+
+
+def _read_content(content: str | list[_Part] | None) -> str:
+    return content if isinstance(content, str) else "".join(part.text or "" for part in content or ())
 
 
 def _accept(text: str, request: SummaryRequest, count: CountTokens) -> str:
@@ -200,27 +259,6 @@ def _accept(text: str, request: SummaryRequest, count: CountTokens) -> str:
         message = "does not shrink"
         raise NoSummaryError(message)
     return truncate_text(text, request.max_tokens, count)
-
-
-class _Content(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Content
-
-
-class _Completion(msgspec.Struct):
-    choices: list[_Choice]
-    usage: Usage | None = None
-
-
-class _Error(msgspec.Struct):
-    param: str | None = None
-
-
-class _ErrorAnswer(msgspec.Struct):
-    error: _Error
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
@@ -237,5 +275,5 @@ def _read_param(answer: bytes) -> str | None:
     """Which parameter an OpenAI error names."""
     try:
         return msgspec.json.decode(answer, type=_ErrorAnswer).error.param
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNKNOWN_FORM:
         return None

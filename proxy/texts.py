@@ -32,6 +32,7 @@ class Call:
     settings: PolicyConfig
     exchange: Exchange
     compactor: Compactor
+    summariser: Summariser
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,23 @@ class Carried:
     later: SummaryRequest | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The plan to carry out, and its text. The text that is `later` is to be written for a request to come."""
+
+    planned: Planned
+    text: Summary | None
+    later: SummaryRequest | None = None
+
+
+def make_call(
+    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
+) -> Call:
+    """A call, and whom to ask for its summaries."""
+    summariser = _choose_summariser(services, request, chat, settings, services.recorder.label(exchange))
+    return Call(services, request, chat, settings, exchange, services.compactor_for(settings), summariser)
+
+
 async def carry_out(call: Call, planned: Planned, *, in_thread: bool) -> Carried:
     """The planned request with the text that it needs.
 
@@ -50,89 +68,79 @@ async def carry_out(call: Call, planned: Planned, *, in_thread: bool) -> Carried
     waits. Raises LimitExceededError where the policy refuses, UndecodableError where the body defies splicing.
     """
     exchange, recorder = call.exchange, call.services.recorder
-    text: Summary | None = None
-    later = planned.plan.prefetch
+    chosen = _Chosen(planned, None, planned.plan.prefetch)
     if planned.plan.request is not None and exchange.mode == "enforce":
         started = time.monotonic()
-        planned, text, later = await _choose_text(call, planned, planned.plan.request)
+        chosen = await _choose_text(call, planned, planned.plan.request)
         recorder.record_overhead("summary", started)
     exchange.phase, started = "apply", time.monotonic()
-    writes_digest = planned.plan.window.cut is not None and text is None
-    work = partial(call.compactor.apply, planned, text)
+    writes_digest = chosen.planned.plan.window.cut is not None and chosen.text is None
+    work = partial(call.compactor.apply, chosen.planned, chosen.text)
     compacted = await run_work(work, in_thread=in_thread or writes_digest)
     recorder.record_overhead("apply", started)
-    return Carried(planned, compacted, later if exchange.mode == "enforce" else None)
+    return Carried(chosen.planned, compacted, chosen.later)
 
 
 def write_ahead(call: Call, carried: Carried) -> None:
     """Have the text written in the background that the next cut needs."""
     if carried.later is not None:
-        call.services.summaries.prefetch(_make_task(call, carried.later, carried.planned, carried.compacted))
+        inline = _write_inline(call, carried.later, carried.planned, carried.compacted)
+        call.services.summaries.prefetch(_make_task(call, carried.later, inline))
 
 
-async def _choose_text(
-    call: Call, planned: Planned, wanted: SummaryRequest
-) -> tuple[Planned, Summary | None, SummaryRequest | None]:
-    """The plan to carry out, its text, and the text to be written later."""
-    services, summariser = call.services, choose_summariser(call)
+async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> _Chosen:
+    """The text that is there; else the plan as it was before; else the text waited for."""
+    services, summariser = call.services, call.summariser
     text = await services.summaries.find(wanted, summariser)
     if text is not None:
+        services.recorder.metrics.summaries.labels(summariser.label, "hit").inc()
         services.sliding.use(summariser.client_id, wanted)
-        return planned, text, planned.plan.prefetch
-    if services.summaries.is_paused(summariser):
-        wanted = replace(wanted, asks_model=False)  # nobody is going to write it: nothing is gained by waiting
-    if wanted.asks_model:
-        earlier = await _put_off(call, planned)
-        if earlier is not None and earlier[0].plan.reserved_tokens <= planned.plan.limit:
-            return *earlier, wanted
-        text = await _wait(call, planned, wanted, earlier)
-        return planned, text, None
-    text = await services.summaries.get(_make_task(call, wanted))
-    return planned, text, planned.plan.prefetch
+        return _Chosen(planned, text, planned.plan.prefetch)
+    # While a client's summaries fail nobody writes this one: nothing would be gained by putting the cut off.
+    if not wanted.asks_model or services.summaries.is_paused(summariser):
+        task = replace(_make_task(call, wanted), may_ask=False)
+        return _Chosen(planned, await services.summaries.get(task), planned.plan.prefetch)
+    earlier = await _put_off(call, planned)
+    if earlier is not None and earlier.planned.plan.reserved_tokens <= planned.plan.limit:
+        return replace(earlier, later=wanted)
+    return _Chosen(planned, await _wait(call, planned, wanted, earlier))
 
 
-async def _wait(
-    call: Call, planned: Planned, wanted: SummaryRequest, earlier: tuple[Planned, Summary | None] | None
-) -> Summary:
+async def _wait(call: Call, planned: Planned, wanted: SummaryRequest, earlier: _Chosen | None) -> Summary:
     """The text, written while the request waits; asked inline where `earlier` is what the request before was."""
-    services, client = call.services, choose_summariser(call).client_id
+    services, client = call.services, call.summariser.client_id
     if services.sliding.slides(client, planned.plan):
-        return await services.summaries.get(_make_task(call, replace(wanted, asks_model=False)))
+        return await services.summaries.get(replace(_make_task(call, wanted), may_ask=False))
     services.sliding.note(client, wanted)
-    task = _make_task(call, wanted)
+    inline: Inline | None = None
     if earlier is not None:
-        compacted = await run_work(partial(call.compactor.apply, *earlier), in_thread=True)
-        task = _make_task(call, wanted, earlier[0], compacted)
-    work = services.summaries.get(task)
+        work = partial(call.compactor.apply, earlier.planned, earlier.text)
+        inline = _write_inline(call, wanted, earlier.planned, await run_work(work, in_thread=True))
+    text = services.summaries.get(_make_task(call, wanted, inline))
     # Only who asked for a stream knows what to do with comments.
-    return await (wait_aloud(call.request, call.exchange, work) if call.chat.stream else work)
+    return await (wait_aloud(call.request, call.exchange, text) if call.chat.stream else text)
 
 
-async def _put_off(call: Call, planned: Planned) -> tuple[Planned, Summary | None] | None:
+async def _put_off(call: Call, planned: Planned) -> _Chosen | None:
     """The plan without its last cut, and its text; None where that has been lost, and with it the earlier prefix."""
     plan = planned.plan.put_off()
     if plan is None:
         return None
     text = None
     if plan.request is not None:
-        text = await call.services.summaries.find(plan.request, choose_summariser(call))
+        text = await call.services.summaries.find(plan.request, call.summariser)
         if text is None:
             return None
     policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
-    return replace(planned, plan=plan, policy=policy), text
+    return _Chosen(replace(planned, plan=plan, policy=policy), text)
 
 
-def _make_task(
-    call: Call, wanted: SummaryRequest, planned: Planned | None = None, compacted: Compacted | None = None
-) -> Task:
-    """A summary to be written; inline where what is forwarded up to its cut can be asked about."""
-    summariser = choose_summariser(call)
-    inline = _write_inline(call, wanted, planned, compacted) if planned and compacted else None
-    return Task(wanted, summariser, call.compactor.count, inline)
+def _make_task(call: Call, wanted: SummaryRequest, inline: Inline | None = None) -> Task:
+    return Task(wanted, call.summariser, call.compactor.count, inline)
 
 
 def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacted: Compacted) -> Inline | None:
-    """How to write the body that asks behind what was forwarded; None where the transcript must be written out."""
+    """The question behind what was forwarded; None where the transcript must be written out."""
     settings = call.settings.summary
     prefix = planned.plan.find_prefix(compacted.forwarded, wanted.at)
     if settings.request == "transcript" or settings.upstream is not None or prefix is None:
@@ -140,28 +148,30 @@ def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacte
     if settings.model not in {None, call.chat.model}:
         return None  # another model's prompt cache knows nothing of this
     tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix) + PROMPT_TOKENS
-    if tokens + (EXCERPTS_TOKENS if wanted.pruned else 0) > planned.policy.limit_tokens(wanted.max_tokens):
+    tokens += EXCERPTS_TOKENS if wanted.pruned else 0
+    if tokens > planned.policy.limit_tokens(wanted.max_tokens):
         return None
-    return partial(call.compactor.write_inline, call.chat, prefix, wanted)
+    return Inline(partial(call.compactor.write_inline, call.chat, prefix, wanted), tokens)
 
 
-def choose_summariser(call: Call) -> Summariser:
+def _choose_summariser(
+    services: Services, request: web.BaseRequest, chat: ChatRequest, policy: PolicyConfig, label: str
+) -> Summariser:
     """Whom to ask: with the client's own credential, unless the upstream has a key of its own."""
-    services, settings, chat = call.services, call.settings.summary, call.chat
-    config = services.config
+    config, settings = services.config, policy.summary
     own = settings.upstream is None
-    upstream = config.upstream_for(call.settings.upstream if own else settings.upstream)
-    headers = drop_hop_by_hop(read_headers(call.request.raw_headers))
+    upstream = config.upstream_for(policy.upstream if own else settings.upstream)
+    headers = drop_hop_by_hop(read_headers(request.raw_headers))
     sends_credential = own and upstream.api_key is None
-    asked = config.policy_for(settings.model) if settings.model else call.settings
+    asked = config.policy_for(settings.model) if settings.model else policy
     return Summariser(
         upstream=upstream,
-        url=target_url(upstream, call.request.raw_path if own else "/v1/chat/completions", is_api=True),
+        url=target_url(upstream, request.raw_path if own else "/v1/chat/completions", is_api=True),
         headers=tuple(item for item in headers if sends_credential and item[0].lower() in SUMMARY_HEADERS),
         secret=services.tenancy.find_secret(headers),
         model=settings.model or chat.model,
         max_tokens_key="max_tokens" if settings.model else chat.max_tokens_key,
         window_tokens=asked.to_policy(config.prices.to_prices()).limit_tokens(settings.max_tokens),
-        label=services.recorder.label(call.exchange),
+        label=label,
         settings=settings,
     )

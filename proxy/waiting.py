@@ -28,11 +28,11 @@ async def wait_aloud(request: web.BaseRequest, exchange: Exchange, work: Corouti
     task = asyncio.get_running_loop().create_task(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=FIRST_COMMENT_SECONDS)
-        if not done:
-            stream = exchange.stream = await _begin_stream(request, exchange)
-            while not done:
-                with suppress(ConnectionError):  # the client has left; the server will cancel us
-                    await stream.write(COMMENT)
+        with suppress(ConnectionError):  # the client has left; the server will cancel us
+            if not done:
+                exchange.stream = await _begin_stream(request, exchange)
+            while not done and exchange.stream is not None:
+                await exchange.stream.write(COMMENT)
                 done, _ = await asyncio.wait({task}, timeout=COMMENT_SECONDS)
         return await task
     finally:

@@ -11,7 +11,7 @@ from rules.conversation import CountTokens, Message, count_leading
 from rules.digest import write_digest
 from rules.prune import is_prunable
 from rules.truncate import MIN_TEXT_TOKENS, truncate_text
-from rules.window import CutKind, Window
+from rules.window import Cut, CutKind, Window
 
 PROMPT_VERSION = "2"
 """Part of a summary's id: a changed prompt never finds texts that another one made."""
@@ -67,7 +67,7 @@ Of results that were removed above, excerpts stand between the two lines <{fence
 class SummaryRequest:
     """A summary wanted, as data.
 
-    `key` names the prefix that it covers (hex), which ends before message `at`. `base` is the key of the previous
+    `key` names the prefix that it covers, which ends before message `at`. `base` is the key of the previous
     cut's summary, which covers `earlier`; `span` are the messages from there to the cut. `task` is the first user
     message, which will stand before it. `pruned` are results of the span that are forwarded as placeholders. Where no
     model is to be asked, the digest is wanted, going on from the previous summary.
@@ -98,7 +98,8 @@ def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window
     if cut is None or earlier is None:
         return None
     request = _request(messages, hashes, earlier, cut.at)
-    return replace(request, max_tokens=cut.reserved_tokens, asks_model=cut.kind is CutKind.SUMMARISE)
+    asks = cut.kind is CutKind.SUMMARISE
+    return replace(request, key=_name(hashes, cut), max_tokens=cut.reserved_tokens, asks_model=asks)
 
 
 def request_prefetch(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:
@@ -116,13 +117,18 @@ def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Windo
     return SummaryRequest(
         key=hashes[at].hex(),
         at=at,
-        base=hashes[start].hex() if start > leading else None,
+        base=_name(hashes, before.cut) if before.cut and start > leading else None,
         task=task,
         earlier=tuple(messages[index] for index in range(leading, start) if index != before.task),
         span=tuple(messages[index] for index in range(start, at) if index != before.task),
         max_tokens=0,
         pruned=tuple(message for message in messages[start : min(before.prune_stop, at)] if is_prunable(message)),
     )
+
+
+def _name(hashes: Sequence[bytes], cut: Cut) -> str:
+    """The key of a cut's text. A list made where too few steps were cut is not found where a summary is wanted."""
+    return hashes[cut.at].hex() + ("" if cut.kind is CutKind.SUMMARISE else "-digest")
 
 
 def write_inline_prompt(request: SummaryRequest, count: CountTokens) -> str:

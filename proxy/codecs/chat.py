@@ -28,14 +28,14 @@ CHARACTER_BYTES = 2
 _ESCAPED_KEY = "the key 'messages' is not written plainly"
 
 
-_NOT_OF_A_SUMMARY = frozenset(
+_READ_BY_A_SUMMARY = frozenset(
     {
-        "stream", "stream_options", "n", "stop", "response_format", "logprobs", "top_logprobs", "logit_bias",
-        "prediction", "tool_choice", "function_call", "parallel_tool_calls", "max_tokens", "max_completion_tokens",
-        "temperature", "top_p", "seed", "store", "modalities", "audio", "messages",
+        "model", "models", "provider", "tools", "functions", "documents", "reasoning", "reasoning_effort", "thinking",
+        "enable_thinking", "chat_template", "chat_template_kwargs", "user", "safety_identifier", "service_tier",
+        "prompt_cache_key", "prompt_cache_retention", "cache_prompt", "cache_salt", "id_slot",
     }
 )  # fmt: skip
-"""What a request for a summary does not take over: it says how to answer, not what to read."""
+"""What a request for a summary takes over: what is read, by whom and in which cache. All else says how to answer."""
 
 
 class _Body(msgspec.Struct):
@@ -170,7 +170,7 @@ class ChatCodec:
             return None
         if bytes(members.get("response_format", b"null")) != b"null":
             return None
-        kept = {name: value for name, value in members.items() if name not in _NOT_OF_A_SUMMARY}
+        kept = {name: value for name, value in members.items() if name in _READ_BY_A_SUMMARY}
         question = Message("user", (prompt,))
         kept["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*prefix, question))) + b"]")
         return kept

@@ -11,17 +11,17 @@ from rules.prefix import hash_prefixes
 
 
 def observe(
-    watch: PrefixWatch, messages: tuple[Message, ...], *, scope: str = "m", tools: bytes = b"[]"
+    watch: PrefixWatch, messages: tuple[Message, ...], *, client: str = "m", tools: bytes = b"[]"
 ) -> float | None:
     """A request that is forwarded as it came, of ten tokens beside its messages."""
-    return watch.observe(scope, hash_prefixes(messages), conversation(*messages, fixed_tokens=10), (tools,))
+    return watch.observe(client, hash_prefixes(messages), conversation(*messages, fixed_tokens=10), (tools,))
 
 
 def test_of_a_first_request_nothing_is_said() -> None:
-    """Nor of one whose scope is another."""
+    """Nor of another client's."""
     watch = PrefixWatch()
     assert observe(watch, session(3)) is None
-    assert observe(watch, session(4), scope="other") is None
+    assert observe(watch, session(4), client="other") is None
 
 
 def test_what_stands_as_it_did_is_kept() -> None:
