@@ -10,6 +10,7 @@ from fake_upstream import run_upstream
 from sessions import make_session, needs_data, read_rows, recorded_files
 
 import proxy.compaction
+from proxy import chat
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
@@ -307,3 +308,27 @@ async def test_what_was_not_sent_is_not_said_to_have_been(mode, words, client, u
     assert tokens["sent"] == expected
     assert log.lines[-1]["sent_tokens"] == int(expected)
     assert len(upstream.requests) == (1 if mode == "observe" else 0)
+
+
+@pytest.mark.parametrize("broken", ["write_ahead", "_observe_prefix"])
+async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(broken, client, start_proxy, monkeypatch):
+    """What is done beside an answer must not cost it; the fault is counted."""
+
+    def fail(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(chat, broken, fail)
+    proxy = await start_proxy()
+    response, body = await post(client, proxy.url + "/v1/chat/completions", CHAT)
+    assert (response.status, b"All good." in body) == (200, True)
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert f'trimtab_fail_open_total{{phase="{broken.removeprefix("_").removesuffix("_prefix")}"}} 1.0' in metrics
+
+
+async def test_what_one_credential_sent_warms_no_cache_of_anothers(client, start_proxy, log):
+    """The prefix is kept where the same client's request began with it."""
+    proxy = await start_proxy()
+    for credential in ("Bearer one", "Bearer two", "Bearer one"):
+        await post(client, proxy.url + "/v1/chat/completions", CHAT, Authorization=credential)
+    kept = [line.get("prefix_kept") for line in log.lines if line["event"] == "request"]
+    assert kept == [None, None, 1.0]

@@ -103,3 +103,41 @@ async def test_closing_gives_up_the_calls_under_way(client, upstream, start_prox
     with pytest.raises(aiohttp.ServerDisconnectedError):
         await asyncio.wait_for(waiting, 5)
     await asyncio.wait_for(upstream.cancelled.wait(), 5)
+
+
+async def test_a_holder_that_died_holds_nobody_up(client, upstream, start_proxy):
+    """Who waits for another process's summary waits as long as one may take, and then has the digest."""
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.timeout_seconds=0.2")
+    claim = proxy.services.summaries._store.claim
+
+    async def claim_late(summary_id, seconds):
+        await claim(summary_id, 60)  # another process's, which has died since
+        return await claim(summary_id, seconds)
+
+    proxy.services.summaries._store.claim = claim_late
+    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    async with asyncio.timeout(5):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert response.headers["x-trimtab-decisions"].startswith("digest;")
+    assert upstream.summaries == []
+
+
+async def test_a_list_is_no_base_for_a_summary(client, upstream, start_proxy):
+    """Where the text before was a digest, the next summary is told what that stood for."""
+    plain, fails = upstream.answer, True
+
+    async def fail_once(recorded, request):
+        if recorded.asks_for_summary and fails:
+            return aiohttp.web.Response(status=401)
+        return await plain(recorded, request)
+
+    upstream.answer = fail_once
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.request=transcript")
+    session = make_session(70, result_words=200)["messages"]
+    await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": session[:100]})
+    fails = False
+    proxy.services.summaries._pauses.pop(next(iter(proxy.services.summaries._pauses._entries)))
+    await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": session[:140]})
+    told = upstream.summaries[-1].json["messages"][0]["content"]
+    assert "SUMMARY OF WHAT CAME BEFORE" not in told
+    assert "part_3.py" in told

@@ -133,3 +133,59 @@ async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstr
         assert other.summaries[0].json["model"] == "small"
         assert b"sk-test" not in other.summaries[0].body
     assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]
+
+
+LONG = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+
+
+async def ask_with(answer, client, upstream, start_proxy) -> tuple[Any, str]:
+    """One request that needs a summary, which `answer` writes; the proxy, and what stood in place of the cut part."""
+    plain = upstream.answer
+
+    async def write(recorded, request):
+        return answer(recorded) if recorded.asks_for_summary else await plain(recorded, request)
+
+    upstream.answer = write
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    await post(client, proxy.url + "/v1/chat/completions", LONG)
+    return proxy, upstream.chats[0].json["messages"][1]["content"]
+
+
+def raw_completion(message: dict[str, Any], *, finish_reason: str = "stop", **more: Any) -> aiohttp.web.Response:
+    """An answer with just these members."""
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    return aiohttp.web.json_response({"choices": [choice], **more})
+
+
+async def test_thinking_that_was_cut_off_is_no_summary(client, upstream, start_proxy):
+    """A model whose tokens went into thinking is asked again, with more of them."""
+    thinking = {"role": "assistant", "content": "<think>\nOkay, the user wants a note. Let me"}
+
+    def answer(recorded):
+        if recorded.json["max_tokens"] > 1500:
+            return raw_completion({"role": "assistant", "content": "<think>So.</think>NOTE at last."})
+        return raw_completion(thinking, finish_reason="length")
+
+    _, text = await ask_with(answer, client, upstream, start_proxy)
+    assert "NOTE at last." in text
+    assert "Okay" not in text
+    assert [asked.json["max_tokens"] for asked in upstream.summaries] == [1312, 4 * 1312]
+
+
+async def test_an_answer_is_read_as_generously_as_upstreams_write_it(client, upstream, start_proxy):
+    """Content in parts, and a usage that is none, still make a summary."""
+    parts = [{"type": "text", "text": "NOTE in "}, {"type": "text", "text": "parts."}, {"type": "odd"}]
+    usage = {"prompt_tokens": 10.5, "completion_tokens": "many"}
+    _, text = await ask_with(lambda _: raw_completion({"content": parts}, usage=usage), client, upstream, start_proxy)
+    assert "NOTE in parts." in text
+
+
+async def test_what_is_not_reported_is_counted(client, upstream, start_proxy):
+    """A summary is never free only because its upstream does not say what it cost."""
+    proxy, _ = await ask_with(lambda _: raw_completion({"content": "A short note."}), client, upstream, start_proxy)
+    metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
+    tokens = {
+        line.split('kind="')[1].split('"')[0]: float(line.split()[-1]) for line in metrics if "y_tokens_total{" in line
+    }
+    assert 1000 < tokens["prompt"] < 7000
+    assert tokens["completion"] == 4

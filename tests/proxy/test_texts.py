@@ -195,9 +195,16 @@ async def test_where_it_cannot_be_asked_inline_the_transcript_is_written_out(mor
 async def test_an_inline_question_takes_over_what_is_read_and_not_how_to_answer(client, upstream, start_proxy):
     """Unknown fields stay, and those of the answer's form go."""
     proxy = await start_proxy(*SETTINGS)
-    more = {"prompt_cache_key": "k", "reasoning_effort": "low", "stop": ["x"], "tool_choice": "required", "n": 2}
+    more = {
+        "prompt_cache_key": "k",
+        "reasoning_effort": "low",
+        "stop": ["x"],
+        "tool_choice": "required",
+        "n": 2,
+        "guided_choice": ["a"],
+    }
     await ask_all(client, proxy, bodies(**more, max_tokens=50))
     asked = upstream.summaries[0].json
     assert {"prompt_cache_key", "reasoning_effort"} < asked.keys()
-    assert not {"stop", "tool_choice", "n"} & asked.keys()
+    assert not {"stop", "tool_choice", "n", "guided_choice"} & asked.keys()
     assert (asked["stream"], asked["max_tokens"], asked["temperature"]) == (False, 300, 0.2)

@@ -228,3 +228,15 @@ def test_a_cut_waits_until_it_pays() -> None:
 def _first_move(found: Sequence[Window]) -> int:
     moved = (index for index, state in enumerate(found) if state.cuts or state.prune_stop)
     return next(moved, len(found))
+
+
+def test_a_volatile_head_does_not_make_a_fold_begin_anew() -> None:
+    """A timestamp of another length leaves the same room, and the fold goes on from where it was."""
+    body = session(60)[1:]
+    memo, added = DictMemo(), 0
+    for number, text in enumerate(("It is 9:00.", "It is 10:00:00.", "It is noon.")):
+        messages = (system(text), *body[: 80 + 2 * number])
+        known = len(memo.folds)
+        fold(messages, POLICY, limit=LIMIT, memo=memo)
+        added += len(memo.folds) > known  # a fold that was taken is kept again: their number stays
+    assert added == 1
