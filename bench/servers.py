@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ READY_SECONDS = 20.0
 """A proxy that is not ready by then will never be."""
 POLL_SECONDS = 0.002
 STOP_SECONDS = 10.0
+_DATA_DIRECTORY = tempfile.TemporaryDirectory(prefix="trimtab-bench-")
+"""Not the user's own: what a run has paid for must not come free in the next."""
 _READY_REQUEST = b"GET /trimtab/ready HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
 
 
@@ -32,6 +35,7 @@ def start_proxy(port: int, *options: str) -> subprocess.Popen[bytes]:
     """`trimtab serve` on a port, not ready yet; its log goes nowhere, TRIMTAB_* variables do not reach it."""
     command = [str(Path(sys.executable).with_name("trimtab")), "serve", "--listen", f"{HOST}:{port}", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
+    environment["XDG_DATA_HOME"] = _DATA_DIRECTORY.name
     return subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -49,7 +49,7 @@ class UpstreamConfig(_Section):
 class SummaryConfig(_Section):
     """How summaries are asked for."""
 
-    model: str | None = Field(None, description="null: the request's own model")
+    model: str | None = Field(None, min_length=1, description="null: the request's own model")
     upstream: str | None = Field(None, description="null: the request's own; else one of upstreams")
     request: Literal["auto", "inline", "transcript"] = Field(
         "auto", description="auto | inline (behind what was forwarded, in the prompt cache) | transcript (on its own)"

@@ -79,7 +79,8 @@ def _check_tenant(tenant: str) -> str:
 def _check_store(store: str) -> str:
     scheme, _, rest = store.partition("://")
     is_file = scheme == "sqlite" and rest.startswith("/") and PurePath(rest[1:]).name not in {"", ".", ".."}
-    if store not in {"memory", "sqlite"} and not is_file and not (scheme in SERVER_SCHEMES and rest.strip("/")):
+    is_server = scheme in SERVER_SCHEMES and rest.strip("/") and _has_valid_port(store)
+    if store not in {"memory", "sqlite"} and not is_file and not is_server:
         message = "must be memory, sqlite, sqlite:///path or redis://host:port/db"
         raise ValueError(message)
     return store

@@ -8,11 +8,16 @@ import time
 from dataclasses import dataclass
 
 import aiohttp
+import msgspec
+import orjson
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from proxy.stream import ResponseTap
+from proxy.stream import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
 from proxy.upstream import Headers, drop_hop_by_hop, read_headers
+
+MAX_REASON_BYTES = 2000
+"""Of an error that is not in OpenAI's form, in the event that tells of it."""
 
 
 class PlainResponse(web.StreamResponse):
@@ -61,8 +66,7 @@ async def relay_into_stream(
     relayed.status = answer.status
     if answer.status == 200 and answer.content_type == "text/event-stream":
         return await _copy(request, answer, stream, tap, relayed)
-    # An event ends with its line: JSON says the same without line breaks.
-    return await _copy(request, answer, stream, tap, relayed, one_line=True)
+    return await _copy(request, answer, stream, tap, relayed, as_event=True)
 
 
 async def _copy(
@@ -72,16 +76,18 @@ async def _copy(
     tap: ResponseTap | None,
     relayed: Relayed,
     *,
-    one_line: bool = False,
+    as_event: bool = False,
 ) -> web.StreamResponse:
     """The answer's body, chunk by chunk, and its end."""
+    held = bytearray()
     try:
-        if one_line:
-            await _write(response, b"data: ", relayed)
         async for chunk in answer.content.iter_any():
             if not relayed.first_byte_at:
                 relayed.first_byte_at = time.monotonic()
-            await _write(response, chunk.translate(None, b"\r\n") if one_line else chunk, relayed)
+            if as_event:
+                held += chunk[: MAX_EVENT_BYTES - len(held)]
+            else:
+                await _write(response, chunk, relayed)
             if tap is not None:
                 tap.feed(chunk)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
@@ -90,10 +96,23 @@ async def _copy(
             request.transport.abort()
         return response
     relayed.last_byte_at = time.monotonic()
-    await response.write_eof(b"\n\n" if one_line else b"")
+    await response.write_eof(_write_event(answer.status, bytes(held)) if as_event else b"")
     if tap is not None:
         tap.finish()
     return response
+
+
+def _write_event(status: int, body: bytes) -> bytes:
+    """An answer that is no stream as one event: on one line, and an error in OpenAI's form, with the lost status."""
+    try:
+        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except UNKNOWN_FORM:
+        members = {}
+    if "error" not in members and status != 200:
+        reason = body[:MAX_REASON_BYTES].decode("utf-8", "replace").strip() or "no reason given"
+        error = {"message": f"status {status}: {reason}", "type": "upstream_error", "param": None, "code": str(status)}
+        body = orjson.dumps({"error": error})
+    return b"data: " + body.translate(None, b"\r\n") + b"\n\n"
 
 
 async def _write(response: web.StreamResponse, chunk: bytes, relayed: Relayed) -> None:

@@ -5,38 +5,44 @@ paid for in vain. Such a client gets digests. One whose transcripts only grow is
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from proxy.lru import BytesLRU
+from rules.conversation import RESULT_ROLES, Message
 from rules.pipeline import Plan
 from rules.summarise import SummaryRequest
 
 SUMMARIES = 3
 """So many in a row, each used less often than that, tell a client that slides. Source: the design, section 11."""
+LAST_MESSAGES = 2
+"""A single one may say no more than `continue`."""
 MAX_BYTES = 1024 * 1024
 NOTED_BYTES = 400
 
 
 @dataclass(slots=True)
 class _Noted:
-    """A summary that a request waited for: its key, the last message that it covers, and how often it was found."""
+    """A summary asked for: its key, what its last messages said, and how often it was found."""
 
     key: str
-    last_digest: bytes
+    last_digests: frozenset[bytes]
     uses: int = 0
 
 
 class SlidingWatch:
-    """Remembers the last summaries that each client's requests had to wait for."""
+    """Remembers the last summaries that were asked for on each client's account."""
 
     def __init__(self) -> None:
         self._noted: BytesLRU[str, deque[_Noted]] = BytesLRU(MAX_BYTES, lambda *_: SUMMARIES * NOTED_BYTES)
 
     def note(self, client: str, request: SummaryRequest) -> None:
-        """A request of this client has waited for a summary."""
+        """A summary is asked for."""
         noted = self._noted.get(client) or deque(maxlen=SUMMARIES)
-        noted.append(_Noted(request.key, request.span[-1].digest if request.span else b""))
-        self._noted[client] = noted
+        if all(one.key != request.key for one in noted):
+            noted.append(_Noted(request.key, _last_digests(request.span)))
+            self._noted[client] = noted
 
     def use(self, client: str, request: SummaryRequest) -> None:
         """A summary of this client's was found."""
@@ -46,8 +52,14 @@ class SlidingWatch:
     def slides(self, client: str, plan: Plan) -> bool:
         """Whether this transcript holds what the last summaries covered, behind another beginning each."""
         noted = self._noted.get(client) or ()
-        if len(noted) < SUMMARIES:
+        if len(noted) < SUMMARIES or any(one.uses >= SUMMARIES for one in noted):
             return False
         hashes = {chain.hex() for chain in plan.hashes}
         digests = {message.digest for message in plan.conversation.messages}
-        return all(one.uses < SUMMARIES and one.key not in hashes and one.last_digest in digests for one in noted)
+        return all(one.key not in hashes and one.last_digests <= digests for one in noted)
+
+
+def _last_digests(span: Sequence[Message]) -> frozenset[bytes]:
+    """What the last messages said that are no results: clients that mask old results change those."""
+    said = (message.digest for message in reversed(span) if message.role not in RESULT_ROLES)
+    return frozenset(islice(said, LAST_MESSAGES))

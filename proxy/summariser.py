@@ -92,6 +92,7 @@ class _Part(msgspec.Struct):
 
 class _Content(msgspec.Struct):
     content: str | list[_Part] | None = None
+    tool_calls: list[msgspec.Raw] | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -233,7 +234,7 @@ class _Asking:
         written = _read_content(choice.message.content)
         self._record_cost(decoded.usage, written)
         text = _THINKING.sub("", written).strip()
-        if not text:
+        if not text or choice.message.tool_calls:  # what stands beside a call is about the call
             raise _NoTextError(was_cut=choice.finish_reason == "length")
         return text
 

@@ -83,7 +83,9 @@ async def carry_out(call: Call, planned: Planned, *, in_thread: bool) -> Carried
 
 def write_ahead(call: Call, carried: Carried) -> None:
     """Have the text written in the background that the next cut needs."""
-    if carried.later is not None:
+    client, sliding = call.summariser.client_id, call.services.sliding
+    if carried.later is not None and not sliding.slides(client, carried.planned.plan):
+        sliding.note(client, carried.later)
         inline = _write_inline(call, carried.later, carried.planned, carried.compacted)
         call.services.summaries.prefetch(_make_task(call, carried.later, inline))
 
@@ -96,22 +98,21 @@ async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> 
         services.recorder.metrics.summaries.labels(summariser.label, "hit").inc()
         services.sliding.use(summariser.client_id, wanted)
         return _Chosen(planned, text, planned.plan.prefetch)
-    # While a client's summaries fail nobody writes this one: nothing would be gained by putting the cut off.
-    if not wanted.asks_model or services.summaries.is_paused(summariser):
+    # Where nobody is going to write it, nothing is gained by putting the cut off.
+    in_vain = services.summaries.is_paused(summariser) or services.sliding.slides(summariser.client_id, planned.plan)
+    if not wanted.asks_model or in_vain:
         task = replace(_make_task(call, wanted), may_ask=False)
         return _Chosen(planned, await services.summaries.get(task), planned.plan.prefetch)
     earlier = await _put_off(call, planned)
     if earlier is not None and earlier.planned.plan.reserved_tokens <= planned.plan.limit:
         return replace(earlier, later=wanted)
-    return _Chosen(planned, await _wait(call, planned, wanted, earlier))
+    return _Chosen(planned, await _wait(call, wanted, earlier))
 
 
-async def _wait(call: Call, planned: Planned, wanted: SummaryRequest, earlier: _Chosen | None) -> Summary:
+async def _wait(call: Call, wanted: SummaryRequest, earlier: _Chosen | None) -> Summary:
     """The text, written while the request waits; asked inline where `earlier` is what the request before was."""
-    services, client = call.services, call.summariser.client_id
-    if services.sliding.slides(client, planned.plan):
-        return await services.summaries.get(replace(_make_task(call, wanted), may_ask=False))
-    services.sliding.note(client, wanted)
+    services = call.services
+    services.sliding.note(call.summariser.client_id, wanted)
     inline: Inline | None = None
     if earlier is not None:
         work = partial(call.compactor.apply, earlier.planned, earlier.text)

@@ -6,12 +6,22 @@ from sessions import make_session
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 
 
-async def ask(client, proxy, messages: list[dict[str, object]]) -> str:
-    """Which rule stood for the cut part."""
+def name_all(messages: list[dict[str, object]], name: str) -> list[dict[str, object]]:
+    """The messages of a session that has its own words."""
+    return [message | {"content": f"{name}: {message['content']}"} for message in messages]
+
+
+async def send(client, proxy, messages: list[dict[str, object]]) -> str:
+    """One request, and the summary that it may have begun; its decisions."""
     response, _ = await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
     assert response.status == 200
     await proxy.services.summaries.settle()
-    return response.headers["x-trimtab-decisions"].split(";")[0]
+    return response.headers.get("x-trimtab-decisions", "")
+
+
+async def ask(client, proxy, messages: list[dict[str, object]]) -> str:
+    """Which rule stood for the cut part."""
+    return (await send(client, proxy, messages)).split(";")[0]
 
 
 async def test_a_client_that_drops_its_beginning_gets_digests(client, upstream, start_proxy):
@@ -21,17 +31,34 @@ async def test_a_client_that_drops_its_beginning_gets_digests(client, upstream, 
     slid = [[system, task, *steps[start : start + 90]] for start in range(0, 20, 2)]
     assert [await ask(client, proxy, messages) for messages in slid] == ["summarise"] * 3 + ["digest"] * 7
     assert len(upstream.summaries) == 3
-    other = make_session(60, result_words=300)["messages"][:-1]
-    assert await ask(client, proxy, other) == "summarise"
+    assert (
+        await ask(client, proxy, name_all(make_session(60, result_words=300)["messages"][:-1], "other")) == "summarise"
+    )
 
 
 async def test_many_sessions_under_one_key_are_no_sliding_window(client, upstream, start_proxy):
     """Each is summarised when it first comes, however many come at once."""
     proxy = await start_proxy(*SETTINGS)
     for number in range(8):
-        messages = make_session(60, result_words=200)["messages"][:-1]
-        for message in messages:
-            if message["role"] == "tool":
-                message["content"] = f"session {number}: {message['content']}"
+        messages = name_all(make_session(60, result_words=200)["messages"][:-1], f"session {number}")
         assert await ask(client, proxy, messages) == "summarise"
     assert len(upstream.summaries) == 8
+
+
+async def test_a_client_that_slides_within_the_window_gets_digests_too(client, upstream, start_proxy):
+    """Where its requests fit, summaries would be written ahead, each in vain."""
+    proxy = await start_proxy(*SETTINGS)
+    system, task, *steps = make_session(90, result_words=200)["messages"][:-1]
+    for start in range(0, 60, 2):
+        await send(client, proxy, [system, task, *steps[start : start + 72]])
+    assert 1 <= len(upstream.summaries) <= 3
+
+
+async def test_a_client_that_masks_its_old_results_gets_digests(client, upstream, start_proxy):
+    """All that changes is the results; the words between them tell that it is the same session."""
+    proxy = await start_proxy(*SETTINGS)
+    messages = make_session(80, result_words=260)["messages"][:-1]
+    for stop in range(110, 160, 2):
+        old = [message | ({"content": "old"} if message["role"] == "tool" else {}) for message in messages[: stop - 44]]
+        await send(client, proxy, [*old, *messages[stop - 44 : stop]])
+    assert 1 <= len(upstream.summaries) <= 3

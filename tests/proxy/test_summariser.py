@@ -172,6 +172,15 @@ async def test_thinking_that_was_cut_off_is_no_summary(client, upstream, start_p
     assert [asked.json["max_tokens"] for asked in upstream.summaries] == [1312, 4 * 1312]
 
 
+async def test_what_stands_beside_a_tool_call_is_no_summary(client, upstream, start_proxy):
+    """`Let me run the tests` is not what happened so far."""
+    calls = [{"id": "c", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}]
+    beside = {"role": "assistant", "content": "Let me run the tests now.", "tool_calls": calls}
+    _, text = await ask_with(lambda _: raw_completion(beside), client, upstream, start_proxy)
+    assert "Let me run" not in text
+    assert "earlier messages were removed" in text
+
+
 async def test_an_answer_is_read_as_generously_as_upstreams_write_it(client, upstream, start_proxy):
     """Content in parts, and a usage that is none, still make a summary."""
     parts = [{"type": "text", "text": "NOTE in "}, {"type": "text", "text": "parts."}, {"type": "odd"}]

@@ -120,25 +120,43 @@ async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, sta
     assert rest.endswith(b"data: [DONE]\n\n")
 
 
-@pytest.mark.parametrize("status", [429, 200])
+@pytest.mark.parametrize(
+    ("status", "sent", "event"),
+    [
+        (429, b'{\n"error": {"message": "slow down"}}', b'{"error": {"message": "slow down"}}'),
+        (200, b'{"choices": []}\n', b'{"choices": []}'),
+        (
+            503,
+            b'{"detail": "busy"}',
+            rb'{"error":{"message":"status 503: {\"detail\": \"busy\"}","type":"upstream_error",',
+        ),
+        (
+            502,
+            b"<html>",
+            b'{"error":{"message":"status 502: <html>","type":"upstream_error","param":null,"code":"502"}}',
+        ),
+        (500, b"", b'{"error":{"message":"status 500: no reason given",'),
+    ],
+)
 async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
-    status, client, upstream, start_proxy, monkeypatch
+    status, sent, event, *, client, upstream, start_proxy, monkeypatch
 ):
-    """Of an error the client learns in the stream; its status was gone."""
+    """Of an error the client learns in the stream, in the form that every client knows; its status was gone."""
     monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.0)
 
     async def refuse(recorded: Any, _: Any) -> Any:
         if recorded.asks_for_summary:
             await asyncio.sleep(0.01)
             return completion("SUMMARY")
-        return web.Response(
-            status=status, text='{\n"error": {"message": "slow down"}}', content_type="application/json"
-        )
+        return web.Response(status=status, body=sent, content_type="application/json")
 
     upstream.answer = refuse
     proxy = await start_proxy(*SETTINGS)
     _, answer = await post(client, proxy.url + "/v1/chat/completions", bodies()[-1] | {"stream": True})
-    assert answer.replace(waiting.COMMENT, b"") == b'data: {"error": {"message": "slow down"}}\n\n'
+    told = answer.replace(waiting.COMMENT, b"")
+    assert told.startswith(b"data: " + event)
+    assert told.endswith(b"}\n\n")
+    assert told.count(b"\n") == 2
 
 
 async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy, monkeypatch):
