@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from checker import check_request, check_transcript
+from checker import check_alternation, check_request, check_transcript
 
 Wire = dict[str, Any]
 
@@ -92,3 +92,11 @@ def test_bytes_of_system_messages_and_other_members_count() -> None:
     assert check_request(body, body.replace(b'"said"', b' "said"')) == []
     assert check_request(body, respaced) == ["the bytes of a system or developer message were changed"]
     assert check_request(body, body.replace(b'"m"', b'"n"')) == ["members other than messages were changed"]
+
+
+def test_roles_alternate_where_they_must() -> None:
+    """Results and system messages do not count; the user begins."""
+    talk = [LAST, SAID, {"role": "system", "content": "s"}, LAST]
+    assert check_alternation(talk) == []
+    assert len(check_alternation([*talk, LAST])) == 1
+    assert check_alternation([SAID, LAST]) == ["the user does not begin"]

@@ -5,12 +5,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from aiohttp import web
 from asking import SMALL, post
 from fake_upstream import completion
 from sessions import make_session, requests_of
-
-from proxy import waiting
 
 STEPS = 70
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -92,88 +89,6 @@ async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(client, 
         release.set()
     assert 10 < sent < len(requests)
     assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
-
-
-async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, start_proxy, monkeypatch):
-    """Headers and comments first, then the upstream's events byte for byte."""
-    monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.01)
-    monkeypatch.setattr(waiting, "COMMENT_SECONDS", 0.01)
-    plain, release = upstream.answer, asyncio.Event()
-
-    async def hold(recorded: Any, request: Any) -> Any:
-        if recorded.asks_for_summary:
-            await release.wait()
-        return await plain(recorded, request)
-
-    upstream.answer = hold
-    proxy = await start_proxy(*SETTINGS)
-    body = bodies()[-1] | {"stream": True}
-    async with client.post(proxy.url + "/v1/chat/completions", json=body) as response:
-        assert response.status == 200
-        assert response.content_type == "text/event-stream"
-        assert len(response.headers["x-trimtab-request-id"]) == 24
-        assert "x-trimtab-tokens" not in response.headers
-        assert await response.content.readuntil(b"\n\n") == waiting.COMMENT
-        release.set()
-        rest = (await response.read()).replace(waiting.COMMENT, b"")
-    assert rest.startswith(b'data: {"id"')
-    assert rest.endswith(b"data: [DONE]\n\n")
-
-
-@pytest.mark.parametrize(
-    ("status", "sent", "event"),
-    [
-        (429, b'{\n"error": {"message": "slow down"}}', b'{"error": {"message": "slow down"}}'),
-        (200, b'{"choices": []}\n', b'{"choices": []}'),
-        (
-            503,
-            b'{"detail": "busy"}',
-            rb'{"error":{"message":"status 503: {\"detail\": \"busy\"}","type":"upstream_error",',
-        ),
-        (
-            502,
-            b"<html>",
-            b'{"error":{"message":"status 502: <html>","type":"upstream_error","param":null,"code":"502"}}',
-        ),
-        (500, b"", b'{"error":{"message":"status 500: no reason given",'),
-    ],
-)
-async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
-    status, sent, event, *, client, upstream, start_proxy, monkeypatch
-):
-    """Of an error the client learns in the stream, in the form that every client knows; its status was gone."""
-    monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.0)
-
-    async def refuse(recorded: Any, _: Any) -> Any:
-        if recorded.asks_for_summary:
-            await asyncio.sleep(0.01)
-            return completion("SUMMARY")
-        return web.Response(status=status, body=sent, content_type="application/json")
-
-    upstream.answer = refuse
-    proxy = await start_proxy(*SETTINGS)
-    _, answer = await post(client, proxy.url + "/v1/chat/completions", bodies()[-1] | {"stream": True})
-    told = answer.replace(waiting.COMMENT, b"")
-    assert told.startswith(b"data: " + event)
-    assert told.endswith(b"}\n\n")
-    assert told.count(b"\n") == 2
-
-
-async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy, monkeypatch):
-    """An upstream that goes away meanwhile is told of in the stream."""
-    monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.0)
-
-    async def leave(recorded: Any, request: Any) -> Any:
-        if recorded.asks_for_summary:
-            await asyncio.sleep(0.01)
-            return completion("SUMMARY")
-        request.transport.abort()
-        return web.Response()
-
-    upstream.answer = leave
-    proxy = await start_proxy(*SETTINGS)
-    _, answer = await post(client, proxy.url + "/v1/chat/completions", bodies()[-1] | {"stream": True})
-    assert answer.replace(waiting.COMMENT, b"").startswith(b'data: {"error":{"message":"127.0.0.1')
 
 
 async def test_a_model_that_calls_a_tool_is_asked_again_with_the_transcript(client, upstream, start_proxy):

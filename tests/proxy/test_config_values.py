@@ -1,0 +1,49 @@
+"""What single values of the configuration may be."""
+
+import pytest
+
+from proxy.config_load import load_config
+from proxy.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "memory",
+        "sqlite",
+        "sqlite:///a.db",
+        "sqlite:////var/a.db",
+        "redis://h:1/0",
+        "rediss://u:p@h",
+        "valkey://[::1]:1",
+    ],
+)
+def test_a_store_is_taken_as_it_is_written(store: str) -> None:
+    """Every form that the README names."""
+    assert load_config(settings=[f"store={store}"], environment={}).store == store
+
+
+NEVER = ("redis", "sqlite://", "sqlite:///", "sqlite:///.", "sqlite:///a/..", "sqlite://a", "redis://", "ftp://h/0")
+
+
+@pytest.mark.parametrize("store", [*NEVER, "redis://h:x/0", "redis://h:99999/0"])
+def test_a_store_that_can_never_be_is_refused(store: str) -> None:
+    """By `check`, not when the proxy starts."""
+    with pytest.raises(ConfigError, match="must be memory, sqlite"):
+        load_config(settings=[f"store={store}"], environment={})
+
+
+def test_a_password_in_a_store_is_not_repeated() -> None:
+    """However wrong the rest of it is."""
+    with pytest.raises(ConfigError) as raised:
+        load_config(settings=["store=redis://user:secret@h:x/0"], environment={})
+    assert "secret" not in str(raised.value)
+
+
+def test_a_tenant_is_authorization_or_a_header() -> None:
+    """A header's name is a token."""
+    for tenant in ("authorization", "header:X-Team"):
+        assert load_config(settings=[f"tenant={tenant}"], environment={}).tenant == tenant
+    for tenant in ("header", "header:a b", "cookie:x"):
+        with pytest.raises(ConfigError, match="must be authorization, or header:NAME"):
+            load_config(settings=[f"tenant={tenant}"], environment={})
