@@ -69,8 +69,8 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
 async def _observe_prefix(call: Call, carried: Carried) -> None:
     """See how much of the prompt the upstream had read before."""
     hashes, forwarded = carried.planned.plan.hashes, carried.compacted.forwarded
-    client, watch = call.summariser.client_id, call.services.watch
-    work = partial(watch.observe, client, hashes, forwarded, call.chat.fixed)
+    client = f"{call.summariser.client_id} {hash(call.chat.model)}"  # each model has a cache of its own
+    work = partial(call.services.watch.observe, client, hashes, forwarded, call.chat.fixed)
     call.exchange.prefix_kept = await run_work(work, in_thread=len(hashes) > MANY_MESSAGES)
 
 

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from proxy.config_values import Address, ContextWindow, OptionalKey, Store, Tenant, Url
+from proxy.config_values import Address, ContextWindow, OptionalKey, OptionalName, Store, Tenant, Url
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.truncate import Budget
 
@@ -49,8 +49,8 @@ class UpstreamConfig(_Section):
 class SummaryConfig(_Section):
     """How summaries are asked for."""
 
-    model: str | None = Field(None, min_length=1, description="null: the request's own model")
-    upstream: str | None = Field(None, description="null: the request's own; else one of upstreams")
+    model: OptionalName = Field(None, description="null: the request's own model")
+    upstream: OptionalName = Field(None, description="null: the request's own; else one of upstreams")
     request: Literal["auto", "inline", "transcript"] = Field(
         "auto", description="auto | inline (behind what was forwarded, in the prompt cache) | transcript (on its own)"
     )
@@ -67,7 +67,7 @@ class SummaryConfig(_Section):
 class PolicyConfig(_Section):
     """What a model's requests are compacted by."""
 
-    upstream: str | None = Field(None, description="null: upstream; else one of upstreams")
+    upstream: OptionalName = Field(None, description="null: upstream; else one of upstreams")
     context_window: ContextWindow = Field("auto", description="tokens of prompt and completion together; auto: 128000")
     completion_reserve: int = Field(
         8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"

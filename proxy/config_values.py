@@ -87,6 +87,7 @@ def _check_store(store: str) -> str:
 
 
 Url = Annotated[str, AfterValidator(_check_url)]
+OptionalName = Annotated[str | None, BeforeValidator(_drop_blank)]
 OptionalKey = Annotated[Annotated[str, AfterValidator(_check_key)] | None, BeforeValidator(_drop_blank)]
 Address = Annotated[str, AfterValidator(_check_address)]
 ContextWindow = Annotated[Literal["auto"] | int, BeforeValidator(_check_window)]

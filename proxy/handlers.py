@@ -51,8 +51,9 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         exchange.refuse(error)
         return await _answer_error(error, exchange)
     except asyncio.CancelledError:
-        # A WebSocket's client that has closed it may be gone before the upstream has answered.
-        exchange.relayed.client_left = exchange.relayed.status != SWITCHING_PROTOCOLS
+        # A client that has its answer may be gone at once; a WebSocket's, before the upstream has answered.
+        relayed = exchange.relayed
+        relayed.client_left = relayed.status != SWITCHING_PROTOCOLS and not relayed.last_byte_at
         raise
     finally:
         lifecycle.leave()

@@ -66,7 +66,10 @@ class Metrics:
             registry=registry,
         )
         self.fail_open = Counter(
-            "trimtab_fail_open", "Faults inside compaction; the original went out.", ("phase",), registry=registry
+            "trimtab_fail_open",
+            "Faults inside compaction; the request went on without what was at fault.",
+            ("phase",),
+            registry=registry,
         )
 
     def _make_summary_collectors(self, registry: CollectorRegistry) -> None:
@@ -75,7 +78,7 @@ class Metrics:
         )
         self.summary_tokens = Counter(
             "trimtab_summary_tokens",
-            "What summaries cost, as the upstream reported it.",
+            "What summaries cost, as the upstream reported it, else as counted.",
             ("model", "kind"),
             registry=registry,
         )

@@ -36,6 +36,7 @@ class SlidingWatch:
 
     def __init__(self) -> None:
         self._noted: BytesLRU[str, deque[_Noted]] = BytesLRU(MAX_BYTES, lambda *_: SUMMARIES * NOTED_BYTES)
+        self._found: BytesLRU[str, tuple[str, int]] = BytesLRU(MAX_BYTES, lambda *_: NOTED_BYTES)  # in a row
 
     def note(self, client: str, request: SummaryRequest) -> None:
         """A summary is asked for."""
@@ -45,9 +46,14 @@ class SlidingWatch:
             self._noted[client] = noted
 
     def use(self, client: str, request: SummaryRequest) -> None:
-        """A summary of this client's was found."""
+        """A text of this client's was found; the same one again and again tells a transcript that grows."""
         for noted in self._noted.get(client) or ():
             noted.uses += noted.key == request.key
+        key, found = self._found.get(client) or ("", 0)
+        found = found + 1 if key == request.key else 1
+        self._found[client] = (request.key, found)
+        if found >= SUMMARIES and all(one.uses < SUMMARIES for one in self._noted.get(client) or ()):
+            self._noted.pop(client)
 
     def slides(self, client: str, plan: Plan) -> bool:
         """Whether this transcript holds what the last summaries covered, behind another beginning each."""

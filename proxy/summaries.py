@@ -63,16 +63,22 @@ class Summaries:
         results.labels(task.summariser.label, "digest").inc()
         return await self._keep(summary_id, task.summariser, await self._digest(task))
 
-    def prefetch(self, task: Task) -> None:
-        """Have a text written in the background, unless it is there or under way. Failures cost nothing but a pause."""
+    def prefetch(self, task: Task) -> bool:
+        """Have a text written in the background; whether that was begun. A failure costs nothing but a pause."""
         summary_id = _id(task)
-        if summary_id not in self._under_way and not self.is_paused(task.summariser):
-            _ = self._start(summary_id, task, "prefetched")
+        if summary_id in self._under_way or self.is_paused(task.summariser):
+            return False
+        _ = self._start(summary_id, task, "prefetched")
+        return True
 
     def is_paused(self, summariser: Summariser) -> bool:
         """Whether failures keep this client's summaries from being asked for just now."""
         pause = self._pauses.get(summariser.client_id)
         return pause is not None and time.monotonic() < pause.until
+
+    def is_under_way(self, request: SummaryRequest, summariser: Summariser) -> bool:
+        """Whether this text is being written."""
+        return derive_id(summariser.secret, request.key, summariser.model) in self._under_way
 
     async def settle(self) -> None:
         """Wait until no call is under way."""
@@ -140,7 +146,8 @@ class Summaries:
             base_text = base.text if base and base.by_model else None
             text = await ask_model(task, base_text, self._client, self._metrics)
         except NoSummaryError:
-            self._pauses[client] = _lengthen(self._pauses.get(client))
+            if not self.is_paused(summariser):  # of several that fail at once one counts
+                self._pauses[client] = _lengthen(self._pauses.get(client))
             self._metrics.summaries.labels(summariser.label, "failed").inc()
             return None
         self._pauses[client] = _Pause(0, 0.0)

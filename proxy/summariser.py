@@ -168,7 +168,7 @@ class _Asking:
                 self._learn(refused.param)
             except _NoTextError as empty:
                 problem = empty
-                if empty.was_cut:
+                if empty.was_cut and self._completion_factor < REASONING_FACTOR:
                     self._completion_factor = REASONING_FACTOR
                 elif self._inline is None:
                     raise

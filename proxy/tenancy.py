@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from proxy.upstream import Headers, find_credential
 
-SCHEMES = frozenset({"bearer", "basic"})
 _HEADER = "header:"
 
 
@@ -29,8 +28,6 @@ class Tenancy:
         if tenant:
             return b"tenant\0" + self.key + _encode(tenant)
         credential = find_credential(headers)
-        if credential.strip().lower() in SCHEMES:
-            credential = ""  # the scheme alone: what should follow was not set
         return b"credential\0" + _encode(credential) if credential else b"none\0" + self.key
 
 

@@ -85,9 +85,9 @@ def write_ahead(call: Call, carried: Carried) -> None:
     """Have the text written in the background that the next cut needs."""
     client, sliding = call.summariser.client_id, call.services.sliding
     if carried.later is not None and not sliding.slides(client, carried.planned.plan):
-        sliding.note(client, carried.later)
         inline = _write_inline(call, carried.later, carried.planned, carried.compacted)
-        call.services.summaries.prefetch(_make_task(call, carried.later, inline))
+        if call.services.summaries.prefetch(_make_task(call, carried.later, inline)):
+            sliding.note(client, carried.later)
 
 
 async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> _Chosen:
@@ -99,8 +99,8 @@ async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> 
         services.sliding.use(summariser.client_id, wanted)
         return _Chosen(planned, text, planned.plan.prefetch)
     # Where nobody is going to write it, nothing is gained by putting the cut off.
-    in_vain = services.summaries.is_paused(summariser) or services.sliding.slides(summariser.client_id, planned.plan)
-    if not wanted.asks_model or in_vain:
+    paused = services.summaries.is_paused(summariser) and not services.summaries.is_under_way(wanted, summariser)
+    if not wanted.asks_model or paused or services.sliding.slides(summariser.client_id, planned.plan):
         task = replace(_make_task(call, wanted), may_ask=False)
         return _Chosen(planned, await services.summaries.get(task), planned.plan.prefetch)
     earlier = await _put_off(call, planned)

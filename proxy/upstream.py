@@ -23,6 +23,7 @@ HOP_BY_HOP = frozenset(
 )  # fmt: skip
 """Source: RFC 9110 section 7.6.1, with `proxy-connection` as browsers send it."""
 OWN_PREFIX = "x-trimtab-"
+SCHEMES = frozenset({"bearer", "basic"})
 CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key")
 SUMMARY_HEADERS = frozenset({*CREDENTIAL_HEADERS, "openai-organization", "openai-project"})
 """What a summary's request takes over from the client's."""
@@ -69,9 +70,10 @@ def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: boo
 
 
 def find_credential(headers: Headers) -> str:
-    """What the client shows to be let in; the empty string where it shows nothing."""
+    """What the client shows to be let in; the empty string where it shows nothing, or a scheme with nothing behind."""
     shown = {name.lower(): value for name, value in headers}
-    return next((shown[name] for name in CREDENTIAL_HEADERS if name in shown), "")
+    values = (shown.get(name, "") for name in CREDENTIAL_HEADERS)
+    return next((value for value in values if value.strip().lower() not in {"", *SCHEMES}), "")
 
 
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:

@@ -62,3 +62,15 @@ async def test_a_client_that_masks_its_old_results_gets_digests(client, upstream
         old = [message | ({"content": "old"} if message["role"] == "tool" else {}) for message in messages[: stop - 44]]
         await send(client, proxy, [*old, *messages[stop - 44 : stop]])
     assert 1 <= len(upstream.summaries) <= 3
+
+
+async def test_a_client_that_stops_sliding_has_summaries_again(client, upstream, start_proxy):
+    """Once its transcript grows, the same text is found again and again."""
+    proxy = await start_proxy(*SETTINGS)
+    system, task, *steps = make_session(150, result_words=260)["messages"][:-1]
+    for start in range(0, 12, 2):
+        await send(client, proxy, [system, task, *steps[start : start + 90]])
+    assert len(upstream.summaries) == 3
+    rules = [await ask(client, proxy, [system, task, *steps[10:stop]]) for stop in range(102, 220, 2)]
+    assert rules[0] == "digest"
+    assert rules[-1] == "summarise"

@@ -141,3 +141,35 @@ async def test_a_list_is_no_base_for_a_summary(client, upstream, start_proxy):
     told = upstream.summaries[-1].json["messages"][0]["content"]
     assert "SUMMARY OF WHAT CAME BEFORE" not in told
     assert "part_3.py" in told
+
+
+async def test_a_pause_does_not_displace_a_summary_that_is_being_written(client, upstream, start_proxy):
+    """Another session's failure meanwhile puts no digest in its place."""
+    plain, release, fails = upstream.answer, asyncio.Event(), False
+
+    async def answer(recorded, request):
+        if recorded.asks_for_summary and fails:
+            return aiohttp.web.Response(status=503)
+        if recorded.asks_for_summary:
+            await release.wait()
+        return await plain(recorded, request)
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    url = proxy.url + "/v1/chat/completions"
+    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(post(client, url, body))
+        async with asyncio.timeout(10):
+            while not upstream.summaries:  # noqa: ASYNC110 - what arrives at the upstream has no event for the second time
+                await asyncio.sleep(0)
+        fails = True
+        other = {"model": "m", "messages": make_session(50, result_words=300)["messages"][:-1]}
+        response, _ = await post(client, url, other)
+        assert response.headers["x-trimtab-decisions"].startswith("digest;")
+        joining = tasks.create_task(post(client, url, body))
+        await asyncio.sleep(0)
+        release.set()
+    assert [task.result()[0].headers["x-trimtab-decisions"].split(";")[0] for task in (waiting, joining)] == [
+        "summarise"
+    ] * 2

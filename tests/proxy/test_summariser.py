@@ -172,6 +172,20 @@ async def test_thinking_that_was_cut_off_is_no_summary(client, upstream, start_p
     assert [asked.json["max_tokens"] for asked in upstream.summaries] == [1312, 4 * 1312]
 
 
+async def test_endless_thinking_is_not_asked_for_again_and_again(client, upstream, start_proxy):
+    """No two calls are alike."""
+    thinking = raw_completion({"role": "assistant", "content": "<think>on and on"}, finish_reason="length")
+    body = thinking.body
+
+    def answer(_):
+        return aiohttp.web.Response(body=body, content_type="application/json")
+
+    _, text = await ask_with(answer, client, upstream, start_proxy)
+    assert "on and on" not in text
+    asked = [recorded.body for recorded in upstream.summaries]
+    assert 2 <= len(asked) == len(set(asked))
+
+
 async def test_what_stands_beside_a_tool_call_is_no_summary(client, upstream, start_proxy):
     """`Let me run the tests` is not what happened so far."""
     calls = [{"id": "c", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}]

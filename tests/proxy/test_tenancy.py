@@ -26,6 +26,9 @@ def test_without_a_credential_the_proxys_own_key_stands_in() -> None:
     assert here.find_secret([]) != elsewhere.find_secret([])
     for nothing in ("", "Bearer", "bearer ", "Basic"):
         assert here.find_secret([("Authorization", nothing)]) == here.find_secret([])
+        assert here.find_secret([("Authorization", nothing), ("X-Api-Key", "a")]) == here.find_secret(
+            [("api-key", "a")]
+        )
 
 
 @given(team=VALUES, token=VALUES, other=VALUES)
