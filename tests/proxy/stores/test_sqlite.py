@@ -135,14 +135,15 @@ async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path
         await store.put("id", b"sealed")
 
 
-async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, path, monkeypatch) -> None:
+async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, path) -> None:
     """Nobody waits for long."""
     store = open_sqlite()
     await store.get("id")
-    monkeypatch.setattr(sqlite, "OPERATION_SECONDS", 0.01)
     with closing(_lock(path)) as other:
-        with pytest.raises(StoreError, match="TimeoutError"):
-            await store.put("id", b"sealed")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sqlite, "OPERATION_SECONDS", 0.01)
+            with pytest.raises(StoreError, match="TimeoutError"):
+                await store.put("id", b"sealed")
         other.execute("ROLLBACK")
 
 
