@@ -60,7 +60,7 @@ async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it()
 
 async def test_a_server_that_is_silent_is_an_error_of_the_store(own_redis, monkeypatch) -> None:
     """It is not waited for, and is used again once it speaks."""
-    monkeypatch.setattr(redis_store, "OPERATION_SECONDS", 0.05)
+    monkeypatch.setattr(redis_store, "OPERATION_SECONDS", 0.3)
     async with _open(own_redis.url) as store:
         await store.put("id", b"sealed")
         with own_redis.frozen(), pytest.raises(StoreError, match="TimeoutError"):
