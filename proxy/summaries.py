@@ -80,12 +80,6 @@ class Summaries:
         """Whether this text is being written."""
         return derive_id(summariser.secret, request.key, summariser.model) in self._under_way
 
-    async def settle(self) -> None:
-        """Wait until no call is under way."""
-        while self._under_way:
-            await asyncio.wait(list(self._under_way.values()))
-            await asyncio.sleep(0)  # for them to be struck off
-
     async def close(self) -> None:
         """Give up the calls under way."""
         tasks = list(self._under_way.values())

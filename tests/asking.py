@@ -7,6 +7,8 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from proxy.app import Proxy
+
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 """A request that no rule touches."""
 SMALL = ("defaults.context_window=8000", "defaults.completion_reserve=1000", "defaults.max_tool_result_tokens=2000")
@@ -30,3 +32,10 @@ async def ask_raw(url: str, request: bytes) -> bytes:
     writer.close()
     await writer.wait_closed()
     return answer
+
+
+async def settle(proxy: Proxy) -> None:
+    """Wait until no summary is under way."""
+    while under_way := list(proxy.services.summaries._under_way.values()):
+        await asyncio.wait(under_way)
+        await asyncio.sleep(0)  # for them to be struck off

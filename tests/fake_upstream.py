@@ -62,6 +62,19 @@ class FakeUpstream:
         return [item for item in self.requests if item.asks_for_summary]
 
 
+def hold_summaries(upstream: FakeUpstream) -> asyncio.Event:
+    """From now on summaries are answered only once the event is set; all else as before."""
+    plain, release = upstream.answer, asyncio.Event()
+
+    async def hold(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if recorded.asks_for_summary:
+            await release.wait()
+        return await plain(recorded, request)
+
+    upstream.answer = hold
+    return release
+
+
 def completion(text: str = "All good.", **usage: int) -> web.Response:
     """A plain chat completion."""
     answer = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import SMALL, post
+from asking import SMALL, post, settle
 from redis_server import PROGRAM, RedisServer
 from sessions import make_session, requests_of
 
@@ -52,7 +52,7 @@ async def ask(client: Any, proxy: Proxy, body: dict[str, Any], **headers: str) -
     """One request, and the summary that it may have begun in the background."""
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **headers)
     assert response.status == 200
-    await proxy.services.summaries.settle()
+    await settle(proxy)
 
 
 async def replay_alone(client: Any, upstream: Any, serve: Any, **headers: str) -> list[bytes]:

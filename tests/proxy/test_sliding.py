@@ -1,6 +1,6 @@
 """Clients that slide a window of their own."""
 
-from asking import SMALL, post
+from asking import SMALL, post, settle
 from sessions import make_session
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -15,7 +15,7 @@ async def send(client, proxy, messages: list[dict[str, object]]) -> str:
     """One request, and the summary that it may have begun; its decisions."""
     response, _ = await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
     assert response.status == 200
-    await proxy.services.summaries.settle()
+    await settle(proxy)
     return response.headers.get("x-trimtab-decisions", "")
 
 

@@ -5,6 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 from asking import SMALL, post
+from fake_upstream import hold_summaries
 from sessions import make_session
 
 
@@ -19,15 +20,7 @@ async def test_two_credentials_never_share_a_summary(client, upstream, start_pro
 
 async def test_concurrent_requests_share_one_summary_call(client, upstream, start_proxy):
     """However many ask for the same cut at once, the upstream is asked once."""
-    plain = upstream.answer
-    release = asyncio.Event()
-
-    async def hold(recorded, request):
-        if recorded.asks_for_summary:
-            await release.wait()
-        return await plain(recorded, request)
-
-    upstream.answer = hold
+    release = hold_summaries(upstream)
     proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
     body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
     joined = 'trimtab_summaries_total{model="other",result="joined"} 4.0'

@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from asking import SMALL, post
-from fake_upstream import completion
+from asking import SMALL, post, settle
+from fake_upstream import completion, hold_summaries
 from sessions import make_session, requests_of
 
 STEPS = 70
@@ -27,7 +27,7 @@ async def ask_all(client: Any, proxy: Any, requests: list[dict[str, Any]], *, ca
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
         if calm:
-            await proxy.services.summaries.settle()
+            await settle(proxy)
 
 
 def count_moves(chats: list[Any]) -> int:
@@ -63,14 +63,7 @@ async def test_summaries_are_written_before_a_request_needs_them(client, upstrea
 
 async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(client, upstream, start_proxy):
     """While the summary is being written the prefix stays as it was; only a full window makes a request wait."""
-    plain, release = upstream.answer, asyncio.Event()
-
-    async def hold(recorded: Any, request: Any) -> Any:
-        if recorded.asks_for_summary:
-            await release.wait()
-        return await plain(recorded, request)
-
-    upstream.answer = hold
+    release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
     get, waits = proxy.services.summaries.get, asyncio.Event()
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from asking import SMALL, post
-from fake_upstream import completion
+from fake_upstream import completion, hold_summaries
 from sessions import make_session
 
 from proxy import waiting
@@ -19,14 +19,7 @@ async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, sta
     """Headers and comments first, then the upstream's events byte for byte."""
     monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.01)
     monkeypatch.setattr(waiting, "COMMENT_SECONDS", 0.01)
-    plain, release = upstream.answer, asyncio.Event()
-
-    async def hold(recorded: Any, request: Any) -> Any:
-        if recorded.asks_for_summary:
-            await release.wait()
-        return await plain(recorded, request)
-
-    upstream.answer = hold
+    release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
     body = BODY
     async with client.post(proxy.url + "/v1/chat/completions", json=body) as response:

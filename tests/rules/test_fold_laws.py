@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from builders import FREE, DictMemo, assistant, fold, session, system, transcripts, user, valid_transcripts
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.conversation import Message
@@ -16,6 +16,8 @@ from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
 from rules.room import HEAD_STEPS, Room
 from rules.window import Window
 
+MANY = settings(max_examples=max(100, settings.default.max_examples))
+"""The laws that everything else stands on: a thousand cases in every run, more in the thorough one."""
 LIMIT = 2400
 POLICY = Policy(protect_turns=1, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3)
 PRICES = st.sampled_from([FREE, Prices(), Prices(cached_input=0.5), Prices(1.0, 1.0, 0.0)])
@@ -45,6 +47,7 @@ def states(messages: Sequence[Message], policy: Policy, room: Room) -> list[Wind
     return found
 
 
+@MANY
 @given(messages=transcripts(), policy=policies(), fixed_tokens=st.integers(0, 700))
 def test_no_message_changes_what_was_decided_before_it(
     messages: tuple[Message, ...], policy: Policy, fixed_tokens: int
@@ -55,6 +58,7 @@ def test_no_message_changes_what_was_decided_before_it(
         assert state == fold(messages[:stop], policy, limit=LIMIT, fixed_tokens=fixed_tokens)
 
 
+@MANY
 @given(messages=transcripts(), policy=policies())
 def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Policy) -> None:
     """Cuts are added behind each other; only the last one is made anew, in the same place, while its step is open."""
@@ -67,6 +71,7 @@ def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Poli
         assert all(left.at < right.at for left, right in pairwise(after.cuts))
 
 
+@MANY
 @given(messages=transcripts(), policy=policies())
 def test_the_window_before_a_cut_is_the_state_before_it(messages: tuple[Message, ...], policy: Policy) -> None:
     """A cut can be put off exactly: what is left without it is what was decided one message earlier."""
@@ -76,6 +81,7 @@ def test_the_window_before_a_cut_is_the_state_before_it(messages: tuple[Message,
             assert after.earlier == replace(before, next_cut=None, prefetch_tokens=0)
 
 
+@MANY
 @given(messages=transcripts(), policy=policies(), limit=st.sampled_from([1200, 2400]))
 def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: Policy, limit: int) -> None:
     """What is forwarded fits at every message, unless what can never be cut is too much by itself."""
@@ -97,6 +103,7 @@ def _least(messages: Sequence[Message]) -> int:
     return SUMMARY_FRAME_TOKENS + sum(one.tokens for one in (*rest, *kept, *users[-1:]))
 
 
+@MANY
 @given(messages=transcripts(), policy=policies(), extra=st.integers(0, 120))
 def test_a_volatile_head_moves_nothing(messages: tuple[Message, ...], policy: Policy, extra: int) -> None:
     """A tool more or less and a longer system prompt leave all decisions, while the rounded head is the same."""
@@ -106,6 +113,7 @@ def test_a_volatile_head_moves_nothing(messages: tuple[Message, ...], policy: Po
     assert fold((system("9:00" + "!" * 4 * extra), *body), policy, limit=LIMIT, fixed_tokens=1) == plain
 
 
+@MANY
 @given(
     sizes=st.tuples(st.integers(2, 20), st.integers(5, 60)),
     head=st.integers(0, LIMIT),
@@ -122,6 +130,7 @@ def test_no_head_makes_every_step_a_move(sizes: tuple[int, int], head: int, stra
     assert moves <= total / max(room.tokens * 0.1, LIMIT / HEAD_STEPS / 4)
 
 
+@MANY
 @given(
     trunk=valid_transcripts(16),
     branches=st.lists(st.tuples(st.integers(0, 40), valid_transcripts(8)), min_size=2, max_size=5),
@@ -139,6 +148,7 @@ def test_a_memo_changes_no_decision(
             assert fold(messages[:end], policy, limit=LIMIT, memo=memo) == plain
 
 
+@MANY
 @given(messages=transcripts(), policy=policies(), index=st.integers(0, 30), extra=st.integers(1, 2000))
 def test_a_memo_does_not_mistake_another_size(
     messages: tuple[Message, ...], policy: Policy, index: int, extra: int
@@ -154,6 +164,7 @@ def test_a_memo_does_not_mistake_another_size(
         assert fold(transcript, policy, limit=LIMIT, memo=memo) == plain
 
 
+@MANY
 @given(messages=transcripts(), left=policies(), right=policies(), limits=st.permutations([1200, LIMIT]))
 def test_a_memo_tells_policies_and_rooms_apart(
     messages: tuple[Message, ...], left: Policy, right: Policy, limits: list[int]
@@ -194,6 +205,7 @@ def test_what_a_fold_weighs_grows_with_it() -> None:
     assert 0 < short.size_bytes < long.size_bytes < 100 * 2 * 8 * 9 + 10_000
 
 
+@MANY
 @given(messages=transcripts(), policy=policies(), role=st.sampled_from(SummaryRole))
 def test_who_speaks_a_summary_moves_no_cut(messages: tuple[Message, ...], policy: Policy, role: SummaryRole) -> None:
     """The decision is independent of the role."""
@@ -201,6 +213,7 @@ def test_who_speaks_a_summary_moves_no_cut(messages: tuple[Message, ...], policy
     assert fold(messages, replace(policy, summary_role=role), limit=LIMIT) == fold(messages, policy, limit=LIMIT)
 
 
+@MANY
 @given(messages=transcripts(), policy=policies())
 def test_a_cut_that_costs_more_comes_no_earlier(messages: tuple[Message, ...], policy: Policy) -> None:
     """The first move is made at high water where nothing costs anything, and no earlier at any price."""
