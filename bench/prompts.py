@@ -11,11 +11,15 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.counter import load_o200k, make_counter
-from rules.tokens import CALL_TOKENS, MESSAGE_TOKENS, PRIMING_TOKENS, ROLE_TOKENS
+from proxy.counter import count_pieces, load_encoding, make_counter
 
+MESSAGE_TOKENS = 3
+ROLE_TOKENS = 1
+PRIMING_TOKENS = 3
+CALL_TOKENS = 5
+"""The cookbook's frames, whatever the proxy counts by."""
 LEADERS = ("system", "developer")
-_count = make_counter(load_o200k())
+_count = make_counter(count_pieces(load_encoding("o200k_base")))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

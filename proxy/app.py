@@ -12,12 +12,12 @@ from typing import Any
 import platformdirs
 from aiohttp import web
 
-from proxy.compaction import Compactor
-from proxy.config import Config, PolicyConfig
-from proxy.counter import VocabularyError, count_by_heuristic, load_o200k, make_counter
+from proxy.compactors import Compactors
+from proxy.config import Config
 from proxy.exchange import Recorder
 from proxy.handlers import handle
 from proxy.metrics import Metrics
+from proxy.models import Models
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.services import Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
@@ -40,22 +40,6 @@ class Proxy:
     services: Services
 
 
-class Compactors:
-    """One compactor for each way of counting; the vocabulary is loaded once, when this is made."""
-
-    def __init__(self, log: Any) -> None:
-        self._heuristic = Compactor(count_by_heuristic)
-        try:
-            self._exact = Compactor(make_counter(load_o200k()))
-        except VocabularyError as error:
-            log.warning("vocabulary_missing", reason=str(error), instead="tokens are estimated by characters")
-            self._exact = self._heuristic
-
-    def choose(self, settings: PolicyConfig) -> Compactor:
-        """The compactor that counts as the policy says."""
-        return self._heuristic if settings.count == "heuristic" else self._exact
-
-
 def split_address(address: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
     host, _, port = address.rpartition(":")
@@ -73,7 +57,9 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     store, tenancy = _open_store(config, metrics, log)
     client = UpstreamClient()
     summaries = Summaries(store, client, metrics)
-    services = Services(config, client, summaries, Recorder(metrics, log), tenancy, compactors.choose, Lifecycle())
+    models = Models(store, client, metrics, log)
+    recorder = Recorder(metrics, log)
+    services = Services(config, client, summaries, recorder, tenancy, compactors, models, Lifecycle())
     server = web.Server(
         partial(handle, services),
         handler_cancellation=True,
@@ -91,6 +77,8 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         site = web.TCPSite(runner, host, port)
         await site.start()
         services.lifecycle.ready = True
+        for upstream in config.discovered_upstreams():
+            models.seek_windows(upstream)
         yield Proxy(site_url(host, runner.addresses[0][1]), services)
         services.lifecycle.ready = False
         await site.stop()
@@ -101,6 +89,7 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     finally:
         await runner.cleanup()
         await summaries.close()
+        await models.close()
         await store.close()
         await client.close()
 

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import aiohttp
@@ -15,34 +16,40 @@ from aiohttp import web
 
 from proxy.codecs.chat import ChatRequest, read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError
-from proxy.compaction import Compacted, Planned
+from proxy.compaction import Planned, describe_refused
 from proxy.config import PolicyConfig
 from proxy.errors import ContextExceededError, UnknownProfileError
 from proxy.exchange import Exchange
+from proxy.models import ModelName
 from proxy.relay import relay_answer, relay_into_stream
 from proxy.services import Services
 from proxy.stream import ResponseTap
 from proxy.texts import Call, Carried, carry_out, make_call, write_ahead
 from proxy.threads import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_work
 from proxy.upstream import read_headers, request_headers, target_url
-from rules.conversation import Conversation
 from rules.pipeline import LimitExceededError
 
 PEEK_BYTES = 64 * 1024
 _MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A request that was planned and carried out."""
+
+    call: Call
+    carried: Carried
+
+
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
     """Serve a chat completion, compacted where that is called for."""
     body = await _read_body(request, services.config.limits.max_body_bytes)
     chat = await _read_chat(body) if isinstance(body, bytes) else None
-    call: Call | None = None
-    carried: Carried | None = None
+    done: _Done | None = None
     if chat is not None:
         settings = _choose_settings(services, request, chat.model, exchange)
-        call = make_call(services, request, chat, settings, exchange)
-        carried = await _compact(call)
-        body = carried.compacted.body if carried is not None and exchange.mode == "enforce" else chat.body
+        done = await _compact(services, request, chat, settings, exchange)
+        body = done.carried.compacted.body if done is not None and exchange.mode == "enforce" else chat.body
     else:
         # Not decoded, but its model still says whose upstream it is for, and whose credential it carries.
         settings = _choose_settings(services, request, _peek_model(body), exchange)
@@ -55,15 +62,26 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
     outgoing = body if isinstance(body, bytes) else _chain(body, request)
     exchange.sent_at = time.monotonic()
     async with services.client.send("POST", url, headers, outgoing, upstream) as answer:
-        if call is None or carried is None or exchange.mode != "enforce" or answer.status != 200:
+        if done is None or answer.status != 200:
             return await _relay(services, settings, request, answer, exchange)
-        with _fail_open(call, "write_ahead"):
-            # The upstream has read the prompt by now: a question behind it finds it in the cache.
-            write_ahead(call, carried)
+        if exchange.mode == "enforce":
+            with _fail_open(services, exchange, "write_ahead"):
+                # The upstream has read the prompt by now: a question behind it finds it in the cache.
+                write_ahead(done.call, done.carried)
         response = await _relay(services, settings, request, answer, exchange)
-        with _fail_open(call, "observe"):
-            await _observe_prefix(call, carried)
+        with _fail_open(services, exchange, "observe"):
+            _observe_usage(done)
+            if exchange.mode == "enforce":
+                await _observe_prefix(done.call, done.carried)
         return response
+
+
+def _observe_usage(done: _Done) -> None:
+    """Learn from what the upstream reports how its tokens compare with ours."""
+    exchange, carried = done.call.exchange, done.carried
+    sent = carried.compacted.forwarded if exchange.mode == "enforce" else carried.planned.original
+    if exchange.reported_prompt_tokens and not any(message.media for message in sent.messages):
+        done.call.services.models.observe(done.call.model, sent.tokens, exchange.reported_prompt_tokens)
 
 
 async def _observe_prefix(call: Call, carried: Carried) -> None:
@@ -154,48 +172,47 @@ def _lower_mode(configured: str, wanted: str) -> str:
     return modes[min(modes.index(configured), modes.index(wanted) if wanted in modes else 2)]
 
 
-async def _compact(call: Call) -> Carried | None:
+async def _compact(
+    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
+) -> _Done | None:
     """The request compacted, or what would become of it; None where it goes out as it came.
 
     Raises ContextExceededError where the policy refuses what cannot fit.
     """
-    exchange = call.exchange
     exchange.outcome = exchange.mode
     if exchange.mode == "off":
         return None
-    carried: Carried | None = None
+    done: _Done | None = None
     try:
         exchange.outcome = "failed_open"  # unless what follows comes to its end
-        with _fail_open(call, "plan"):
-            carried = await _plan_and_carry_out(call)
+        with _fail_open(services, exchange, "plan"):
+            call = await make_call(services, request, chat, settings, exchange)
+            done = _Done(call, await _plan_and_carry_out(call))
     except UndecodableError:
         exchange.outcome = "undecodable"
     except LimitExceededError as error:
         exchange.outcome = exchange.mode
-        nothing = Conversation(())
-        exchange.compacted = Compacted(
-            call.chat.body, nothing, error.decisions, error.original_tokens, error.tokens, error.limit
-        )
+        exchange.compacted = describe_refused(chat, error)
         if exchange.mode == "enforce":
             raise ContextExceededError(_describe_excess(error)) from error
-    if carried is None:
+    if done is None:
         return None
-    exchange.compacted, exchange.outcome = carried.compacted, exchange.mode
+    exchange.compacted, exchange.outcome = done.carried.compacted, exchange.mode
     if exchange.mode == "enforce":
-        exchange.outcome = "compacted" if carried.compacted.decisions else "unchanged"
-    return carried
+        exchange.outcome = "compacted" if exchange.compacted.decisions else "unchanged"
+    return done
 
 
 @contextmanager
-def _fail_open(call: Call, phase: str) -> Iterator[None]:
+def _fail_open(services: Services, exchange: Exchange, phase: str) -> Iterator[None]:
     """The one broad `except`: whatever breaks within, the request goes on without it, and the fault is counted."""
-    call.exchange.phase = phase
+    exchange.phase = phase
     try:
         yield
     except (UndecodableError, LimitExceededError):
         raise
     except Exception as error:  # noqa: BLE001 - the Law
-        call.services.recorder.record_fault(call.exchange, error)
+        services.recorder.record_fault(exchange, error)
 
 
 async def _plan_and_carry_out(call: Call) -> Carried:
@@ -203,8 +220,7 @@ async def _plan_and_carry_out(call: Call) -> Carried:
     started = time.monotonic()
     large = len(chat.body) > LARGE_BODY_BYTES or len(chat.raws) > MANY_MESSAGES
     in_thread = large or compactor.uncounted_bytes(chat) > INLINE_BYTES
-    policy = call.settings.to_policy(call.services.config.prices.to_prices())
-    planned: Planned = await run_work(partial(compactor.plan, chat, policy), in_thread=in_thread)
+    planned: Planned = await run_work(partial(compactor.plan, chat, call.policy), in_thread=in_thread)
     call.services.recorder.record_overhead("plan", started)
     exchange.phase = "summary"
     return await carry_out(call, planned, in_thread=in_thread)
@@ -230,7 +246,10 @@ async def _count_answer(services: Services, settings: PolicyConfig, tap: Respons
     if usage is not None and usage.completion_tokens is not None:
         exchange.completion_tokens, exchange.completion_source = max(usage.completion_tokens, 0), "upstream"
         return
-    count = services.compactor_for(settings).count
-    work = partial(tap.count_completion, count)
-    exchange.completion_tokens = await run_work(work, in_thread=tap.text_chars > INLINE_BYTES)
+    compactor = await services.compactors.get(settings, exchange.model)
+    work = partial(tap.count_completion, compactor.count)
+    tokens = await run_work(work, in_thread=tap.text_chars > INLINE_BYTES)
+    base_url = services.config.upstream_for(settings.upstream).base_url
+    facts = services.models.recall(ModelName(base_url, exchange.model, settings.count))
+    exchange.completion_tokens = round(facts.ratio * tokens)
     exchange.completion_source = "estimated"

@@ -16,14 +16,16 @@ import click
 import orjson
 import uvloop
 
-from proxy.app import Compactors, run_proxy
+from proxy.app import run_proxy
 from proxy.codecs.chat import read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted
+from proxy.compactors import Compactors
 from proxy.config import Config
 from proxy.config_load import load_config
 from proxy.errors import ConfigError
 from proxy.logs import configure_log, get_log
+from rules.families import find_family
 from rules.pipeline import LimitExceededError
 
 WRONG_USE = 2
@@ -169,8 +171,9 @@ def _compact(body: bytes, config: Config, compactors: Compactors) -> Compacted:
     except UndecodableError:
         request = read_damaged_request(body)
     settings = config.policy_for(request.model)
-    compactor = compactors.choose(settings)
-    return compactor.apply(compactor.plan(request, settings.to_policy(config.prices.to_prices())), None)
+    compactor = compactors.choose(settings, request.model)
+    policy = settings.to_policy(config.prices.to_prices(), token_ratio=find_family(request.model).ratio)
+    return compactor.apply(compactor.plan(request, policy), None)
 
 
 def _explain(place: str, compacted: Compacted) -> None:

@@ -1,15 +1,16 @@
 """Compaction of one request's bytes: decode, plan, apply, encode. No I/O; safe to run in a thread."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from proxy.codecs.chat import ChatCodec, ChatRequest
+from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Decision, Message
+from rules.families import GENERIC, Costs
 from rules.fold import Fold
-from rules.pipeline import Plan, apply, plan
+from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import Policy
 from rules.summarise import Summary, SummaryRequest, write_inline_prompt
 from rules.truncate import Budget, Shortened
@@ -20,6 +21,9 @@ SHORTENED_BYTES = 32 * 1024 * 1024
 """Truncated tool results kept, so that a result is truncated once and not at every request."""
 FOLDS_BYTES = 16 * 1024 * 1024
 """Folds kept, one for each transcript seen last, so that a grown one costs its new messages only."""
+
+
+_ShortenedKey = tuple[int, bytes, Budget]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What goes out: `body`, the client's own bytes where no rule acted; `forwarded` is what stands in it."""
+    """What goes out: `body`, the client's own bytes where no rule acted; `forwarded` is what stands in it.
+
+    Tokens are the model's own, as far as they are known; those within `forwarded` are ours.
+    """
 
     body: bytes
     forwarded: Conversation
@@ -44,14 +51,37 @@ class Compacted:
     limit_tokens: int
 
 
-class Compactor:
-    """Compacts requests that are counted one way. Thread-safe."""
+def describe_refused(request: ChatRequest, error: LimitExceededError) -> Compacted:
+    """What is known of a request that was refused."""
+    nothing = Conversation(())
+    return Compacted(request.body, nothing, error.decisions, error.original_tokens, error.tokens, error.limit)
 
-    def __init__(self, count: CountTokens) -> None:
+
+class Caches:
+    """What compactors remember, within bounds that they share."""
+
+    def __init__(self) -> None:
+        self.chat = ChatCache()
+        self.shortened: BytesLRU[_ShortenedKey, Shortened] = BytesLRU(SHORTENED_BYTES, _shortened_size)
+        self.folds: BytesLRU[tuple[int, bytes], Fold] = BytesLRU(
+            FOLDS_BYTES, lambda key, fold: len(key[1]) + fold.size_bytes
+        )
+
+
+class Compactor:
+    """Compacts requests that are counted one way. Thread-safe.
+
+    `number` sets it apart from the other compactors that share its `caches`.
+    """
+
+    def __init__(
+        self, count: CountTokens, costs: Costs = GENERIC.costs, *, caches: Caches | None = None, number: int = 0
+    ) -> None:
         self.count = count
-        self._codec = ChatCodec(count)
-        self._shortened: BytesLRU[tuple[bytes, Budget], Shortened] = BytesLRU(SHORTENED_BYTES, _shortened_size)
-        self._folds = _Folds()
+        caches = caches or Caches()
+        self._codec = ChatCodec(count, costs, cache=caches.chat, number=number)
+        self._shortened = _ShortenedResults(caches.shortened, number)
+        self._folds = _Folds(caches.folds, number)
 
     def uncounted_bytes(self, request: ChatRequest) -> int:
         """How much of a request was not seen before."""
@@ -75,14 +105,21 @@ class Compactor:
 
         Raises LimitExceededError where the policy refuses, UndecodableError where the body defies splicing.
         """
-        outcome = apply(planned.plan, planned.policy, count=self.count, summary=summary)
+        ratio = planned.policy.token_ratio
+        limit = planned.policy.model_limit_tokens(planned.request.max_tokens)
+        try:
+            outcome = apply(planned.plan, planned.policy, count=self.count, summary=summary)
+        except LimitExceededError as error:
+            decisions = [_scale(decision, ratio) for decision in error.decisions]
+            original, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
+            raise LimitExceededError(original, tokens, limit, decisions) from error
         return Compacted(
             body=self._codec.encode(planned.request, planned.original, outcome.conversation),
             forwarded=outcome.conversation,
-            decisions=outcome.decisions,
-            original_tokens=planned.original.tokens,
-            sent_tokens=outcome.conversation.tokens,
-            limit_tokens=planned.plan.limit,
+            decisions=tuple(_scale(decision, ratio) for decision in outcome.decisions),
+            original_tokens=round(ratio * planned.original.tokens),
+            sent_tokens=round(ratio * outcome.conversation.tokens),
+            limit_tokens=limit,
         )
 
     def write_inline(
@@ -92,21 +129,43 @@ class Compactor:
         return self._codec.write_inline(request, prefix, write_inline_prompt(wanted, self.count))
 
 
-class _Folds:
-    """Folds by the prefix that they have seen. Whoever takes one has it alone."""
+def _scale(decision: Decision, ratio: float) -> Decision:
+    """A decision in the model's own tokens."""
+    before, after = round(ratio * decision.tokens_before), round(ratio * decision.tokens_after)
+    return replace(decision, tokens_before=before, tokens_after=after)
 
-    def __init__(self) -> None:
-        self._folds: BytesLRU[bytes, Fold] = BytesLRU(FOLDS_BYTES, lambda key, fold: len(key) + fold.size_bytes)
+
+class _Folds:
+    """One compactor's folds, by the prefix that they have seen. Whoever takes one has it alone."""
+
+    def __init__(self, folds: BytesLRU[tuple[int, bytes], Fold], number: int) -> None:
+        self._folds = folds
+        self._number = number
 
     def take(self, key: bytes) -> Fold | None:
         """The fold kept under a key, which is forgotten here."""
-        return self._folds.pop(key)
+        return self._folds.pop((self._number, key))
 
     def keep(self, key: bytes, fold: Fold) -> None:
         """Keep a fold until it is taken, or forgotten."""
-        self._folds[key] = fold
+        self._folds[self._number, key] = fold
 
 
-def _shortened_size(_: tuple[bytes, Budget], shortened: Shortened) -> int:
+class _ShortenedResults:
+    """One compactor's truncated results."""
+
+    def __init__(self, shortened: BytesLRU[_ShortenedKey, Shortened], number: int) -> None:
+        self._shortened = shortened
+        self._number = number
+
+    def get(self, key: tuple[bytes, Budget]) -> Shortened | None:
+        """What was kept under `key`, if anything."""
+        return self._shortened.get((self._number, *key))
+
+    def __setitem__(self, key: tuple[bytes, Budget], shortened: Shortened) -> None:
+        self._shortened[self._number, *key] = shortened
+
+
+def _shortened_size(_: _ShortenedKey, shortened: Shortened) -> int:
     """What an entry holds: the new texts."""
     return CHARACTER_BYTES * sum(map(len, shortened.texts))

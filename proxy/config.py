@@ -68,7 +68,9 @@ class PolicyConfig(_Section):
     """What a model's requests are compacted by."""
 
     upstream: OptionalName = Field(None, description="null: upstream; else one of upstreams")
-    context_window: ContextWindow = Field("auto", description="tokens of prompt and completion together; auto: 128000")
+    context_window: ContextWindow = Field(
+        "auto", description="tokens of prompt and completion; auto: asked of the upstream, else 128000"
+    )
     completion_reserve: int = Field(
         8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"
     )
@@ -90,27 +92,33 @@ class PolicyConfig(_Section):
         description="user messages kept verbatim behind a summary, at most a quarter of what low water leaves",
     )
     summary: SummaryConfig = SummaryConfig()
-    count: Literal["auto", "o200k_base", "heuristic"] = Field(
-        "auto", description="how tokens are counted: auto | o200k_base | heuristic"
+    count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = Field(
+        "auto", description="how tokens are counted: auto (as the model does) | o200k_base | cl100k_base | heuristic"
     )
 
-    def to_policy(self, prices: Prices) -> Policy:
-        """The numbers that the rules need."""
+    def to_policy(self, prices: Prices, *, token_ratio: float = 1.0, window_tokens: int | None = None) -> Policy:
+        """The numbers that the rules need, for a model of which `token_ratio` tokens make one of ours.
+
+        `window_tokens` is its window where the configuration leaves that open, None where it is not known.
+        """
         window = self.context_window
+        found = window_tokens or DEFAULT_CONTEXT_WINDOW
+        max_tokens = max(round(self.max_tool_result_tokens / token_ratio), 1)
         return Policy(
-            context_window=DEFAULT_CONTEXT_WINDOW if window == "auto" else window,
+            context_window=found if window == "auto" else window,
             completion_reserve=self.completion_reserve,
             high_water=self.high_water,
             low_water=self.low_water,
             overflow_strategy=self.overflow_strategy,
             on_exceeded=self.on_exceeded,
-            result_budget=Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
+            result_budget=Budget(max_tokens, self.max_tool_result_bytes),
             protect_turns=self.protect_turns,
-            keep_user_tokens=self.keep_user_tokens,
-            summary_max_tokens=self.summary.max_tokens,
+            keep_user_tokens=round(self.keep_user_tokens / token_ratio),
+            summary_max_tokens=max(round(self.summary.max_tokens / token_ratio), 1),
             summary_min_steps=self.summary.min_steps,
             summary_role=self.summary.role,
             prices=prices,
+            token_ratio=token_ratio,
         )
 
 
@@ -220,6 +228,12 @@ class Config(_Section):
     def upstream_for(self, name: str | None) -> UpstreamConfig:
         """The upstream by its name in `upstreams`; None is the main one."""
         return self.upstream if name is None else self.upstreams[name]
+
+    def discovered_upstreams(self) -> tuple[UpstreamConfig, ...]:
+        """The upstreams that are to be asked for windows: of those policies that leave theirs open."""
+        policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
+        names = {policy.upstream for policy in policies if policy.context_window == "auto"}
+        return tuple(self.upstream_for(name) for name in sorted(names, key=str))
 
     @property
     def listens_on_loopback(self) -> bool:

@@ -1,11 +1,12 @@
-"""Counting tokens: tiktoken's o200k_base from the wheel's own rank file, a heuristic where that cannot be had.
+"""Counting tokens: tiktoken's vocabularies from the wheel's own rank files, a heuristic where they cannot be had.
 
 Law: a count is a function of the text. No download, no global state, no text so long that the tokenizer chokes.
 """
 
 import lzma
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from importlib import resources
 from itertools import accumulate, pairwise
 
@@ -19,22 +20,53 @@ PIECE_CHARS = 32_768
 MEMO_MIN_CHARS = 64
 """Counting a shorter text costs no more than looking it up."""
 MEMO_BYTES = 16 * 1024 * 1024
-CHARACTER_BYTES = 2
-"""Of a text in memory, roughly: one to four by its widest character."""
 
-# Source: openai/tiktoken, tiktoken_ext/openai_public.py, o200k_base (MIT).
-_O200K_PATTERN = "|".join(  # noqa: FLY002 - one alternative a line reads better
-    [
-        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
-        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
-        r"""\p{N}{1,3}""",
-        r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
-        r"""\s*[\r\n]+""",
-        r"""\s+(?!\S)""",
-        r"""\s+""",
-    ]
+# Source: openai/tiktoken, tiktoken_ext/openai_public.py (MIT).
+_PATTERNS = {
+    "o200k_base": "|".join(  # noqa: FLY002 - one alternative a line reads better
+        (
+            r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+            r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+            r"""\p{N}{1,3}""",
+            r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
+            r"""\s*[\r\n]+""",
+            r"""\s+(?!\S)""",
+            r"""\s+""",
+        )
+    ),
+    "cl100k_base": "|".join(  # noqa: FLY002
+        (
+            r"""'(?i:[sdmt]|ll|ve|re)""",
+            r"""[^\r\n\p{L}\p{N}]?+\p{L}++""",
+            r"""\p{N}{1,3}+""",
+            r""" ?[^\s\p{L}\p{N}]++[\r\n]*+""",
+            r"""\s++$""",
+            r"""\s*[\r\n]""",
+            r"""\s+(?!\S)""",
+            r"""\s""",
+        )
+    ),
+}
+VOCABULARIES = tuple(_PATTERNS)
+_SPECIAL = {
+    "o200k_base": {"<|endoftext|>": 199_999, "<|endofprompt|>": 200_018},
+    "cl100k_base": {
+        "<|endoftext|>": 100_257,
+        "<|fim_prefix|>": 100_258,
+        "<|fim_middle|>": 100_259,
+        "<|fim_suffix|>": 100_260,
+        "<|endofprompt|>": 100_276,
+    },
+}
+
+_AFTER_WORD = r"[0-9\s -&(-/:-@\[-`{-~\u2010-\u2027\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f]"
+_BOUNDARY = re.compile(
+    rf"(?:[^\W\d_](?={_AFTER_WORD})|[0-9](?=[^\W\d_]|[\s -/:-@\[-`{{-~])|\n(?=[^\s/]))", flags=re.UNICODE
 )
-_O200K_SPECIAL = {"<|endoftext|>": 199_999, "<|endofprompt|>": 200_018}
+"""Where both vocabularies begin a new word, whatever stands further on: behind letters where no letter, accent or
+apostrophe follows; behind digits where no digit does; behind a line break where no blank and no slash does."""
+SEARCHED_CHARS = 256
+"""How far back a boundary is looked for at first; the piece's second half comes next."""
 
 _WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _WIDE_CHARS_PER_TOKEN = 1.4
@@ -68,33 +100,34 @@ def _count_tokens_in(data: bytes) -> int:
     raise VocabularyError(message)
 
 
-def load_o200k() -> tiktoken.Encoding:
-    """Tiktoken's o200k_base, from the rank file beside this module. Raises VocabularyError."""
+def load_encoding(name: str) -> tiktoken.Encoding:
+    """One of tiktoken's encodings, from the rank file beside this module. Raises VocabularyError."""
     try:
-        packed = resources.files("proxy").joinpath("vocabulary", "o200k_base.xz").read_bytes()
+        packed = resources.files("proxy").joinpath("vocabulary", f"{name}.xz").read_bytes()
     except OSError as error:
         raise VocabularyError(str(error)) from error
     return tiktoken.Encoding(
-        name="o200k_base",
-        pat_str=_O200K_PATTERN,
-        mergeable_ranks=read_ranks(packed),
-        special_tokens=_O200K_SPECIAL,
+        name=name, pat_str=_PATTERNS[name], mergeable_ranks=read_ranks(packed), special_tokens=_SPECIAL[name]
     )
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Pieces of at most PIECE_CHARS, cut where tokens seldom join: behind a line break, else before a blank."""
+    """Pieces of at most PIECE_CHARS, cut where no token joins them; anywhere in a run that has no such place."""
     start = 0
     while len(text) - start > PIECE_CHARS:
         stop = start + PIECE_CHARS
-        at = text.rfind("\n", start + PIECE_CHARS // 2, stop - 1) + 1
-        # A token may take in the line break with what follows it.
-        if at <= start or text[at].isspace() or text[at] == "/":
-            at = text.rfind(" ", start + PIECE_CHARS // 2, stop)
-        at = at if at > start else stop
-        yield text[start:at]
-        start = at
+        at = _find_boundary(text, stop - SEARCHED_CHARS, stop) or _find_boundary(text, start + PIECE_CHARS // 2, stop)
+        yield text[start : at or stop]
+        start = at or stop
     yield text[start:] if start else text
+
+
+def _find_boundary(text: str, start: int, stop: int) -> int:
+    """The last boundary in (start, stop]; 0 where there is none."""
+    last = 0
+    for found in _BOUNDARY.finditer(text, start, stop + 1):
+        last = found.end()
+    return last
 
 
 def count_by_heuristic(text: str) -> int:
@@ -103,17 +136,26 @@ def count_by_heuristic(text: str) -> int:
     return round(wide / _WIDE_CHARS_PER_TOKEN + (len(text) - wide) / _CHARS_PER_TOKEN)
 
 
-def make_counter(encoding: tiktoken.Encoding) -> CountTokens:
-    """Exact counts by an encoding, remembered. Thread-safe; releases the interpreter's lock while it encodes."""
+def count_pieces(encoding: tiktoken.Encoding) -> CountTokens:
+    """Exact counts by an encoding, for texts that are not too long; the interpreter's lock is free meanwhile."""
     encode = encoding.encode_ordinary
-    memo: BytesLRU[str, int] = BytesLRU(MEMO_BYTES, lambda text, _: len(text) * CHARACTER_BYTES)
+    return lambda text: len(encode(text))
+
+
+def make_counter(count_piece: Callable[[str], int]) -> CountTokens:
+    """Counts of texts of any length, remembered. Thread-safe.
+
+    What is remembered goes by the text itself: Python's hash is keyed, and texts whose hashes meet are compared, so
+    that nobody can plant a wrong count.
+    """
+    memo: BytesLRU[str, int] = BytesLRU(MEMO_BYTES, lambda text, _: sys.getsizeof(text))
 
     def count(text: str) -> int:
         if len(text) < MEMO_MIN_CHARS:
-            return len(encode(text))
+            return count_piece(text)
         tokens = memo.get(text)
         if tokens is None:
-            tokens = memo[text] = sum(len(encode(piece)) for piece in split_text(text))
+            tokens = memo[text] = sum(map(count_piece, split_text(text)))
         return tokens
 
     return count

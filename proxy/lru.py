@@ -38,6 +38,11 @@ class BytesLRU(Generic[K, V]):
             self._bytes -= size
             return value
 
+    def items(self) -> list[tuple[K, V]]:
+        """What there is now, the least recently used first."""
+        with self._lock:
+            return [(key, value) for key, (value, _) in self._entries.items()]
+
     def __contains__(self, key: K) -> bool:
         return key in self._entries
 

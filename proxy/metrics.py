@@ -65,6 +65,12 @@ class Metrics:
             buckets=(0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 4, 8),
             registry=registry,
         )
+        self.policy_changes = Counter(
+            "trimtab_policy_changes",
+            "Changes of what is known of a model, each of which may move a cut.",
+            ("model", "cause"),
+            registry=registry,
+        )
         self.fail_open = Counter(
             "trimtab_fail_open",
             "Faults inside compaction; the request went on without what was at fault.",

@@ -1,13 +1,13 @@
 """What requests are served with."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from proxy.compaction import Compactor
-from proxy.config import Config, PolicyConfig
+from proxy.compactors import Compactors
+from proxy.config import Config
 from proxy.exchange import Recorder
 from proxy.kept import PrefixWatch
+from proxy.models import Models
 from proxy.sliding import SlidingWatch
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
@@ -44,7 +44,8 @@ class Services:
     summaries: Summaries
     recorder: Recorder
     tenancy: Tenancy
-    compactor_for: Callable[[PolicyConfig], Compactor]
+    compactors: Compactors
+    models: Models
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)

@@ -54,21 +54,59 @@ class _Choice(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """Tokens as the upstream reports them."""
+    """Tokens as the upstream reports them; those that it read from its cache are prompt tokens, too."""
 
     prompt_tokens: _Tokens | None = None
     completion_tokens: _Tokens | None = None
 
 
-class _Answer(msgspec.Struct):
-    choices: msgspec.Raw = msgspec.Raw(b"null")
+class _WireUsage(msgspec.Struct):
+    """OpenAI's names, and Anthropic's, which leave out of the input what was cached."""
+
+    prompt_tokens: _Tokens | None = None
+    completion_tokens: _Tokens | None = None
+    input_tokens: _Tokens | None = None
+    output_tokens: _Tokens | None = None
+    cache_read_input_tokens: _Tokens | None = None
+    cache_creation_input_tokens: _Tokens | None = None
+
+
+class _Started(msgspec.Struct):
+    """Anthropic's message_start."""
+
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
+class _Answer(msgspec.Struct):
+    choices: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    message: msgspec.Raw = msgspec.Raw(b"null")
+
+
 _decode = msgspec.json.Decoder(_Answer).decode
-_decode_usage = msgspec.json.Decoder(Usage | None).decode
+_decode_started = msgspec.json.Decoder(_Started | None).decode
+_decode_wire_usage = msgspec.json.Decoder(_WireUsage | None).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 UNKNOWN_FORM = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+
+def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
+    """The usage in an answer, or in an event that goes on from the usage `before`; None where there is none.
+
+    Raises one of UNKNOWN_FORM.
+    """
+    wire = _decode_wire_usage(raw)
+    if wire is None:
+        return before
+    prompt, completion = wire.prompt_tokens, wire.completion_tokens
+    if prompt is None and wire.input_tokens is not None:
+        prompt = wire.input_tokens + (wire.cache_read_input_tokens or 0) + (wire.cache_creation_input_tokens or 0)
+    completion = wire.output_tokens if completion is None else completion
+    known = before or Usage()
+    return Usage(
+        known.prompt_tokens if prompt is None else prompt,
+        known.completion_tokens if completion is None else completion,
+    )
 
 
 class ResponseTap:
@@ -145,7 +183,11 @@ class ResponseTap:
         except UNKNOWN_FORM:
             return  # `[DONE]`, an error, or garbage
         with suppress(*UNKNOWN_FORM):
-            self.usage = _decode_usage(answer.usage) or self.usage
+            started = _decode_started(answer.message)
+            if started is not None:
+                self.usage = read_usage(started.usage, self.usage)
+        with suppress(*UNKNOWN_FORM):
+            self.usage = read_usage(answer.usage, self.usage)
         with suppress(*UNKNOWN_FORM):
             for choice in _decode_choices(answer.choices) or ():
                 self._read_delta(choice)

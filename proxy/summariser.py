@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import aiohttp
@@ -20,7 +21,7 @@ from proxy.config import SummaryConfig, UpstreamConfig
 from proxy.errors import ProxyError
 from proxy.metrics import Metrics
 from proxy.sealing import derive_id
-from proxy.stream import UNKNOWN_FORM, Usage
+from proxy.stream import UNKNOWN_FORM, Usage, read_usage
 from proxy.upstream import UpstreamClient
 from rules.conversation import CountTokens
 from rules.summarise import SummaryRequest, write_prompt
@@ -53,7 +54,8 @@ class Summariser:
     """Whom to ask for a summary, and on whose account.
 
     `headers` are the client's credential headers, empty for an upstream with a key of its own. `secret` is what the
-    summary's id and its encryption are derived from. `window_tokens` is what the summariser's prompt may have.
+    summary's id and its encryption are derived from. `window_tokens` is what the summariser's prompt may have as we
+    count, `token_ratio` the model's own tokens for one of ours.
     """
 
     upstream: UpstreamConfig
@@ -65,6 +67,7 @@ class Summariser:
     window_tokens: int
     label: str
     settings: SummaryConfig
+    token_ratio: float = 1.0
 
     @property
     def client_id(self) -> str:
@@ -188,7 +191,8 @@ class _Asking:
             self._input_tokens //= 2
 
     async def _write_body(self) -> bytes:
-        completion_tokens = self._task.request.max_tokens * self._completion_factor
+        max_tokens = ceil(self._task.request.max_tokens * self._task.summariser.token_ratio)
+        completion_tokens = max_tokens * self._completion_factor
         how = {**self._parameters, self._completion_key: completion_tokens, "stream": False}
         members = await asyncio.to_thread(self._inline.write) if self._inline is not None else None
         if self._inline is not None and members is not None:
@@ -242,7 +246,7 @@ class _Asking:
         """As the upstream reports it; else as we count it."""
         usage: Usage | None = None
         with suppress(*UNKNOWN_FORM):
-            usage = msgspec.json.decode(raw, type=Usage | None)
+            usage = read_usage(raw)
         usage = usage or Usage()
         prompt, completion = usage.prompt_tokens, usage.completion_tokens
         tokens, label = self._metrics.summary_tokens, self._task.summariser.label

@@ -6,19 +6,21 @@ Law: a request waits only where it fits the window in no other way. One summary 
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 
 from aiohttp import web
 
 from proxy.codecs.chat import ChatRequest
 from proxy.compaction import Compacted, Compactor, Planned
-from proxy.config import PolicyConfig
+from proxy.config import PolicyConfig, UpstreamConfig
 from proxy.exchange import Exchange
+from proxy.models import ModelName
 from proxy.services import Services
 from proxy.summariser import Inline, Summariser, Task
 from proxy.threads import run_work
-from proxy.upstream import SUMMARY_HEADERS, drop_hop_by_hop, read_headers, target_url
+from proxy.upstream import SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers, target_url
 from proxy.waiting import wait_aloud
-from rules.policy import OnExceeded
+from rules.policy import OnExceeded, Policy
 from rules.summarise import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
 
 
@@ -32,6 +34,8 @@ class Call:
     settings: PolicyConfig
     exchange: Exchange
     compactor: Compactor
+    policy: Policy
+    model: ModelName
     summariser: Summariser
 
 
@@ -53,12 +57,22 @@ class _Chosen:
     later: SummaryRequest | None = None
 
 
-def make_call(
+async def make_call(
     services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
 ) -> Call:
-    """A call, and whom to ask for its summaries."""
-    summariser = _choose_summariser(services, request, chat, settings, services.recorder.label(exchange))
-    return Call(services, request, chat, settings, exchange, services.compactor_for(settings), summariser)
+    """A call, what is known of its model, and whom to ask for its summaries."""
+    label = services.recorder.label(exchange)
+    compactor = await services.compactors.get(settings, chat.model)
+    upstream = services.config.upstream_for(settings.upstream)
+    model = ModelName(upstream.base_url, chat.model, settings.count)
+    facts = await services.models.look_up(model, label)
+    if settings.context_window == "auto":
+        services.models.seek_windows(upstream, _find_credential_headers(request, upstream))
+    policy = settings.to_policy(
+        services.config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens
+    )
+    summariser = _choose_summariser(services, request, chat, settings, label)
+    return Call(services, request, chat, settings, exchange, compactor, policy, model, summariser)
 
 
 async def carry_out(call: Call, planned: Planned, *, in_thread: bool) -> Carried:
@@ -150,9 +164,17 @@ def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacte
         return None  # another model's prompt cache knows nothing of this
     tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix) + PROMPT_TOKENS
     tokens += EXCERPTS_TOKENS if wanted.pruned else 0
-    if tokens > planned.policy.limit_tokens(wanted.max_tokens):
+    if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None
     return Inline(partial(call.compactor.write_inline, call.chat, prefix, wanted), tokens)
+
+
+def _find_credential_headers(request: web.BaseRequest, upstream: UpstreamConfig) -> Headers:
+    """The client's credential headers; none for an upstream that has a key of its own."""
+    if upstream.api_key is not None:
+        return []
+    headers = drop_hop_by_hop(read_headers(request.raw_headers))
+    return [item for item in headers if item[0].lower() in SUMMARY_HEADERS]
 
 
 def _choose_summariser(
@@ -162,17 +184,19 @@ def _choose_summariser(
     config, settings = services.config, policy.summary
     own = settings.upstream is None
     upstream = config.upstream_for(policy.upstream if own else settings.upstream)
-    headers = drop_hop_by_hop(read_headers(request.raw_headers))
-    sends_credential = own and upstream.api_key is None
+    model = settings.model or chat.model
     asked = config.policy_for(settings.model) if settings.model else policy
+    facts = services.models.recall(ModelName(upstream.base_url, model, asked.count))
+    numbers = asked.to_policy(config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
     return Summariser(
         upstream=upstream,
         url=target_url(upstream, request.raw_path if own else "/v1/chat/completions", is_api=True),
-        headers=tuple(item for item in headers if sends_credential and item[0].lower() in SUMMARY_HEADERS),
-        secret=services.tenancy.find_secret(headers),
-        model=settings.model or chat.model,
+        headers=tuple(_find_credential_headers(request, upstream)) if own else (),
+        secret=services.tenancy.find_secret(drop_hop_by_hop(read_headers(request.raw_headers))),
+        model=model,
         max_tokens_key="max_tokens" if settings.model else chat.max_tokens_key,
-        window_tokens=asked.to_policy(config.prices.to_prices()).limit_tokens(settings.max_tokens),
+        window_tokens=numbers.limit_tokens(settings.max_tokens),
+        token_ratio=facts.ratio,
         label=label,
         settings=settings,
     )

@@ -24,11 +24,19 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """A content part that is not text: its JSON, and what it costs."""
+
+    raw: bytes
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a transcript.
 
-    `texts` are the text segments in wire order; `media` the JSON of each content part that is not text, in wire
-    order. `answers` is the id of the call that a tool result answers. `raw` are the client's own bytes (None for a
+    `texts` are the text segments in wire order; `media` the content parts that are not text, in wire order.
+    `answers` is the id of the call that a tool result answers. `raw` are the client's own bytes (None for a
     message that we made) and are never altered: `edited` says that `texts` or `media` differ from them. `digest` is
     the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs as it
     stands.
@@ -39,7 +47,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     answers: str | None = None
     name: str | None = None
-    media: tuple[bytes, ...] = ()
+    media: tuple[Media, ...] = ()
     raw: bytes | None = None
     edited: bool = False
     digest: bytes = b""

@@ -58,7 +58,11 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a model's requests are compacted by."""
+    """What a model's requests are compacted by.
+
+    `context_window` and `completion_reserve` are in the model's own tokens, of which `token_ratio` make one of ours.
+    All else is in ours.
+    """
 
     context_window: int = 128_000
     completion_reserve: int = 8192
@@ -73,9 +77,14 @@ class Policy:
     summary_min_steps: int = 6
     summary_role: SummaryRole = SummaryRole.AUTO
     prices: Prices = Prices()
+    token_ratio: float = 1.0
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:
-        """Prompt tokens that a request may have: the window less the reserve for the completion.
+        """Prompt tokens that a request may have, as we count them: see `model_limit_tokens`."""
+        return int(self.model_limit_tokens(request_max_tokens) / self.token_ratio)
+
+    def model_limit_tokens(self, request_max_tokens: int | None = None) -> int:
+        """The same in the model's own tokens: the window less the reserve for the completion.
 
         The configured reserve is at most a quarter of the window. The request's own maximum may raise it, rounded up
         to a power of two (so that a changing maximum does not move cuts), to at most half.

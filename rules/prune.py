@@ -6,7 +6,6 @@ Law: a placeholder is a function of its result alone; a result that is no longer
 from dataclasses import replace
 
 from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
-from rules.tokens import count_media
 
 PLACEHOLDER_TOKENS = 40
 """What a pruned result costs at most, its frame included; a result no longer than this is left alone."""
@@ -38,7 +37,7 @@ def _prune(message: Message, count: CountTokens) -> Message:
     if not is_prunable(message):
         return message
     text = f"[trimtab: tool result of {message.tokens} tokens removed; call the tool again if you need it]"
-    removed = sum(map(count, message.texts)) + sum(map(count_media, message.media))
+    removed = sum(map(count, message.texts)) + sum(part.tokens for part in message.media)
     tokens = message.tokens - removed + count(text)
     if tokens >= message.tokens:
         return message

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from rules.conversation import Conversation, Message, ToolCall
+from rules.conversation import Conversation, Media, Message, ToolCall
 from rules.fold import Fold, FoldMemo, replay_cut
 from rules.policy import Policy, Prices
 from rules.prefix import digest_message, hash_prefixes
@@ -23,6 +23,8 @@ Wire = dict[str, Any]
 FREE = Prices(input=0.0, cached_input=0.0, output=0.0)
 """Nothing costs anything: no cut is put off."""
 
+MEDIA_TOKENS = 85
+"""What a content part that is not text costs."""
 IMAGE = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}'
 """A content part that is not text; 85 tokens."""
 
@@ -136,10 +138,16 @@ def read(wire: Wire) -> Message:
         tool_calls=tuple(calls),
         answers=wire.get("tool_call_id"),
         name=wire.get("name"),
-        media=tuple(orjson.dumps(part) for part in parts if "text" not in part),
+        media=tuple(read_media(part) for part in parts if "text" not in part),
         raw=orjson.dumps(wire),
     )
-    return replace(message, tokens=count_message(message, count), digest=digest_message(message, message.media))
+    raws = [part.raw for part in message.media]
+    return replace(message, tokens=count_message(message, count), digest=digest_message(message, raws))
+
+
+def read_media(part: Wire) -> Media:
+    """A content part that is not text; all cost the same here."""
+    return Media(orjson.dumps(part), MEDIA_TOKENS)
 
 
 def write(message: Message) -> Wire:
@@ -154,7 +162,9 @@ def write(message: Message) -> Wire:
         return wire
     texts = [{"type": "text", "text": text} for text in message.texts]
     in_parts = isinstance(wire["content"], list) or message.media
-    wire["content"] = [*texts, *map(orjson.loads, message.media)] if in_parts else "\n\n".join(message.texts)
+    wire["content"] = (
+        [*texts, *(orjson.loads(part.raw) for part in message.media)] if in_parts else "\n\n".join(message.texts)
+    )
     return wire
 
 

@@ -13,7 +13,8 @@ import pytest
 from fake_upstream import FakeUpstream, run_upstream
 from hypothesis import HealthCheck, settings
 
-from proxy.app import Compactors, Proxy, run_proxy
+from proxy.app import Proxy, run_proxy
+from proxy.compactors import Compactors
 from proxy.config_load import load_config
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)

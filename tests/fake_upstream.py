@@ -36,6 +36,11 @@ class Recorded:
         return [value for key, value in self.headers if key.lower() == name.lower()]
 
     @property
+    def asks_for_windows(self) -> bool:
+        """Whether trimtab asks for context windows: no client of the tests goes without a name."""
+        return self.method == "GET" and not self.header("User-Agent") and self.header("Accept") == ["application/json"]
+
+    @property
     def asks_for_summary(self) -> bool:
         """Whether trimtab asks, not the client: tests' clients never send a temperature of 0.2."""
         return self.body.startswith(b"{") and self.json.get("temperature") == 0.2
@@ -43,9 +48,16 @@ class Recorded:
 
 @dataclass
 class FakeUpstream:
-    """`url` is the base URL with /v1; `requests` what came, oldest first; `answer` may be replaced by a test."""
+    """`url` is the base URL with /v1; `requests` what came, oldest first; `answer` may be replaced by a test.
+
+    Questions for context windows are kept apart in `questions`, unless `answers_questions` says otherwise; `models` is
+    the answer to /v1/models, if any.
+    """
 
     url: str = ""
+    questions: list[Recorded] = field(default_factory=list)
+    models: bytes | None = None
+    answers_questions: bool = False
     requests: list[Recorded] = field(default_factory=list)
     answer: Handler = None  # type: ignore[assignment]
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -146,6 +158,10 @@ async def run_upstream() -> AsyncIterator[FakeUpstream]:
         body = b"".join([chunk async for chunk in request.content.iter_any()])
         headers = tuple((name.decode(), value.decode()) for name, value in request.raw_headers)
         recorded = Recorded(request.method, request.raw_path, headers, body)
+        if recorded.asks_for_windows and not upstream.answers_questions:
+            upstream.questions.append(recorded)
+            known = recorded.path.endswith("/models") and upstream.models is not None
+            return web.Response(body=upstream.models, status=200) if known else web.Response(status=404)
         upstream.requests.append(recorded)
         upstream.arrived.set()
         try:

@@ -10,12 +10,14 @@ from typing import Any
 
 import msgspec
 
-from proxy.codecs.message import DECODE_ERRORS, UndecodableError, decode_message, encode_message
+from proxy.codecs.counting import DECODE_ERRORS, read_surroundings
+from proxy.codecs.message import UndecodableError, decode_message, encode_message
 from proxy.codecs.spans import Array, find_array
 from proxy.codecs.surrogates import replace_lone_surrogates
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Message
-from rules.tokens import PRIMING_TOKENS
+from rules.families import GENERIC, Costs
+from rules.tokens import count_shared_frame, count_surroundings
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Decoded messages kept; a message seen before is not decoded or counted again."""
@@ -46,6 +48,8 @@ class _Body(msgspec.Struct):
     max_completion_tokens: Any = None
     tools: msgspec.Raw = msgspec.Raw()
     functions: msgspec.Raw = msgspec.Raw()
+    tool_choice: msgspec.Raw = msgspec.Raw()
+    function_call: msgspec.Raw = msgspec.Raw()
     response_format: msgspec.Raw = msgspec.Raw()
 
 
@@ -57,7 +61,8 @@ _decode_body = msgspec.json.Decoder(_Body).decode
 class ChatRequest:
     """A request split into its messages; `raws` is the JSON of each, oldest first.
 
-    `fixed` is the JSON of what stands outside the messages and costs tokens: tools, response format.
+    `fixed` is the JSON of what stands outside the messages and costs tokens: tools, functions, tool choice, function
+    call, response format; empty for what is not there.
     """
 
     body: bytes
@@ -89,7 +94,13 @@ def read_damaged_request(body: bytes) -> ChatRequest:
 def _make_request(body: bytes, decoded: _Body, raws: tuple[bytes, ...]) -> ChatRequest:
     key = "max_completion_tokens" if decoded.max_completion_tokens is not None else "max_tokens"
     wanted = getattr(decoded, key)
-    fixed = (decoded.tools, decoded.functions, decoded.response_format)
+    fixed = (
+        decoded.tools,
+        decoded.functions,
+        decoded.tool_choice,
+        decoded.function_call,
+        decoded.response_format,
+    )
     return ChatRequest(
         body=body,
         raws=raws,
@@ -97,7 +108,7 @@ def _make_request(body: bytes, decoded: _Body, raws: tuple[bytes, ...]) -> ChatR
         stream=decoded.stream is True,
         max_tokens=wanted if type(wanted) is int else None,
         max_tokens_key=key,
-        fixed=tuple(raw for raw in map(bytes, fixed) if raw not in {b"", b"null"}),
+        fixed=tuple(b"" if raw == b"null" else raw for raw in map(bytes, fixed)),
     )
 
 
@@ -109,11 +120,21 @@ def _split(body: bytes) -> _Body:
         raise UndecodableError(type(error).__name__) from error
 
 
-def _message_size(raw: bytes, message: Message) -> int:
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """What stands outside the messages: its tokens, and whether functions are in it."""
+
+    tokens: int
+    has_functions: bool
+
+
+def _message_size(key: tuple[int, bytes], message: Message) -> int:
     """What a cached message holds: its bytes, its texts, its objects."""
+    raw = key[1]
     chars = sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)
     objects = 4 + len(message.texts) + len(message.media) + 4 * len(message.tool_calls)
-    return len(raw) + sum(map(len, message.media)) + CHARACTER_BYTES * chars + OBJECT_BYTES * objects
+    media = sum(len(part.raw) for part in message.media)
+    return len(raw) + media + CHARACTER_BYTES * chars + OBJECT_BYTES * objects
 
 
 def _find_messages(body: bytes, raws: Sequence[bytes]) -> Array:
@@ -124,25 +145,44 @@ def _find_messages(body: bytes, raws: Sequence[bytes]) -> Array:
     return array
 
 
-class ChatCodec:
-    """Turns requests into conversations and back; remembers the messages that it has decoded. Thread-safe."""
+class ChatCache:
+    """What codecs remember: messages, and tokens of what stands outside them, each by the codec's own number."""
 
-    def __init__(self, count: CountTokens) -> None:
+    def __init__(self) -> None:
+        self.messages: BytesLRU[tuple[int, bytes], Message] = BytesLRU(CACHE_BYTES, _message_size)
+        self.fixed: BytesLRU[tuple[int, tuple[bytes, ...]], _Fixed] = BytesLRU(
+            CACHE_BYTES // 8, lambda key, _: sum(map(len, key[1]))
+        )
+
+
+class ChatCodec:
+    """Turns requests into conversations and back; remembers the messages that it has decoded. Thread-safe.
+
+    `number` sets it apart from other codecs that share the `cache`.
+    """
+
+    def __init__(self, count: CountTokens, costs: Costs = GENERIC.costs, *, cache: ChatCache, number: int = 0) -> None:
         self._count = count
-        self._messages: BytesLRU[bytes, Message] = BytesLRU(CACHE_BYTES, _message_size)
-        self._fixed: BytesLRU[bytes, int] = BytesLRU(CACHE_BYTES // 8, lambda raw, _: len(raw))
+        self._costs = costs
+        self._cache = cache
+        self._number = number
 
     def uncounted_bytes(self, request: ChatRequest) -> int:
         """Bytes of the request's JSON that decode() would have to decode and count."""
-        messages, fixed = self._messages, self._fixed
-        unknown = sum(len(raw) for raw in request.raws if raw not in messages)
-        return unknown + sum(len(raw) for raw in request.fixed if raw not in fixed)
+        messages, number = self._cache.messages, self._number
+        unknown = sum(len(raw) for raw in request.raws if (number, raw) not in messages)
+        is_known = (number, request.fixed) in self._cache.fixed
+        return unknown + (0 if is_known else sum(map(len, request.fixed)))
 
     def decode(self, request: ChatRequest) -> Conversation:
         """The request's transcript, counted. Raises UndecodableError where a message is no object with a role."""
         try:
             messages = tuple(map(self._message, request.raws))
-            return Conversation(messages, PRIMING_TOKENS + sum(map(self._fixed_tokens, request.fixed)))
+            fixed = self._count_fixed(request.fixed)
+            shared = (
+                count_shared_frame(messages[0], self._count, self._costs) if fixed.has_functions and messages else 0
+            )
+            return Conversation(messages, max(fixed.tokens + shared, 0))
         except DECODE_ERRORS as error:
             raise UndecodableError(type(error).__name__) from error
 
@@ -176,17 +216,20 @@ class ChatCodec:
         return kept
 
     def _message(self, raw: bytes) -> Message:
-        message = self._messages.get(raw)
+        key = (self._number, raw)
+        message = self._cache.messages.get(key)
         if message is None:
-            message = self._messages[raw] = decode_message(raw, self._count)
+            message = self._cache.messages[key] = decode_message(raw, self._count, self._costs)
         return message
 
-    def _fixed_tokens(self, raw: bytes) -> int:
-        tokens = self._fixed.get(raw)
-        if tokens is None:
-            compact = msgspec.json.format(raw, indent=-1)
-            tokens = self._fixed[raw] = self._count(compact.decode())
-        return tokens
+    def _count_fixed(self, raws: tuple[bytes, ...]) -> _Fixed:
+        key = (self._number, raws)
+        fixed = self._cache.fixed.get(key)
+        if fixed is None:
+            around = read_surroundings(raws)
+            tokens = count_surroundings(around, self._count, self._costs)
+            fixed = self._cache.fixed[key] = _Fixed(tokens, has_functions=bool(around.functions))
+        return fixed
 
 
 def _write_array(

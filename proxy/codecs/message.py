@@ -10,16 +10,13 @@ from typing import Any
 import msgspec
 import orjson
 
+from proxy.codecs.counting import count_part, count_wire_message
 from proxy.codecs.surrogates import replace_lone_surrogates
-from rules.conversation import CountTokens, Message, ToolCall
+from rules.conversation import CountTokens, Media, Message, ToolCall
+from rules.families import Costs
 from rules.prefix import digest_message
-from rules.tokens import count_message
 
-EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
-"""Texts outside `content` that upstreams read back from assistant messages."""
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What a decoder raises on hostile bytes."""
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -29,7 +26,7 @@ class UndecodableError(ValueError):
     """The body is no chat request: it is forwarded as it came, and the upstream judges."""
 
 
-def decode_message(raw: bytes, count: CountTokens) -> Message:
+def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
     """One message of a chat request, counted. Raises UndecodableError, or an error of msgspec."""
     members = _read_members(raw)
     role = _decode_value(members.get("role"))
@@ -45,11 +42,10 @@ def decode_message(raw: bytes, count: CountTokens) -> Message:
         tool_calls=_read_calls(members),
         answers=answers if isinstance(answers, str) else None,
         name=name if isinstance(name, str) else None,
-        media=media,
+        media=tuple(Media(part, count_part(part, count, costs)) for part in media),
         raw=raw,
     )
-    extra = [_decode_value(members[key]) for key in EXTRA_TEXT_KEYS if key in members]
-    tokens = count_message(message, count, [text for text in extra if isinstance(text, str)])
+    tokens = count_wire_message(message, members, count, costs)
     return replace(message, tokens=tokens, digest=digest_message(message, map(_canonical, media)))
 
 
@@ -148,7 +144,7 @@ def _write_content(message: Message, content: msgspec.Raw | None) -> bytes:
 def _write_parts(message: Message, parts: Sequence[bytes]) -> Iterator[bytes]:
     """The client's parts with the new texts in the places of the old; what is new comes last."""
     texts = iter(message.texts)
-    media = iter(message.media)
+    media = (part.raw for part in message.media)
     for part in parts:
         old = _part_text(part)
         new = next(media, None) if old is None else next(texts, None)

@@ -16,10 +16,11 @@ from typing import Any
 import aiohttp
 import structlog
 
-from proxy.app import Compactors, run_proxy
+from proxy.app import run_proxy
+from proxy.compactors import Compactors
 from proxy.config import PolicyConfig
 from proxy.config_load import load_config
-from proxy.demo.session import Session
+from proxy.demo.session import MODEL, Session
 from proxy.demo.upstream import PromptCache, Served, SimulatedUpstream, run_upstream
 from rules.conversation import CountTokens
 
@@ -146,7 +147,7 @@ async def run_stage(session: Session) -> AsyncIterator[Stage]:
     faults = FaultLog()
     log: Any = structlog.wrap_logger(structlog.ReturnLogger(), processors=[faults])
     compactors = Compactors(log)
-    count = compactors.choose(PolicyConfig()).count
+    count = compactors.choose(PolicyConfig(), MODEL).count
     upstream = SimulatedUpstream(session, WINDOW_TOKENS, count)
     async with run_upstream(upstream) as base_url:
         settings = [

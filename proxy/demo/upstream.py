@@ -15,10 +15,11 @@ import orjson
 from aiohttp import web
 
 from proxy.app import site_url
-from proxy.codecs.chat import ChatCodec, read_request
+from proxy.codecs.chat import ChatCache, ChatCodec, read_request
 from proxy.codecs.message import UndecodableError, decode_message
 from proxy.demo.session import MODEL, Session
 from rules.conversation import CountTokens, Message
+from rules.families import GENERIC
 from rules.tokens import MESSAGE_TOKENS
 
 PIECE_CHARS = 48
@@ -46,7 +47,7 @@ class PromptCache:
     """Knows with what an earlier prompt began, byte for byte. It never forgets."""
 
     def __init__(self, count: CountTokens) -> None:
-        self._codec = ChatCodec(count)
+        self._codec = ChatCodec(count, GENERIC.costs, cache=ChatCache())
         self._seen: set[bytes] = set()
 
     def read(self, body: bytes) -> Prompt:
@@ -84,7 +85,7 @@ class SimulatedUpstream:
         self._window_tokens = window_tokens
         self._cache = PromptCache(count)
         self._count = count
-        messages = [decode_message(raw, count) for raw in session.messages]
+        messages = [decode_message(raw, count, GENERIC.costs) for raw in session.messages]
         self._script = {_name(messages[turn - 1]): messages[turn] for turn in session.turns}
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -10,7 +10,7 @@ import tiktoken
 from checker import check_request
 from sessions import needs_data, read_rows, recorded_files, requests_of
 
-from proxy.counter import load_o200k
+from proxy.counter import load_encoding
 
 WINDOW, RESERVE = 32_000, 4_000
 
@@ -26,7 +26,7 @@ pytestmark = [needs_data, pytest.mark.recorded]
 @lru_cache(maxsize=1)
 def encoding() -> tiktoken.Encoding:
     """The tokenizer itself, without the proxy's counter around it."""
-    return load_o200k()
+    return load_encoding("o200k_base")
 
 
 @lru_cache(maxsize=100_000)

@@ -6,20 +6,20 @@ import pytest
 import structlog
 import tiktoken
 
-from proxy.counter import load_o200k, make_counter
+from proxy.counter import count_pieces, load_encoding, make_counter
 from rules.conversation import CountTokens
 
 
 @pytest.fixture(scope="session")
 def encoding() -> tiktoken.Encoding:
     """The packed vocabulary, loaded once: it takes a third of a second."""
-    return load_o200k()
+    return load_encoding("o200k_base")
 
 
 @pytest.fixture(scope="session")
 def count(encoding: tiktoken.Encoding) -> CountTokens:
     """Exact counts."""
-    return make_counter(encoding)
+    return make_counter(count_pieces(encoding))
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ NO_ENVIRONMENT = dict.fromkeys(
 @pytest.fixture
 def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session's vocabulary for every run in this process."""
-    monkeypatch.setattr("proxy.app.load_o200k", lambda: encoding)
+    monkeypatch.setattr("proxy.compactors.load_encoding", lambda _: encoding)
 
 
 def _run(*arguments: str | Path, input_bytes: bytes | None = None, **environment: str) -> Result:

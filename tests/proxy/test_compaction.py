@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from proxy.codecs.chat import read_request
-from proxy.compaction import Compacted, Compactor
+from proxy.compaction import Caches, Compacted, Compactor
 from proxy.config import PolicyConfig
 from proxy.config_load import load_config
 from proxy.counter import count_by_heuristic
@@ -97,14 +97,28 @@ def test_any_replica_decides_the_same(compactor: Compactor) -> None:
         assert _compact(compactor, body, SMALL) == _compact(Compactor(count_by_heuristic), body, SMALL)
 
 
-def test_what_the_codec_forgot_changes_no_byte(compactor: Compactor) -> None:
-    """The caches are a matter of speed: one of them losing a message must not show in what is forwarded."""
+def test_what_the_codec_forgot_changes_no_byte() -> None:
+    """The caches are a matter of speed: one of them losing what it holds must not show in what is forwarded."""
     body = _body("ok", LONG, "ok")
+    caches = Caches()
+    compactor = Compactor(count_by_heuristic, caches=caches)
     first = _compact(compactor, body, _settings())
-    compactor._codec._messages._entries.clear()
-    compactor._codec._messages._bytes = 0
+    for key, _ in caches.chat.messages.items():
+        caches.chat.messages.pop(key)
 
+    assert len(caches.chat.messages) == 0
     assert _compact(compactor, body, _settings()).body == first.body
+
+
+def test_compactors_share_their_caches_but_no_counts() -> None:
+    """What one has counted is no news of the other's: each plans as though it were alone."""
+    body = _body(LONG, *["x" * 1500] * 12)
+    caches = Caches()
+    counts = (count_by_heuristic, lambda text: 2 * count_by_heuristic(text))
+    for number, count in enumerate(counts):
+        shared = Compactor(count, caches=caches, number=number)
+        assert shared.uncounted_bytes(read_request(body)) > len(LONG)
+        assert _compact(shared, body, SMALL) == _compact(Compactor(count), body, SMALL)
 
 
 def test_a_request_seen_before_has_nothing_uncounted(compactor: Compactor) -> None:

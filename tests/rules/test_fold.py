@@ -263,7 +263,7 @@ def test_a_huge_step_is_cut_before() -> None:
 def test_a_digest_shrinks_with_what_is_left() -> None:
     """When the open step leaves little, the digest is reserved just that, and replaced while the step is open."""
     calls = [call("1"), call("2")]
-    messages = (user("task"), *chat(4, 100), assistant("look", *calls), result("1", fill("x", 2700)))
+    messages = (user("task"), *chat(4, 100), assistant("look", *calls), result("1", fill("x", 2660)))
     first = fold(messages)
     second = fold((*messages, result("2", fill("y", 60))))
     assert [cut.at for cut in first.cuts] == [cut.at for cut in second.cuts]

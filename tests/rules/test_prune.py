@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from builders import IMAGE, conversation, count, fill, function_result, result, session, transcripts
+from builders import IMAGE, MEDIA_TOKENS, conversation, count, fill, function_result, result, session, transcripts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.conversation import Decision, Message
+from rules.conversation import Decision, Media, Message
 from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
 
 
@@ -38,7 +38,7 @@ def test_what_is_no_longer_than_a_placeholder_stays() -> None:
 def test_media_and_several_texts_go_too() -> None:
     """The placeholder is all that is left of a result of several parts, of the legacy kind as well."""
     plain = result("1", fill("a", 60), fill("b", 60))
-    with_image = replace(plain, media=(IMAGE,), tokens=plain.tokens + 85)
+    with_image = replace(plain, media=(Media(IMAGE, MEDIA_TOKENS),), tokens=plain.tokens + MEDIA_TOKENS)
     outcome = prune_tool_results(conversation(with_image, function_result(fill("c", 60))), start=0, stop=2, count=count)
     assert [len(message.texts) for message in outcome.conversation.messages] == [1, 1]
     assert outcome.conversation.messages[0].media == ()

@@ -130,7 +130,8 @@ def test_kept_user_messages_follow_the_summary() -> None:
     memo = splice(messages, window(5, task=0, kept=(2, 4)))[0]
     assert memo.texts[0] == "task"
     assert memo.texts[3:] == ("one", "two")
-    assert memo.media == (IMAGE,)
+    assert memo.media == messages[2].media
+    assert [part.raw for part in memo.media] == [IMAGE]
 
 
 def test_a_longer_text_than_was_reserved_is_truncated() -> None:

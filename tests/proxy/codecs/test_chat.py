@@ -5,10 +5,11 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from proxy.codecs.chat import ChatCodec, read_request
+from proxy.codecs.chat import ChatCache, ChatCodec, read_request
 from proxy.codecs.message import UndecodableError, decode_message, encode_message
 from proxy.counter import count_by_heuristic
-from rules.conversation import Conversation, Message, ToolCall
+from rules.conversation import Conversation, Media, Message, ToolCall
+from rules.families import GENERIC
 
 SYSTEM = b'{ "role": "system",\n  "content": "Be \\"brief\\" ]}, \\u00e9 \\\\" }'
 USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'
@@ -29,7 +30,7 @@ PRETTY = b"".join(
 
 @pytest.fixture
 def codec() -> ChatCodec:
-    return ChatCodec(count_by_heuristic)
+    return ChatCodec(count_by_heuristic, cache=ChatCache())
 
 
 def _body(*messages: bytes) -> bytes:
@@ -41,7 +42,7 @@ def _edit(message: Message, *texts: str) -> Message:
 
 
 def _decode(raw: bytes) -> Message:
-    return decode_message(raw, count_by_heuristic)
+    return decode_message(raw, count_by_heuristic, GENERIC.costs)
 
 
 def test_a_message_is_decoded_to_what_it_says() -> None:
@@ -58,12 +59,15 @@ def test_a_message_is_decoded_to_what_it_says() -> None:
 
 def test_what_stands_outside_the_messages_is_read() -> None:
     """Model, stream, the completion asked for under either key, and the JSON that costs tokens."""
-    body = b'{"tools":[ {"a":1} ],"functions":null,"response_format":{},"max_tokens":5,"messages":[],"model":"m"}'
+    body = (
+        b'{"tools":[ {"a":1} ],"functions":null,"tool_choice":"none","response_format":{},"max_tokens":5,'
+        b'"messages":[],"model":"m"}'
+    )
     request = read_request(body)
     other = read_request(b'{"messages":[],"max_completion_tokens":7,"max_tokens":5,"stream":true,"model":3}')
 
     assert (request.model, request.stream, request.max_tokens, request.max_tokens_key) == ("m", False, 5, "max_tokens")
-    assert (request.raws, request.fixed) == ((), (b'[ {"a":1} ]', b"{}"))
+    assert (request.raws, request.fixed) == ((), (b'[ {"a":1} ]', b"", b'"none"', b"", b"{}"))
     assert (other.model, other.stream, other.max_tokens) == ("", True, 7)
     assert other.max_tokens_key == "max_completion_tokens"
 
@@ -79,10 +83,10 @@ def test_an_odd_maximum_is_no_maximum(codec: ChatCodec, wanted: str) -> None:
 
 def test_tools_cost_the_same_however_they_are_spaced(codec: ChatCodec) -> None:
     """White space between the tokens of a schema is not counted."""
-    bodies = (b'{"messages":[],"tools":[{"a":1}]}', b'{"messages":[],"tools":[ { "a" :\n1 } ]}', b'{"messages":[]}')
-    fixed = [codec.decode(read_request(body)).fixed_tokens for body in bodies]
+    tools = (b'[{"function":{"a":1}}]', b'[ { "function" :\n{"a":1 } } ]', b"null")
+    fixed = [codec.decode(read_request(b'{"messages":[],"tools":%s}' % each)).fixed_tokens for each in tools]
 
-    assert fixed == [fixed[2] + count_by_heuristic('[{"a":1}]')] * 2 + [fixed[2]]
+    assert fixed == [fixed[2] + count_by_heuristic(tools[0].decode())] * 2 + [fixed[2]]
 
 
 def test_an_unchanged_conversation_is_the_body_itself(codec: ChatCodec) -> None:
@@ -201,14 +205,14 @@ WITH_IMAGES = b'{"role":"user","content":[%s,{"type":"text","text":"a"},%s]}' % 
 )
 def test_exactly_the_media_of_the_message_go_out(media: tuple[bytes, ...], content: list[bytes]) -> None:
     """Images kept, dropped or added: those that the message has, and no others."""
-    edited = replace(_edit(_decode(WITH_IMAGES), "b"), media=media)
+    edited = replace(_edit(_decode(WITH_IMAGES), "b"), media=tuple(Media(part, 85) for part in media))
 
     assert encode_message(edited) == b'{"role":"user","content":[' + b",".join(content) + b"]}"
 
 
 def test_a_string_with_added_media_becomes_parts() -> None:
     """A task statement that takes in a kept image can no longer be a string."""
-    edited = replace(_edit(_decode(b'{"role":"user","content":"a"}'), "a", "b"), media=IMAGES[:1])
+    edited = replace(_edit(_decode(b'{"role":"user","content":"a"}'), "a", "b"), media=(Media(IMAGES[0], 85),))
 
     texts = b'{"type":"text","text":"a"},{"type":"text","text":"b"},'
     assert encode_message(edited) == b'{"role":"user","content":[' + texts + IMAGES[0] + b"]}"

@@ -2,20 +2,21 @@
 
 import msgspec
 
-from proxy.codecs.chat import ChatCodec, read_request
+from proxy.codecs.chat import ChatCache, ChatCodec, read_request
 from proxy.codecs.message import decode_message
-from proxy.counter import count_by_heuristic, load_o200k, make_counter
+from proxy.counter import count_by_heuristic, count_pieces, load_encoding, make_counter
 from proxy.demo.project import list_modules
 from proxy.demo.replay import WINDOW_TOKENS
 from proxy.demo.session import make_session
+from rules.families import GENERIC
 from rules.pairing import pair_tool_calls
 
 
 def test_session_is_a_valid_transcript_of_several_windows() -> None:
     """Every call is answered right behind it, and the whole is larger than three windows and than 120,000 tokens."""
     session = make_session()
-    count = make_counter(load_o200k())
-    conversation = ChatCodec(count).decode(read_request(session.request_body(len(session.messages))))
+    count = make_counter(count_pieces(load_encoding("o200k_base")))
+    conversation = ChatCodec(count, cache=ChatCache()).decode(read_request(session.request_body(len(session.messages))))
     assert pair_tool_calls(conversation, count=count).conversation is conversation
     assert conversation.tokens > max(3 * WINDOW_TOKENS, 120_000)
     roles = [message.role for message in conversation.messages]
@@ -41,7 +42,8 @@ def test_tools_of_the_session_are_those_that_it_calls() -> None:
         tool["function"]["name"]: set(tool["function"]["parameters"]["required"])
         for tool in msgspec.json.decode(session.tools)
     }
-    called = [call for raw in session.messages for call in decode_message(raw, count_by_heuristic).tool_calls]
+    messages = [decode_message(raw, count_by_heuristic, GENERIC.costs) for raw in session.messages]
+    called = [call for message in messages for call in message.tool_calls]
     assert {call.name for call in called} == set(required)
     assert all(set(msgspec.json.decode(call.arguments)) == required[call.name] for call in called)
 

@@ -1,0 +1,211 @@
+"""What of a chat request's JSON is counted, and in which form.
+
+Law: total. What stands where something else is expected is counted by its JSON.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from proxy.codecs.surrogates import replace_lone_surrogates
+from rules.conversation import CountTokens, Message, ToolCall
+from rules.families import Costs
+from rules.images import Size, read_size
+from rules.tokens import LEGACY_CALL_TOKENS, NO_CHOICE, Surroundings, count_audio, count_file, count_message
+from rules.typescript import as_schema
+
+DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What a decoder raises on hostile bytes."""
+EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
+"""Texts outside `content` that upstreams read back from assistant messages."""
+REASONING_KEYS = ("reasoning_details", "thinking_blocks")
+"""The same as lists of parts, of OpenRouter and of LiteLLM."""
+SEALED_CHARS_PER_TOKEN = 6
+"""Of reasoning that is encrypted: base64 of text of four characters a token."""
+HEAD_CHARS = 64
+JPEG_HEAD_CHARS = 256 * 1024
+"""A JPEG's size stands behind its metadata."""
+_WAVES = ("wav", "pcm16")
+_FILES = frozenset({"file", "input_file", "document"})
+_DROPPED = frozenset({"additionalProperties"})
+_NAMED = frozenset({"properties", "$defs", "definitions"})
+
+
+def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count: CountTokens, costs: Costs) -> int:
+    """Prompt tokens of a message, by what was read of it and by the members that are only counted."""
+    extra = [text for key in EXTRA_TEXT_KEYS if isinstance(text := _decode(members.get(key)), str)]
+    if message.tool_calls:
+        message = replace(message, tool_calls=tuple(map(_as_counted, message.tool_calls)))
+    tokens = count_message(message, count, costs, extra)
+    if not extra:
+        tokens += sum(_count_reasoning(_decode(members.get(key)), count) for key in REASONING_KEYS)
+    legacy = as_schema(_decode(members.get("function_call")))
+    if legacy:
+        tokens += LEGACY_CALL_TOKENS + sum(count(_as_text(legacy.get(key))) for key in ("name", "arguments"))
+    return tokens
+
+
+def count_part(raw: bytes, count: CountTokens, costs: Costs) -> int:
+    """Tokens of a content part that is not text: images by their size, audio and files by bounds."""
+    part = as_schema(_decode(msgspec.Raw(raw)))
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        return count(raw.decode("utf-8", "replace"))
+    if "image" in kind:
+        return _count_image(part, costs)
+    inner = as_schema(part.get(kind)) or part
+    if "audio" in kind and isinstance(inner.get("data"), str):
+        return count_audio(len(inner["data"]), is_wave=inner.get("format") in _WAVES)
+    if kind in _FILES:
+        data = inner.get("file_data") or as_schema(part.get("source")).get("data")
+        return count_file(len(data) if isinstance(data, str) else None)
+    url = inner.get("url")
+    if isinstance(url, str) and url.startswith("data:"):
+        return count_file(len(url))
+    return count(raw.decode("utf-8", "replace"))
+
+
+def read_surroundings(fixed: Sequence[bytes]) -> Surroundings:
+    """What stands outside the messages: `tools`, `functions`, `tool_choice`, `function_call`, `response_format`.
+
+    Each is its JSON, empty where the request has none.
+    """
+    try:
+        return _read_surroundings(*(_decode_strictly(raw) if raw else None for raw in fixed))
+    except DECODE_ERRORS:
+        return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
+
+
+def _read_surroundings(
+    tools: Any, functions: Any, tool_choice: Any, function_call: Any, response_format: Any
+) -> Surroundings:
+    legacy = _list(functions)
+    listed = [*_list(tools), *(item for item in legacy if not isinstance(item, dict))]
+    wrapped = [tool for tool in listed if isinstance(as_schema(tool).get("function"), dict)]
+    bare = [item for item in legacy if isinstance(item, dict)]
+    return Surroundings(
+        functions=[*(tool["function"] for tool in wrapped), *bare],
+        functions_json=_compact([*wrapped, *bare]),
+        others=[_compact(tool) for tool in listed if not isinstance(as_schema(tool).get("function"), dict)],
+        choice=_read_choice(tool_choice if tool_choice is not None else function_call),
+        format_texts=tuple(_read_format(as_schema(response_format))),
+    )
+
+
+def _decode(raw: msgspec.Raw | None) -> Any:
+    """The value of some JSON; None where there is none, or where it defies decoding."""
+    try:
+        return _decode_strictly(bytes(raw)) if raw else None
+    except DECODE_ERRORS:
+        return None
+
+
+def _decode_strictly(raw: bytes) -> Any:
+    """The value of some JSON, lone surrogates and all. Raises one of DECODE_ERRORS."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return msgspec.json.decode(replace_lone_surrogates(raw))
+
+
+def _list(value: Any) -> list[Any]:
+    """The items of a list; whatever else stands in its place is one."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else _compact(value)
+
+
+def _compact(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _as_counted(call: ToolCall) -> ToolCall:
+    """The call with its arguments as servers read them: JSON without white space."""
+    try:
+        compact = msgspec.json.format(call.arguments.encode(), indent=-1).decode()
+    except (*DECODE_ERRORS, UnicodeEncodeError):
+        return call
+    return replace(call, arguments=compact)
+
+
+def _count_reasoning(parts: Any, count: CountTokens) -> int:
+    """Reasoning as parts: their texts, and those that are encrypted by their length."""
+    tokens = 0
+    for part in map(as_schema, parts if isinstance(parts, list) else ()):
+        texts = [part.get(key) for key in ("text", "thinking", "summary")]
+        tokens += sum(count(text) for text in texts if isinstance(text, str))
+        sealed = part.get("data")
+        tokens += len(sealed) // SEALED_CHARS_PER_TOKEN if isinstance(sealed, str) else 0
+    return tokens
+
+
+def _count_image(part: Any, costs: Costs) -> int:
+    """By the size that its first bytes tell; as the largest there is where they are not here."""
+    inner = part.get("image_url")
+    outer, inner = part, as_schema(inner) or {"url": inner}
+    detail = inner.get("detail") or outer.get("detail")
+    source = as_schema(part.get("source")).get("data")
+    address = inner.get("url")
+    data = source
+    if isinstance(address, str) and address.startswith("data:"):
+        data = address[address.find(",") + 1 : address.find(",") + 1 + JPEG_HEAD_CHARS]
+    return costs.images.count(_read_image(data) if isinstance(data, str) else None, low_detail=detail == "low")
+
+
+def _read_image(data: str) -> Size | None:
+    try:
+        size = read_size(b64decode(data[:HEAD_CHARS]))
+        return size or read_size(b64decode(data[: min(len(data), JPEG_HEAD_CHARS) // 4 * 4]))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _read_choice(choice: Any) -> str | None:
+    """The function that must be called, `none` where none may be."""
+    if isinstance(choice, str):
+        return NO_CHOICE if choice == NO_CHOICE else None
+    named = as_schema(choice)
+    name = as_schema(named.get("function")).get("name") or named.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _read_format(response_format: Any) -> Iterator[str]:
+    """Name, description and schema of a response format; nothing for one without a schema."""
+    described = as_schema(response_format.get("json_schema"))
+    schema = described.get("schema")
+    if not isinstance(schema, dict):
+        return
+    for key in ("name", "description"):
+        if isinstance(described.get(key), str):
+            yield described[key]
+    title = {"title": schema["title"]} if "title" in schema else {}
+    yield _compact({**title, **_strip(schema)})
+
+
+def _strip(value: Any) -> Any:
+    """A schema without the titles of its parts and without `additionalProperties`, which models do not read."""
+    if isinstance(value, list):
+        return list(map(_strip, value))
+    if not isinstance(value, dict):
+        return value
+    kept = {key: item for key, item in value.items() if key not in _DROPPED and not _is_title(key, item)}
+    return {key: (_strip_properties if key in _NAMED else _strip)(item) for key, item in kept.items()}
+
+
+def _strip_properties(value: Any) -> Any:
+    """Properties may be called anything, `title` as well."""
+    return {key: _strip(item) for key, item in value.items()} if isinstance(value, dict) else _strip(value)
+
+
+def _is_title(key: str, value: Any) -> bool:
+    return key == "title" and isinstance(value, str)

@@ -1,0 +1,65 @@
+"""One compactor for each way of counting.
+
+Law: a vocabulary is loaded once, and only when a model needs it; what cannot be loaded has a fallback, said once.
+"""
+
+import threading
+from functools import partial
+from typing import Any
+
+from proxy.compaction import Caches, Compactor
+from proxy.config import PolicyConfig
+from proxy.counter import VocabularyError, count_by_heuristic, count_pieces, load_encoding, make_counter
+from proxy.engines import find_engine
+from proxy.threads import run_work
+from rules.conversation import CountTokens
+from rules.families import O200K, Costs, find_family
+
+HEURISTIC = "heuristic"
+
+
+class Compactors:
+    """Makes compactors as models need them. o200k_base is loaded when this is made. Thread-safe."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._caches = Caches()
+        self._counts: dict[str, CountTokens] = {HEURISTIC: count_by_heuristic}
+        self._made: dict[tuple[str, Costs], Compactor] = {}
+        self._load(O200K)
+
+    async def get(self, settings: PolicyConfig, model: str) -> Compactor:
+        """The same as `choose`, for the event loop: a vocabulary is loaded in a thread."""
+        is_loaded = _choose_vocabulary(settings, model) in self._counts
+        return await run_work(partial(self.choose, settings, model), in_thread=not is_loaded)
+
+    def choose(self, settings: PolicyConfig, model: str) -> Compactor:
+        """The compactor that counts as the policy says and the model does. May load a vocabulary, for 0.2 s or so."""
+        vocabulary, costs = _choose_vocabulary(settings, model), find_family(model).costs
+        made = self._made.get((vocabulary, costs))
+        if made is None:
+            with self._lock:
+                count = self._load(vocabulary)
+                made = self._made.setdefault(
+                    (vocabulary, costs), Compactor(count, costs, caches=self._caches, number=len(self._made))
+                )
+        return made
+
+    def _load(self, vocabulary: str) -> CountTokens:
+        """The count by a vocabulary; by o200k_base, or by characters, where that cannot be had."""
+        count = self._counts.get(vocabulary)
+        if count is not None:
+            return count
+        try:
+            count = make_counter(find_engine(vocabulary, self._log) or count_pieces(load_encoding(vocabulary)))
+        except VocabularyError as error:
+            instead = HEURISTIC if vocabulary == O200K else O200K
+            self._log.warning("vocabulary_missing", vocabulary=vocabulary, reason=str(error), instead=instead)
+            count = self._load(instead)
+        self._counts[vocabulary] = count
+        return count
+
+
+def _choose_vocabulary(settings: PolicyConfig, model: str) -> str:
+    return find_family(model).vocabulary if settings.count == "auto" else settings.count

@@ -1,0 +1,285 @@
+"""What is learned of models from their upstreams: how many tokens they make of ours, and how large their windows are.
+
+Law: it changes in rare steps, each counted and kept in the store, so that every process and every replica plans by the
+same figures. Nothing here is waited for, but the store's answer when a process meets a model for the first time.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from statistics import median
+from typing import Annotated, Any
+
+import msgspec
+
+from proxy.config import UpstreamConfig
+from proxy.discovery import Windows, discover
+from proxy.lru import BytesLRU
+from proxy.metrics import Metrics
+from proxy.stores import SummaryStore
+from proxy.upstream import Headers, UpstreamClient
+from rules.families import find_family
+
+MIN_SAMPLE_TOKENS = 500
+"""A smaller request says more of its frame than of the vocabulary."""
+MAX_SAMPLE_RATIO = 20.0
+"""What is further from our count, either way, is a mistake of the server's."""
+MAX_RATIO = 6.0
+"""And its inverse the least. Servers that count bytes report some four for one of ours."""
+WARM_UP_SAMPLES = 8
+URGENT_SAMPLES = 2
+URGENT_RATIO = 1.5
+"""A model that reports so much more than expected is not left until it overflows."""
+KEPT_SAMPLES = 64
+KEPT_SHARE = 0.10
+"""A ratio once found is kept until the median of the last samples is further off than this."""
+NOISE_SHARE = 0.02
+"""What warm-up finds nearer to the expected ratio than this changes nothing: each change breaks a prompt cache."""
+ERROR_WEIGHT = 0.2
+WARNED_ERROR = 0.15
+REFRESH_SECONDS = 10.0
+READ_SECONDS = 2.0
+"""How long a request waits for the store when its model is met for the first time."""
+REDISCOVER_SECONDS = 600.0
+MAX_MODELS_BYTES = 4 * 1024 * 1024
+MODEL_BYTES = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class ModelName:
+    """Whose model it is, and by which of our vocabularies it is counted."""
+
+    base_url: str
+    model: str
+    vocabulary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a model.
+
+    `ratio` is its tokens for one of ours. `window_tokens` is its context window, None where it is not known.
+    """
+
+    ratio: float
+    window_tokens: int | None = None
+
+
+class _Record(msgspec.Struct):
+    ratio: Annotated[float, msgspec.Meta(ge=1 / MAX_RATIO, le=MAX_RATIO)]
+    window_tokens: Annotated[int, msgspec.Meta(ge=1024)] | None = None
+    calibrated: bool = False
+
+
+@dataclass(slots=True)
+class _Model:
+    """One model's state in this process; `generation` counts the changes that the store has."""
+
+    facts: Facts
+    generation: int = 0
+    is_calibrated: bool = False
+    samples: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
+    error: float = 0.0
+    errors_seen: int = 0
+    warned: bool = False
+    label: str = "other"
+    reading: asyncio.Task[None] | None = None
+    read_at: float = 0.0
+    writing: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class _Upstream:
+    windows: Windows = field(default_factory=lambda: Windows({}, None))
+    asked_at: float | None = None
+    had_credential: bool = False
+    asking: asyncio.Task[None] | None = None
+
+
+class Models:
+    """Looks up, learns and keeps facts. Close it when done."""
+
+    def __init__(
+        self,
+        store: SummaryStore,
+        client: UpstreamClient,
+        metrics: Metrics,
+        log: Any,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._metrics = metrics
+        self._log = log
+        self._clock = clock
+        self._models: BytesLRU[ModelName, _Model] = BytesLRU(MAX_MODELS_BYTES, lambda *_: MODEL_BYTES)
+        self._upstreams: dict[str, _Upstream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def look_up(self, name: ModelName, label: str) -> Facts:
+        """What is known of a model; read from the store at the first time, behind the scenes from then on."""
+        model = self._models.get(name)
+        if model is None:
+            known = self._upstreams.get(name.base_url)
+            window_tokens = known.windows.find(name.model) if known else None
+            model = self._models[name] = _Model(Facts(find_family(name.model).ratio, window_tokens), label=label)
+            model.reading = self._spawn(self._read(name, model, is_first=True))
+        model.label = label
+        if model.read_at == 0.0 and model.reading is not None:
+            await asyncio.wait({model.reading}, timeout=READ_SECONDS)
+        elif self._clock() - model.read_at > REFRESH_SECONDS and (model.reading is None or model.reading.done()):
+            model.reading = self._spawn(self._read(name, model, is_first=False))
+        return model.facts
+
+    def recall(self, name: ModelName) -> Facts:
+        """What this process knows of a model already."""
+        model = self._models.get(name)
+        return model.facts if model is not None else Facts(find_family(name.model).ratio)
+
+    def observe(self, name: ModelName, estimated_tokens: int, reported_tokens: int) -> None:
+        """A request of `estimated_tokens` by our own count, without images and the like, was reported as so many."""
+        model = self._models.get(name)
+        sample = reported_tokens / max(estimated_tokens, 1)
+        if model is None or estimated_tokens < MIN_SAMPLE_TOKENS:
+            return
+        if not 1 / MAX_SAMPLE_RATIO <= sample <= MAX_SAMPLE_RATIO:
+            return
+        model.samples.append(sample)
+        if model.writing is None or model.writing.done():
+            found = _choose_ratio(model)
+            if found is not None:
+                facts = replace(model.facts, ratio=found)
+                calibrated = model.is_calibrated or len(model.samples) >= WARM_UP_SAMPLES
+                model.writing = self._spawn(self._write(name, model, facts, calibrated=calibrated))
+        self._watch_error(model, abs(sample / model.facts.ratio - 1))
+
+    def seek_windows(self, upstream: UpstreamConfig, headers: Headers | None = None) -> None:
+        """Ask an upstream for its models' windows behind the scenes, if that is due; `headers` are a credential's."""
+        known = self._upstreams.setdefault(upstream.base_url, _Upstream())
+        if known.asking is not None and not known.asking.done():
+            return
+        has_learned = bool(known.windows.by_model) or known.windows.every is not None
+        is_let_in = bool(headers) and not known.had_credential and not has_learned
+        if known.asked_at is None or is_let_in or self._clock() - known.asked_at > REDISCOVER_SECONDS:
+            known.had_credential = known.had_credential or bool(headers)
+            known.asking = self._spawn(self._discover(upstream, known, headers or []))
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that close() ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _read(self, name: ModelName, model: _Model, *, is_first: bool) -> None:
+        """Take over what the store has, all of whose generations are read so that none of them gets too old."""
+        try:
+            generation, record = 0, None
+            while (found := _decode(await self._store.get(_record_id(name, generation + 1)))) is not None:
+                generation, record = generation + 1, found
+            if record is not None and generation > model.generation:
+                self._adopt(model, generation, record, is_first=is_first)
+            elif generation < model.generation:  # the store has lost what it had
+                model.generation = generation
+                await self._write(name, model, model.facts, model.is_calibrated)
+            await self._take_window(name, model)
+        finally:
+            model.read_at = self._clock()
+
+    async def _take_window(self, name: ModelName, model: _Model) -> None:
+        """Learn a window that discovery found."""
+        known = self._upstreams.get(name.base_url)
+        window_tokens = known.windows.find(name.model) if known else None
+        if window_tokens is None or (window_tokens == model.facts.window_tokens and model.generation):
+            return
+        await self._write(name, model, replace(model.facts, window_tokens=window_tokens), model.is_calibrated)
+
+    async def _write(self, name: ModelName, model: _Model, facts: Facts, calibrated: bool) -> None:  # noqa: FBT001
+        """Make a change, unless another process has made one meanwhile: then that is taken over."""
+        record = _Record(facts.ratio, facts.window_tokens, calibrated)
+        generation = model.generation + 1
+        kept = _decode(await self._store.put(_record_id(name, generation), msgspec.json.encode(record)))
+        self._adopt(model, generation, kept or record, is_first=False)
+
+    def _adopt(self, model: _Model, generation: int, record: _Record, *, is_first: bool) -> None:
+        """Go by a record from now on."""
+        before, model.facts = model.facts, Facts(record.ratio, record.window_tokens)
+        model.generation, model.is_calibrated = generation, record.calibrated
+        model.errors_seen = 0
+        if record.calibrated:
+            model.samples.clear()
+        if is_first:
+            return
+        for cause, old, new in (
+            ("calibration", before.ratio, record.ratio),
+            ("window", before.window_tokens, record.window_tokens),
+        ):
+            if old != new:
+                self._metrics.policy_changes.labels(model.label, cause).inc()
+                self._log.info("policy_changed", model=model.label, cause=cause, before=old, after=new)
+
+    def _watch_error(self, model: _Model, error: float) -> None:
+        """Say once that a model's counts stay wrong, whatever is done about it."""
+        model.error += (error - model.error) * (ERROR_WEIGHT if model.errors_seen else 1.0)
+        model.errors_seen += 1
+        is_settled = model.is_calibrated and model.errors_seen >= WARM_UP_SAMPLES
+        if is_settled and model.error > WARNED_ERROR and not model.warned:
+            model.warned = True
+            self._log.warning(
+                "estimates_off",
+                model=model.label,
+                mean_error=round(model.error, 3),
+                meaning="the upstream reports other prompt tokens than were counted",
+            )
+
+    async def _discover(self, upstream: UpstreamConfig, known: _Upstream, headers: Headers) -> None:
+        found = await discover(self._client, upstream, headers)
+        known.asked_at = self._clock()
+        if found.by_model or found.every is not None:
+            known.windows = found
+        for name, model in self._models.items():
+            if name.base_url == upstream.base_url:
+                await self._take_window(name, model)
+
+
+def _choose_ratio(model: _Model) -> float | None:
+    """The ratio to go by from now on; None where nothing is to change."""
+    samples, current = model.samples, model.facts.ratio
+    if model.is_calibrated:
+        found = median(samples)
+        return _clamp(found) if len(samples) == KEPT_SAMPLES and abs(found / current - 1) > KEPT_SHARE else None
+    if len(samples) >= WARM_UP_SAMPLES:
+        found = _clamp(median(samples))
+        return found if abs(found / current - 1) > NOISE_SHARE else current
+    if len(samples) >= URGENT_SAMPLES and min(samples) > URGENT_RATIO * current:
+        return _clamp(min(samples))
+    return None
+
+
+def _clamp(ratio: float) -> float:
+    return round(min(max(ratio, 1 / MAX_RATIO), MAX_RATIO), 4)
+
+
+def _decode(record: bytes | None) -> _Record | None:
+    """A record from the store; None for what is none."""
+    if record is None:
+        return None
+    try:
+        return msgspec.json.decode(record, type=_Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _record_id(name: ModelName, generation: int) -> str:
+    """Names the model to who knows it, and tells nothing of it."""
+    digest = sha256(f"{name.base_url}\n{name.vocabulary}\n{name.model}".encode("utf-8", "surrogatepass"))
+    return f"model-{digest.hexdigest()}-{generation}"

@@ -1,0 +1,122 @@
+"""Families of models: by which vocabulary a model reads, and what its requests cost beside their texts.
+
+Law: one table, globs on the model's name, the first match wins. Figures are of notes on recorded requests; what a
+model's own usage says is put right by calibration.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from rules.images import AreaCost, ImageCost, PatchCost, TileCost
+
+GPT_4O_IMAGES = TileCost(85, 170)
+O200K = "o200k_base"
+CL100K = "cl100k_base"
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What requests cost beside their texts.
+
+    `reads_typescript`: tools are put as TypeScript, in another way where `nested_comments` is false; else as JSON.
+    `tools_tokens` come with any tools, `call_tokens` with each call, `priming_tokens` once.
+    """
+
+    priming_tokens: int = 3
+    reads_typescript: bool = False
+    nested_comments: bool = True
+    is_reasoning: bool = False
+    tools_tokens: int = 0
+    call_tokens: int = 4
+    images: ImageCost = GPT_4O_IMAGES
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How a model counts. `ratio` is its own tokens for one of `vocabulary`, before any were reported."""
+
+    costs: Costs
+    vocabulary: str = O200K
+    ratio: float = 1.0
+
+
+GENERIC = Family(Costs())
+"""Of a model that nothing is known about."""
+
+
+def _gpt(images: ImageCost) -> Family:
+    return Family(Costs(reads_typescript=True, tools_tokens=9, images=images))
+
+
+def _early_gpt() -> Family:
+    costs = Costs(reads_typescript=True, tools_tokens=9, nested_comments=False)
+    return Family(costs, vocabulary=CL100K)
+
+
+def _reasoning(images: ImageCost, tools_tokens: int, call_tokens: int) -> Family:
+    costs = Costs(
+        priming_tokens=2,
+        reads_typescript=True,
+        is_reasoning=True,
+        tools_tokens=tools_tokens,
+        call_tokens=call_tokens,
+        images=images,
+    )
+    return Family(costs)
+
+
+def _gpt_5(images: ImageCost) -> Family:
+    """A preamble of some 80 tokens comes with the first tool, and each call names its channel."""
+    return _reasoning(images, tools_tokens=91, call_tokens=10)
+
+
+def _o_series(images: ImageCost) -> Family:
+    return _reasoning(images, tools_tokens=10, call_tokens=4)
+
+
+def _other(ratio: float) -> Family:
+    return Family(Costs(), ratio=ratio)
+
+
+FAMILIES: tuple[tuple[str, Family], ...] = (
+    ("gpt-3.5*", _early_gpt()),
+    ("gpt-35*", _early_gpt()),
+    ("gpt-4o-mini*", _gpt(TileCost(2833, 5667))),
+    ("gpt-4o*", _gpt(GPT_4O_IMAGES)),
+    ("chatgpt-4o*", _gpt(GPT_4O_IMAGES)),
+    ("gpt-4.1-mini*", _gpt(PatchCost(1.62))),
+    ("gpt-4.1-nano*", _gpt(PatchCost(2.46))),
+    ("gpt-4.1*", _gpt(GPT_4O_IMAGES)),
+    ("gpt-4.5*", _gpt(GPT_4O_IMAGES)),
+    ("gpt-4*", _early_gpt()),
+    ("gpt-[5-9]*-nano*", _gpt_5(PatchCost(1.5))),
+    ("gpt-[5-9]*-mini*", _gpt_5(PatchCost(1.2))),
+    ("gpt-[5-9]*", _gpt_5(TileCost(70, 140))),
+    ("gpt-oss*", _o_series(TileCost(70, 140))),
+    ("codex*", _gpt_5(TileCost(70, 140))),
+    ("o4-mini*", _o_series(PatchCost(1.72))),
+    ("o[1-9]*", _o_series(TileCost(75, 150))),
+    ("*claude*4[.-][7-9]*", Family(Costs(images=AreaCost()), ratio=1.5)),
+    ("*claude*", Family(Costs(images=AreaCost()), ratio=1.2)),
+    ("*deepseek*", _other(1.04)),
+    ("*kimi*", _other(1.0)),
+    ("*moonshot*", _other(1.0)),
+    ("*glm*", _other(1.02)),
+    ("*gemma*", _other(1.2)),
+    ("*gemini*", _other(1.2)),
+    ("*qwen*", _other(1.12)),
+    ("*qwq*", _other(1.12)),
+    ("*stral*", _other(1.16)),
+    ("*ixtral*", _other(1.16)),
+    ("*llama*", _other(1.0)),
+)
+"""Ratios: the vocabularies themselves on English, code, JSON and logs, a mean weighted as agents send them."""
+
+MODEL_CHARS = 200
+"""Of a name that are looked at; the glob patterns need time for all of it."""
+
+
+def find_family(model: str) -> Family:
+    """The family of a model; routers' prefixes (`openai/`) and fine-tunes (`ft:`) do not matter."""
+    name = model.rpartition("/")[2][:MODEL_CHARS].lower().removeprefix("ft:")
+    return next((family for glob, family in FAMILIES if fnmatchcase(name, glob)), GENERIC)

@@ -1,0 +1,80 @@
+"""Ways of counting, one compactor each."""
+
+import pytest
+from conftest import ListLog
+
+from proxy import compactors as module
+from proxy.compactors import Compactors
+from proxy.config import PolicyConfig
+from proxy.counter import VocabularyError, count_by_heuristic, load_encoding
+
+AUTO = PolicyConfig()
+
+
+def _lose(monkeypatch: pytest.MonkeyPatch, *lost: str) -> None:
+    """Some vocabularies are gone."""
+
+    def load(name: str) -> object:
+        if name in lost:
+            message = "no such file"
+            raise VocabularyError(message)
+        return load_encoding(name)
+
+    monkeypatch.setattr(module, "load_encoding", load)
+
+
+def test_a_missing_vocabulary_is_said_once_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any vocabulary everything is counted by characters, and one warning for each says so."""
+    _lose(monkeypatch, "o200k_base", "cl100k_base")
+    log = ListLog()
+    compactors = Compactors(log)
+
+    assert compactors.choose(AUTO, "gpt-4o").count is count_by_heuristic
+    assert compactors.choose(AUTO, "gpt-4").count is count_by_heuristic
+    assert compactors.choose(AUTO, "gpt-4-turbo").count is count_by_heuristic
+    missing = [(line["vocabulary"], line["instead"]) for line in log.lines if line["event"] == "vocabulary_missing"]
+    assert missing == [("o200k_base", "heuristic"), ("cl100k_base", "o200k_base")]
+
+
+def test_one_vocabulary_stands_in_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without cl100k_base, o200k_base counts in its place."""
+    _lose(monkeypatch, "cl100k_base")
+    compactors = Compactors(ListLog())
+
+    assert compactors.choose(AUTO, "gpt-4").count is compactors.choose(AUTO, "gpt-4o").count
+
+
+def test_the_policy_chooses_how_tokens_are_counted(compactors: Compactors) -> None:
+    """`auto` goes by the model; any other value is what it says, whatever the model."""
+    exact = compactors.choose(AUTO, "gpt-4o")
+
+    assert compactors.choose(PolicyConfig(count="o200k_base"), "gpt-4o") is exact
+    assert compactors.choose(PolicyConfig(count="o200k_base"), "gpt-4").count is exact.count
+    assert compactors.choose(PolicyConfig(count="heuristic"), "gpt-4o").count is count_by_heuristic
+    assert compactors.choose(AUTO, "gpt-4").count is compactors.choose(PolicyConfig(count="cl100k_base"), "x").count
+
+
+def test_early_models_are_counted_by_their_own_vocabulary(compactors: Compactors) -> None:
+    """The same text costs gpt-4 more than gpt-4o."""
+    text = "我喜欢猫。" * 100
+
+    assert compactors.choose(AUTO, "gpt-4").count(text) > compactors.choose(AUTO, "gpt-4o").count(text)
+
+
+def test_a_vocabulary_is_loaded_once_and_only_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """o200k_base at the start, cl100k_base with the first model that reads by it."""
+    loaded = []
+    monkeypatch.setattr(module, "load_encoding", lambda name: loaded.append(name) or load_encoding(name))
+    compactors = Compactors(ListLog())
+    at_start = list(loaded)
+    for model in ("gpt-4o", "gpt-4", "gpt-3.5-turbo", "gpt-4", "claude"):
+        compactors.choose(AUTO, model)
+
+    assert (at_start, loaded) == (["o200k_base"], ["o200k_base", "cl100k_base"])
+
+
+async def test_models_of_equal_costs_share_a_compactor(compactors: Compactors) -> None:
+    """What one knows of a transcript, the other knows; the loop gets the same ones."""
+    assert compactors.choose(AUTO, "llama-3") is compactors.choose(AUTO, "qwen3")
+    assert compactors.choose(AUTO, "gpt-4o") is not compactors.choose(AUTO, "gpt-5")
+    assert await compactors.get(AUTO, "gpt-4") is compactors.choose(AUTO, "gpt-4")

@@ -1,0 +1,369 @@
+"""What context windows an upstream's models have: in every form of answer, and over real HTTP."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from fake_upstream import FakeUpstream, Handler
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import discovery
+from proxy.config import UpstreamConfig
+from proxy.discovery import MAX_MODELS, MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, Windows, discover, read_models, read_props
+from proxy.upstream import UpstreamClient
+
+ROWS = Path(__file__).parents[2].parent / "shared" / "data" / "models_endpoints.jsonl"
+NOTHING = Windows({}, None)
+CREDENTIAL = [("Authorization", "Bearer sk-client")]
+
+
+def _model(name: str = "m", **fields: Any) -> dict[str, Any]:
+    return {"id": name, "object": "model", **fields}
+
+
+def _list(*models: Any) -> dict[str, Any]:
+    return {"object": "list", "data": models}
+
+
+def _llama(**meta: Any) -> dict[str, Any]:
+    """The list of a llama.cpp server with one model."""
+    return {"models": [{"name": "m", "model": "m"}]} | _list(_model(owned_by="llamacpp", meta={"n_vocab": 9000} | meta))
+
+
+def _props(n_ctx: Any) -> dict[str, Any]:
+    return {"default_generation_settings": {"n_ctx": n_ctx, "params": {}}, "total_slots": 2}
+
+
+def _lm_studio(**fields: Any) -> dict[str, Any]:
+    return {"models": [{"type": "llm", "key": "m", "max_context_length": 131_072, **fields}]}
+
+
+def _loaded(*windows: Any) -> list[dict[str, Any]]:
+    return [{"id": f"m:{number}", "config": {"context_length": window}} for number, window in enumerate(windows)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "window_tokens"),
+    [
+        (_list(_model(max_model_len=32_768)), 32_768),  # vLLM
+        (_list(_model(context_window=131_072, max_completion_tokens=32_768)), 131_072),  # Groq
+        ([_model(context_length=131_072)], 131_072),  # Together: the list is the whole body
+        (_list(_model(max_context_length=131_072)), 131_072),  # Mistral
+        ({"data": [{"id": "m", "context_length": 64_000}]}, 64_000),  # OpenRouter, and so on
+        (_list(_model(context_length=200_000, top_provider={"context_length": 64_000})), 64_000),
+        (_list(_model(context_length=64_000, top_provider={"context_length": 200_000})), 64_000),
+        (_list(_model(context_length=64_000, top_provider={"context_length": None})), 64_000),
+        (_list(_model(top_provider={"context_length": 64_000})), 64_000),
+        (_list(_model(max_context_length=131_072, loaded_context_length=8192)), 8192),  # LM Studio v0
+        (_list(_model(max_context_length=131_072, state="not-loaded")), 131_072),
+        (_lm_studio(loaded_instances=_loaded(32_768)), 32_768),  # LM Studio v1
+        (_lm_studio(loaded_instances=_loaded(32_768, 4096, None)), 4096),
+        (_lm_studio(loaded_instances=[]), 131_072),
+        (_list(_model(meta={"n_ctx": 65_536, "n_ctx_train": 32_768})), 65_536),  # llama.cpp, stretched
+        (_list(_model(meta={"n_ctx_train": 32_768}, max_model_len=65_536)), 65_536),
+        (_list(_model(context_length=8192), _model(context_length=4096)), 4096),  # listed twice
+        (_list(None, 5, "m", [], {}, _model(context_length=8192, max_model_len=True)), 8192),  # among junk
+    ],
+)
+def test_the_window_is_found_in_every_form_of_list(answer: Any, window_tokens: int) -> None:
+    """The running server's before the trained; of several that are stated the smallest."""
+    windows = read_models(orjson.dumps(answer))
+
+    assert windows.find("m") == window_tokens
+    assert windows.every in {None, window_tokens}
+
+
+@pytest.mark.parametrize(
+    ("answer", "windows"),
+    [
+        (_llama(n_ctx=16_384, n_ctx_train=65_536), Windows({"m": 16_384}, 16_384)),
+        (_llama(n_ctx_train=65_536), Windows({"m": 65_536}, 65_536)),
+        (_list(_model(meta={"n_ctx": 16_384})), Windows({"m": 16_384}, 16_384)),
+        (_list(_model(max_model_len=16_384)), Windows({"m": 16_384}, None)),
+        (
+            _list(_model(owned_by="llamacpp", meta={"n_ctx": 16_384}), _model("other", owned_by="llamacpp")),
+            Windows({"m": 16_384}, None),
+        ),
+        (_list(_model(owned_by="llamacpp")), NOTHING),
+    ],
+)
+def test_a_llama_server_with_one_model_answers_to_any_name(answer: Any, windows: Windows) -> None:
+    """Its window is every name's; with several models it is a router, and others heed the name anyway."""
+    found = read_models(orjson.dumps(answer))
+
+    assert found == windows
+    assert found.find("a name that is not listed") == windows.every
+
+
+def test_an_adapter_has_the_window_of_its_model() -> None:
+    """So vLLM lists LoRA adapters: behind their model, without a window of their own."""
+    adapter, lost, odd = _model("lora", parent="m", max_model_len=None), _model("l", parent="x"), _model("o", parent=[])
+
+    windows = read_models(orjson.dumps(_list(_model(parent=None, max_model_len=8192), adapter, lost, odd)))
+    assert windows == Windows({"m": 8192, "lora": 8192}, None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _list(_model()), _list(), _list({"context_length": 8192}), _list({"id": 7, "context_length": 8192}), [], None,
+        _list(_model(meta=None, top_provider=5, loaded_instances="x")), {"data": {"m": {"context_length": 8192}}},
+        {"error": "Unexpected endpoint or method. (GET /props). Returning 200 anyway"}, {"error": {"message": "no"}},
+        "x", 8192, b"", b"Internal Server Error", b"[" * 100_000, b"\xff", b'{"data":"\xff"}', b"9" * 9000,
+    ],
+)  # fmt: skip
+def test_an_answer_that_says_nothing_gives_nothing(answer: Any) -> None:
+    """Neither a window nor an error; nor does /props. Bytes are a body as it is."""
+    body = answer if isinstance(answer, bytes) else orjson.dumps(answer)
+
+    assert read_models(body) == NOTHING
+    assert read_props(body) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "is_window"),
+    [
+        (MIN_WINDOW_TOKENS, True), (MAX_WINDOW_TOKENS, True), (MIN_WINDOW_TOKENS - 1, False),
+        (MAX_WINDOW_TOKENS + 1, False), (0, False), (-8192, False), (True, False), (8192.0, False), ("8192", False),
+        (None, False), ([8192], False), ({"tokens": 8192}, False),
+    ],
+)  # fmt: skip
+def test_only_a_whole_number_in_bounds_is_a_window(value: Any, *, is_window: bool) -> None:
+    """Anything else is as if it were not there."""
+    expected = value if is_window else None
+
+    assert read_models(orjson.dumps(_list(_model(context_length=value)))).find("m") == expected
+    assert read_props(orjson.dumps(_props(value))) == expected
+
+
+def test_a_list_is_read_up_to_its_bound() -> None:
+    """The first models of a longer one are kept."""
+    windows = read_models(orjson.dumps(_list(*(_model(str(number), max_model_len=8192) for number in range(5000)))))
+
+    assert list(windows.by_model) == [str(number) for number in range(MAX_MODELS)]
+
+
+KEYS = [
+    "data", "models", "id", "key", "parent", "owned_by", "meta", "n_ctx", "n_ctx_train", "max_model_len",
+    "context_length", "top_provider", "loaded_instances", "config", "default_generation_settings",
+]  # fmt: skip
+LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(max_size=5)
+JSON = st.recursive(
+    LEAVES | st.integers(1000, 9000) | st.just("llamacpp"),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner),
+    max_leaves=30,
+)
+
+
+@given(st.binary() | JSON.map(orjson.dumps))
+def test_whatever_comes_back_never_raises(body: bytes) -> None:
+    """And no window is out of bounds."""
+    windows = read_models(body)
+    found = [*windows.by_model.values(), windows.every, read_props(body)]
+
+    assert all(MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS for value in found if value is not None)
+
+
+@pytest.mark.skipif(not ROWS.is_file(), reason="the recorded data (../shared/data) is not here")
+def test_every_recorded_answer_that_holds_a_window_gives_it() -> None:
+    """And those that hold none give none."""
+    rows = [orjson.loads(line) for line in ROWS.read_bytes().splitlines()]
+    assert rows
+    for row in rows:
+        body = orjson.dumps(row["body"])
+        found = read_props(body) if row["path"] == "/props" else list(read_models(body).by_model.values())
+        assert bool(found) == (row["context_field"] is not None), row["server"]
+
+
+@pytest.fixture(autouse=True)
+def _answers_questions(upstream: FakeUpstream) -> None:
+    """Here questions are what the tests are about."""
+    upstream.answers_questions = True
+
+
+@pytest.fixture
+async def asking() -> AsyncIterator[UpstreamClient]:
+    """What the proxy asks with."""
+    made = UpstreamClient()
+    yield made
+    await made.close()
+
+
+def _answer(**answers: Any) -> Handler:
+    """The answers to `models`, `props` and `lm_studio`: JSON, a body, or a status; 404 where there is none."""
+    names = {"/v1/models": "models", "/props": "props", "/api/v0/models": "lm_studio"}
+
+    async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
+        told = answers.get(names.get(recorded.path, ""), 404)
+        if isinstance(told, int):
+            return web.Response(status=told, body=orjson.dumps(_llama(n_ctx=4096) | _props(4096)))
+        return web.Response(body=told if isinstance(told, bytes) else orjson.dumps(told))
+
+    return answer
+
+
+LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192))
+
+
+@pytest.mark.parametrize(
+    ("answers", "windows", "questions"),
+    [
+        ({"models": _list(_model(max_model_len=32_768))}, Windows({"m": 32_768}, None), 1),
+        ({"models": _llama(n_ctx=16_384)}, Windows({"m": 16_384}, 16_384), 1),
+        ({"models": 500, "props": _props(16_384)}, Windows({}, 16_384), 2),
+        ({"models": _llama(n_ctx_train=65_536), "props": _props(16_384)}, Windows({}, 16_384), 2),
+        ({"models": _list(_model()), "props": {"error": "no"}, "lm_studio": LM_STUDIO}, Windows({"m": 8192}, None), 3),
+        ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 3),
+        ({"models": _list(_model())}, NOTHING, 3),
+        ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000}, NOTHING, 3),
+        ({"models": 401, "props": 302, "lm_studio": 206}, NOTHING, 3),
+    ],
+)
+async def test_the_upstream_is_asked_until_it_tells(
+    asking: UpstreamClient, upstream: FakeUpstream, answers: dict[str, Any], windows: Windows, questions: int
+) -> None:
+    """The list first, then llama.cpp's and LM Studio's own; what a refusal carries is not read."""
+    upstream.answer = _answer(**answers)
+
+    assert await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL) == windows
+    asked = [(recorded.method, recorded.path) for recorded in upstream.requests]
+    assert asked == [("GET", path) for path in ("/v1/models", "/props", "/api/v0/models")][:questions]
+
+
+@pytest.mark.parametrize(
+    ("base", "paths"),
+    [
+        ("", ["/models", "/props", "/api/v0/models"]),
+        ("/llama/v1", ["/llama/v1/models", "/llama/props", "/llama/api/v0/models"]),
+        ("/a%2Fb", ["/a%2Fb/models", "/a%2Fb/props", "/a%2Fb/api/v0/models"]),
+    ],
+)
+async def test_the_questions_go_where_the_server_is(
+    asking: UpstreamClient, upstream: FakeUpstream, base: str, paths: list[str]
+) -> None:
+    """Under base_url, without its /v1 where a path is none of OpenAI's."""
+    upstream.answer = _answer()
+    base_url = upstream.url.removesuffix("/v1") + base
+
+    assert await discover(asking, UpstreamConfig(base_url=base_url), []) == NOTHING
+    assert [recorded.path for recorded in upstream.requests] == paths
+
+
+@pytest.mark.parametrize(
+    ("api_key", "headers", "expected"),
+    [
+        (None, CREDENTIAL, {"authorization": ["Bearer sk-client"], "x-api-key": []}),
+        (None, [("X-API-Key", "sk-client")], {"authorization": [], "x-api-key": ["sk-client"]}),
+        (None, [], {"authorization": [], "x-api-key": []}),
+        ("sk-own", [*CREDENTIAL, ("X-API-Key", "a")], {"authorization": ["Bearer sk-own"], "x-api-key": []}),
+    ],
+)
+async def test_each_question_carries_one_credential(
+    asking: UpstreamClient, upstream: FakeUpstream, api_key: str | None, headers: Any, expected: dict[str, list[str]]
+) -> None:
+    """The client's, or the upstream's own in its stead; and it asks for plain JSON."""
+    upstream.answer = _answer()
+    await discover(asking, UpstreamConfig(base_url=upstream.url, api_key=api_key), headers)
+
+    assert len(upstream.requests) == 3
+    for recorded in upstream.requests:
+        assert {name: recorded.header(name) for name in expected} == expected
+        assert recorded.header("accept") == ["application/json"]
+        assert recorded.header("accept-encoding") == ["identity"]
+        assert recorded.body == b""
+
+
+@pytest.mark.parametrize(
+    ("path", "timeout_seconds", "windows"),
+    [("/v1/models", 0.05, NOTHING), ("/props", 0.5, Windows({"m": 65_536}, 65_536))],
+)
+async def test_an_upstream_that_hangs_is_left(
+    asking, upstream, monkeypatch, path: str, timeout_seconds: float, windows: Windows
+) -> None:
+    """After the time for all questions together, with what was learned before; here in the middle of a body."""
+    plain = _answer(models=_llama(n_ctx_train=65_536))
+
+    async def hang(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
+        if recorded.path != path:
+            return await plain(recorded, request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{")
+        return await asyncio.Event().wait()
+
+    upstream.answer = hang
+    monkeypatch.setattr(discovery, "TIMEOUT_SECONDS", timeout_seconds)
+
+    assert await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL) == windows
+
+
+async def test_an_endless_answer_is_given_up(
+    asking: UpstreamClient, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its bound; the next question is asked all the same."""
+    plain, given_up = _answer(props=_props(16_384)), asyncio.Event()
+
+    async def pour(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
+        if recorded.path != "/v1/models":
+            return await plain(recorded, request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b" " * 65_536)
+        except (ConnectionError, asyncio.CancelledError):
+            given_up.set()
+            raise
+
+    upstream.answer = pour
+    monkeypatch.setattr(discovery, "MAX_ANSWER_BYTES", 1024 * 1024)
+
+    found = await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL)
+    assert found == Windows({}, 16_384)
+    await asyncio.wait_for(given_up.wait(), 5)
+
+
+async def test_an_upstream_that_is_not_there_tells_nothing(asking: UpstreamClient) -> None:
+    """Its connections are refused."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        config = UpstreamConfig(base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        assert await discover(asking, config, CREDENTIAL) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\x00garbage\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"HTTP/1.1 307 Moved\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 307 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+async def test_an_upstream_that_breaks_off_or_points_elsewhere_tells_nothing(
+    asking: UpstreamClient, answer: bytes
+) -> None:
+    """Whatever it sends, and however it ends; where it points to is not asked."""
+    asked = []
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).split()[1])
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        config = UpstreamConfig(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        assert await discover(asking, config, CREDENTIAL) == NOTHING
+    assert set(asked) == {b"/v1/models", b"/props", b"/api/v0/models"}  # aiohttp asks once more where nothing came
