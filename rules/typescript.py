@@ -70,7 +70,7 @@ class _Renderer:
             body.insert(0, f"// {title}")
         if not body:
             lines.append(f"type {name} = () => any;")
-        elif _has_comments(body):
+        elif _needs_lines(body):
             lines += [f"type {name} = (_: {{", *body, "}) => any;"]
         else:
             lines.append(f"type {name} = (_: {_join(body)}) => any;")
@@ -126,7 +126,7 @@ class _Renderer:
         lines = list(self._render_properties(schema, _Place(place.depth, place.indent + "  ", place.references)))
         if not lines:
             return "object"
-        if self._nested_comments and not _has_comments(lines):
+        if self._nested_comments and not _needs_lines(lines):
             return _join(lines)
         return "\n".join(("{", *lines, place.indent + "}"))
 
@@ -170,8 +170,9 @@ def _values(schema: Schema) -> Sequence[Any]:
     return (schema["const"],) if "const" in schema else ()
 
 
-def _has_comments(lines: Sequence[str]) -> bool:
-    return any(line.lstrip().startswith("//") for line in lines)
+def _needs_lines(lines: Sequence[str]) -> bool:
+    """Whether an object cannot stand in one line: there is a comment somewhere in it."""
+    return any("\n" in line or line.lstrip().startswith("//") for line in lines)
 
 
 def _join(lines: Sequence[str]) -> str:

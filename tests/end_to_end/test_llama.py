@@ -16,13 +16,6 @@ pytestmark = [
     pytest.mark.recorded,
     pytest.mark.skipif(not REALSERVER.is_dir(), reason="the server's scripts (../shared/realserver) are not here"),
 ]
-SETTINGS = (
-    "defaults.context_window=3400",
-    "defaults.completion_reserve=100",
-    "defaults.max_tool_result_tokens=500",
-    "defaults.summary.max_tokens=100",
-    "defaults.summary.min_steps=3",
-)
 
 _ALTERNATING = """
 {%- for message in messages -%}
@@ -75,9 +68,12 @@ async def ask(client: aiohttp.ClientSession, url: str, messages: list[dict[str, 
 
 
 async def test_session_finishes_where_the_server_alone_refuses_it(llama, client, start_proxy):
-    """More than 80k tokens, many times the window: every request is answered, and the server refuses them directly."""
-    proxy = await start_proxy(f"upstream.base_url={llama}", *SETTINGS)
-    session = make_session(60, result_words=2400)
+    """More than 80k tokens, many times the window, and nothing is configured: every request is answered.
+
+    The window is the server's own word, and what its tokens are (bytes, nearly) is learned from its usage.
+    """
+    proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
+    session = make_session(30, result_words=1600)
     original_tokens = 0
     for messages in requests_of(session):
         async with client.post(
@@ -96,7 +92,7 @@ async def test_session_finishes_where_the_server_alone_refuses_it(llama, client,
         text = (await metrics.read()).decode()
     written = [line for line in text.splitlines() if line.startswith('trimtab_summaries_total{model="tiny",result="')]
     by_result = {line.split('result="')[1].split('"')[0]: float(line.split()[-1]) for line in written}
-    assert by_result.get("made", 0) + by_result.get("prefetched", 0) >= 5
+    assert by_result.get("made", 0) + by_result.get("prefetched", 0) >= 2
 
 
 def chat(turns: int) -> dict[str, Any]:
@@ -119,9 +115,14 @@ def chat(turns: int) -> dict[str, Any]:
 )
 async def test_strict_chat_templates_take_what_is_forwarded(template, role, model, client, start_proxy):
     """The server's own template engine refuses what does not alternate, and takes every request that was cut."""
-    tiny = ("defaults.context_window=1024", "defaults.completion_reserve=32", "defaults.summary.max_tokens=64")
+    tiny = (
+        "defaults.context_window=4096",
+        "defaults.completion_reserve=128",
+        "defaults.summary.max_tokens=256",
+        "defaults.summary.min_steps=3",
+    )
     async with run_llama(model, client, template) as llama:
-        proxy = await start_proxy(f"upstream.base_url={llama}", *SETTINGS, *tiny, f"defaults.summary.role={role}")
+        proxy = await start_proxy(f"upstream.base_url={llama}", *tiny, f"defaults.summary.role={role}")
         wrong = [{"role": "assistant", "content": "first"}, {"role": "system", "content": "late"}]
         assert (await ask(client, llama, wrong))[0] in {400, 500}
         cut = 0

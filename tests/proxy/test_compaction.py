@@ -103,7 +103,7 @@ def test_what_the_codec_forgot_changes_no_byte() -> None:
     caches = Caches()
     compactor = Compactor(count_by_heuristic, caches=caches)
     first = _compact(compactor, body, _settings())
-    for key, _ in caches.chat.messages.items():
+    for key in dict(caches.chat.messages.items()):
         caches.chat.messages.pop(key)
 
     assert len(caches.chat.messages) == 0

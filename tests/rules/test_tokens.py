@@ -1,57 +1,207 @@
-"""What a message costs."""
+"""What a message costs, and what stands around the messages."""
 
+from itertools import pairwise
+from typing import Any
+
+import orjson
 import pytest
-from builders import IMAGE, assistant, call, count_words, read, user
+from builders import (
+    IMAGE,
+    MEDIA_TOKENS,
+    assistant,
+    call,
+    count,
+    count_words,
+    function_result,
+    read,
+    result,
+    system,
+    user,
+)
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rules.conversation import CountTokens, Message, ToolCall
+from rules.families import GENERIC, Costs
 from rules.tokens import (
-    CALL_TOKENS,
-    IMAGE_TOKENS,
-    LOW_DETAIL_IMAGE_TOKENS,
-    MEDIA_BYTES_PER_TOKEN,
+    FORMAT_TOKENS,
+    FUNCTION_TOKENS,
     MESSAGE_TOKENS,
     NAME_TOKENS,
+    NAMED_CHOICE_TOKENS,
+    NO_CHOICE,
+    NO_CHOICE_TOKENS,
+    OTHER_TOOL_TOKENS,
     ROLE_TOKENS,
-    count_media,
+    SYSTEM_TOKENS,
+    TAIL_CHARS,
+    Surroundings,
+    count_audio,
+    count_file,
     count_message,
+    count_shared_frame,
+    count_surroundings,
 )
+from rules.typescript import render_tools
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
+GPT = Costs(priming_tokens=3, reads_typescript=True, tools_tokens=9)
+REASONING = Costs(priming_tokens=2, reads_typescript=True, is_reasoning=True, tools_tokens=91, call_tokens=10)
+JSON = GENERIC.costs
 
 
 def test_a_message_costs_its_frame_and_its_texts() -> None:
     """Without text only the frame is paid; each text adds its own tokens, texts outside the content too."""
     assert count_message(assistant(), count_words) == FRAME
     assert count_message(user("one two three"), count_words) == FRAME + 3
-    assert count_message(user("one two three"), count_words, ["four five"]) == FRAME + 5
-
-
-def test_a_name_costs_itself_and_a_token() -> None:
-    """A named message costs more than one without a name."""
-    named = read({"role": "user", "content": "one", "name": "ada lovelace"})
-    assert count_message(named, count_words) == FRAME + 1 + NAME_TOKENS + 2
-
-
-def test_a_call_costs_its_arguments_and_twice_its_name() -> None:
-    """Each call of a message adds its own."""
-    calls = [call("1", "run it", "a b c"), call("2", "stop", "")]
-    assert count_message(assistant(None, *calls), count_words) == FRAME + 2 * CALL_TOKENS + 4 + 3 + 2
+    assert count_message(user("one two three"), count_words, extra_texts=["four five"]) == FRAME + 5
 
 
 @pytest.mark.parametrize(
-    ("part", "tokens"),
+    ("wire", "tokens"),
     [
-        (IMAGE, LOW_DETAIL_IMAGE_TOKENS),
-        (b'{"type":"image_url","image_url":{"url":"https://a/b.png"}}', IMAGE_TOKENS),
-        (b'{"image_url":{"url":"' + b"A" * 200 + b'"},"type":"image_url"}', IMAGE_TOKENS),
-        (b'{"type":"input_audio","input_audio":{"data":"low"}}', MESSAGE_TOKENS + 51 // MEDIA_BYTES_PER_TOKEN),
-        (b"x" * 640, MESSAGE_TOKENS + 10),
+        ({"role": "user", "content": "one", "name": "ada lovelace"}, 1 + NAME_TOKENS + 2),
+        ({"role": "user", "content": "one", "name": ""}, 1),
+        ({"role": "user", "content": "one", "name": "user"}, 1 + 1),
+        ({"role": "tool", "content": "one", "name": "read file"}, 1),
+        ({"role": "function", "content": "one", "name": "run"}, FUNCTION_TOKENS + 1 + NAME_TOKENS + 1),
     ],
 )
-def test_media_have_an_upper_bound(part: bytes, tokens: int) -> None:
-    """Images cost by their detail, anything else by its size."""
-    assert count_media(part) == tokens
+def test_a_name_costs_itself_and_a_token(wire: dict[str, Any], tokens: int) -> None:
+    """One that repeats the role saves the token; a tool result goes by the name in its call."""
+    assert count_message(read(wire), count_words) == FRAME + tokens
 
 
-def test_media_enter_the_message() -> None:
+def test_media_cost_what_they_were_found_to_cost() -> None:
     """A message with an image costs the image, too."""
-    assert count_message(user("one", IMAGE), count_words) == FRAME + 1 + LOW_DETAIL_IMAGE_TOKENS
+    assert count_message(user("one", IMAGE), count_words) == FRAME + 1 + MEDIA_TOKENS
+
+
+@pytest.mark.parametrize("costs", [GPT, REASONING, JSON])
+def test_a_call_is_a_message_to_its_function(costs: Costs) -> None:
+    """Its frame, its name, its arguments; its name again, with `functions.`, where it is answered."""
+    one = count_message(assistant(None, call("1", "run it", "a b c")), count_words, costs)
+    assert one == FRAME + costs.call_tokens + 2 + 3 + 2
+
+
+def test_calls_made_together_are_one_call() -> None:
+    """They are read as the JSON of all of them; each costs more than nothing, less than a call of its own twice."""
+    calls = [call(str(number), "run", '{"path":"src/part.py"}') for number in range(6)]
+    tokens = [count_message(assistant(None, *calls[:number]), count) for number in range(7)]
+    alone = tokens[1] - tokens[0]
+    steps = [after - before for before, after in pairwise(tokens[2:])]
+    assert tokens[2] > tokens[1] > tokens[0] == FRAME
+    assert all(0 < step < 2 * alone for step in steps)
+
+
+@given(st.lists(st.builds(ToolCall, st.just("1"), st.text(max_size=3), st.text(max_size=9)), max_size=200))
+def test_a_message_costs_no_less_than_its_frame(calls: list[ToolCall]) -> None:
+    """However many calls there are, and whatever stands in them."""
+    assert count_message(Message("assistant", tool_calls=tuple(calls)), count) >= FRAME
+
+
+FUNCTION = {"name": "run", "parameters": {"properties": {"path": {"type": "string"}}}}
+TYPESCRIPT = render_tools([FUNCTION])
+
+
+def _count_around(costs: Costs, **around: Any) -> int:
+    return count_surroundings(Surroundings(**around), len, costs)
+
+
+@pytest.mark.parametrize("costs", [GPT, REASONING, JSON])
+def test_without_anything_around_only_the_priming_is_paid(costs: Costs) -> None:
+    """A choice among no tools is none."""
+    assert _count_around(costs) == costs.priming_tokens
+    assert _count_around(costs, choice=NO_CHOICE) == _count_around(costs, choice="run") == costs.priming_tokens
+
+
+@pytest.mark.parametrize(
+    ("costs", "choice", "tokens"),
+    [
+        (GPT, None, 3 + 9 + len(TYPESCRIPT)),
+        (GPT, NO_CHOICE, 3 + 9 + len(TYPESCRIPT) + NO_CHOICE_TOKENS),
+        (GPT, "run", 3 + 9 + len(TYPESCRIPT) + NAMED_CHOICE_TOKENS + len("run")),
+        (REASONING, None, 2 + 91 + len(TYPESCRIPT)),
+        (REASONING, "run", 2 + 91 + len(TYPESCRIPT)),
+        (JSON, None, 3 + len("json")),
+        (JSON, "run", 3 + len("json")),
+    ],
+)
+def test_functions_are_read_as_the_family_reads_them(costs: Costs, choice: str | None, tokens: int) -> None:
+    """As TypeScript or as JSON; who must be called is told to some models in more words."""
+    assert _count_around(costs, functions=[FUNCTION], functions_json="json", choice=choice) == tokens
+
+
+def test_models_before_gpt_4o_read_less_of_a_schema() -> None:
+    """The descriptions within objects cost them nothing."""
+    inner = {"type": "object", "properties": {"a": {"type": "string", "description": "deep " * 20}}}
+    functions = [{"name": "run", "parameters": {"properties": {"x": inner}}}]
+    early = Costs(reads_typescript=True, nested_comments=False)
+    late = Costs(reads_typescript=True)
+    assert _count_around(late, functions=functions) - _count_around(early, functions=functions) > 80
+
+
+def test_a_large_schema_is_counted_to_its_end() -> None:
+    """What bounds hostile schemas goes by the size of the JSON: an honest one of megabytes loses nothing."""
+    properties = {f"property_{number}": {"type": "string", "description": "d" * 200} for number in range(6000)}
+    functions = [{"name": "run", "parameters": {"properties": properties}}]
+    json = orjson.dumps(functions).decode()
+    rendered = render_tools(functions, max_chars=10**9)
+    assert rendered.count("d" * 200) == 6000
+    assert _count_around(GPT, functions=functions, functions_json=json) == 3 + 9 + len(rendered)
+
+
+@pytest.mark.parametrize("costs", [GPT, JSON])
+def test_other_tools_and_the_response_format_cost_their_text(costs: Costs) -> None:
+    """Each tool that is no function its JSON, in any family; a response format all of its texts."""
+    bare = _count_around(costs)
+    two = _count_around(costs, others=["abc", "de"])
+    assert two == bare + costs.tools_tokens + 5 + 2 * OTHER_TOOL_TOKENS
+    assert _count_around(costs, format_texts=["abc", "de"]) == bare + 5 + FORMAT_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("first", "costs", "tokens"),
+    [
+        (system("Be brief."), GPT, SYSTEM_TOKENS + 1),
+        (system("Be brief.", role="developer"), GPT, SYSTEM_TOKENS + 1),
+        (system("Be brief.\n"), GPT, SYSTEM_TOKENS),
+        (system(""), GPT, SYSTEM_TOKENS),
+        (Message("system"), GPT, SYSTEM_TOKENS),
+        (user("Be brief."), GPT, 0),
+        (system("Be brief."), REASONING, 0),
+        (system("Be brief."), JSON, 0),
+    ],
+)
+def test_a_system_message_shares_the_frame_of_the_tools(first: Message, costs: Costs, tokens: int) -> None:
+    """They stand behind it, on a line of their own, where the family reads them as TypeScript and does not reason."""
+    assert count_shared_frame(first, len, costs) == tokens
+
+
+def test_only_the_end_of_a_system_message_is_counted_for_its_line_break() -> None:
+    """However long it is."""
+    seen: list[int] = []
+
+    def spy(text: str) -> int:
+        seen.append(len(text))
+        return count(text)
+
+    counted: CountTokens = spy
+    count_shared_frame(system("x" * 100_000), counted, GPT)
+    assert max(seen) <= TAIL_CHARS + 1
+
+
+def test_audio_and_files_cost_by_their_size() -> None:
+    """Far less than their base64 text would as text, and more the longer they are; waves less than what is packed."""
+    for length in (6_400, 640_000):
+        assert count_audio(length, is_wave=True) < count_audio(length, is_wave=False) < length // 50
+        assert count_file(length) < length // 10
+    assert count_audio(64_000, is_wave=True) < count_audio(640_000, is_wave=True)
+    assert count_file(64_000) < count_file(640_000)
+    assert count_file(0) < count_file(None)
+
+
+def test_results_cost_their_frame_and_their_texts() -> None:
+    """One of the legacy kind a little less, and its name."""
+    assert count_message(result("1", "one two"), count_words) == FRAME + 2
+    assert count_message(function_result("one two"), count_words) == FRAME + 2 + FUNCTION_TOKENS + NAME_TOKENS + 1

@@ -1,0 +1,118 @@
+"""Our counts, held against what the API itself has reported for the same requests.
+
+Most were recorded by others in the test suites of their projects; what those say of a model may be wrong in places.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+import orjson
+import pytest
+import tiktoken
+from sessions import DATA, read_rows
+
+from proxy.codecs.chat import ChatCache, ChatCodec, read_request
+from proxy.counter import count_pieces, load_encoding, make_counter
+from rules.conversation import CountTokens
+from rules.families import CL100K, O200K, find_family
+
+GOLDEN = DATA / "golden_prompt_tokens.jsonl"
+MEDIA = frozenset({"image_url", "file", "input_audio", "websearch"})
+"""What is counted by bounds, and a search whose results stand in the prompt."""
+
+pytestmark = pytest.mark.skipif(not GOLDEN.is_file(), reason="the recorded data (../shared/data) is not here")
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One request: what was reported, and what we count."""
+
+    model: str
+    reported: int
+    tokens: int
+
+    @property
+    def error(self) -> float:
+        """As a share of what was reported."""
+        return abs(self.tokens - self.reported) / self.reported
+
+
+@pytest.fixture(scope="module")
+def counts(encoding: tiktoken.Encoding) -> dict[str, CountTokens]:
+    """A count for each vocabulary."""
+    encodings = {O200K: encoding, CL100K: load_encoding(CL100K)}
+    return {name: make_counter(count_pieces(each)) for name, each in encodings.items()}
+
+
+@pytest.fixture(scope="module")
+def groups(counts: dict[str, CountTokens]) -> dict[str, list[Counted]]:
+    """All requests, by what is in them."""
+    grouped: dict[str, list[Counted]] = {}
+    for row in read_rows(GOLDEN):
+        grouped.setdefault(_group(row), []).append(_count(row, counts))
+    return grouped
+
+
+def _group(row: dict[str, Any]) -> str:
+    features = set(row["features"])
+    kind = "reasoning " if find_family(row["model"]).costs.is_reasoning else ""
+    if features & MEDIA:
+        return "media"
+    if "json_schema" in features:
+        return kind + "format"
+    if features & {"functions", "function_call"}:
+        return kind + "legacy"
+    if "tools" in features and "tool_calls" not in features:
+        return kind + "tools"
+    return kind + ("calls" if "tool_calls" in features else "plain")
+
+
+def _count(row: dict[str, Any], counts: dict[str, CountTokens]) -> Counted:
+    """As the proxy counts it: from the body's bytes."""
+    family = find_family(row["model"])
+    codec = ChatCodec(counts[family.vocabulary], family.costs, cache=ChatCache())
+    tokens = codec.decode(read_request(orjson.dumps(row["request"]))).tokens
+    return Counted(row["model"], row["prompt_tokens"], tokens)
+
+
+def _percentile(errors: Sequence[float], share: float) -> float:
+    return sorted(errors)[int(share * (len(errors) - 1))]
+
+
+def test_messages_alone_are_counted_exactly(groups: dict[str, list[Counted]]) -> None:
+    """Of models that do not reason: to the token, in 99 of 100 requests."""
+    plain = groups["plain"]
+    assert len(plain) > 300
+    assert mean(row.tokens == row.reported for row in plain) >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("group", "least", "largest_mean", "largest_p95"),
+    [
+        ("plain", 300, 0.001, 0.0),
+        ("tools", 100, 0.012, 0.07),
+        ("calls", 80, 0.015, 0.07),
+        ("format", 60, 0.06, 0.2),
+        ("reasoning plain", 5, 0.015, 0.02),
+        ("reasoning tools", 10, 0.03, 0.1),
+        ("reasoning calls", 5, 0.03, 0.1),
+    ],
+)
+def test_counts_are_near_what_the_api_reports(
+    groups: dict[str, list[Counted]], group: str, least: int, largest_mean: float, largest_p95: float
+) -> None:
+    """By kind of request: the error of the mean, and of the worst but for one in twenty."""
+    errors = [row.error for row in groups[group]]
+    assert len(errors) >= least
+    assert mean(errors) <= largest_mean
+    assert _percentile(errors, 0.95) <= largest_p95
+
+
+def test_no_request_is_counted_as_much_less_than_it_costs(groups: dict[str, list[Counted]]) -> None:
+    """Of whatever model and with whatever in it; media are counted by bounds, and never as less."""
+    rows = [row for group in groups.values() for row in group]
+    assert len(rows) > 700
+    assert all(row.tokens >= 0.9 * row.reported for row in rows)
+    assert all(row.tokens >= row.reported for row in groups["media"])

@@ -1,0 +1,177 @@
+"""What stands around the messages of a chat request, and what of it is counted."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from odd import ODD, dump, odd_objects
+
+from proxy.codecs.chat import ChatCache, ChatCodec, read_request
+from proxy.codecs.counting import read_surroundings
+from proxy.codecs.message import UndecodableError
+from proxy.counter import count_by_heuristic
+from rules.families import GENERIC, find_family
+from rules.tokens import NO_CHOICE, SYSTEM_TOKENS, Surroundings
+
+GPT = find_family("gpt-4o").costs
+DEEPER = b"[" * 100_000 + b"]" * 100_000
+
+
+def _read(
+    tools: Any = None,
+    functions: Any = None,
+    tool_choice: Any = None,
+    function_call: Any = None,
+    response_format: Any = None,
+) -> Surroundings:
+    values = (tools, functions, tool_choice, function_call, response_format)
+    return read_surroundings([b"" if value is None else orjson.dumps(value) for value in values])
+
+
+F, G = {"name": "f"}, {"name": "g", "parameters": {}}
+FUNCTION: dict[str, Any] = {"type": "function", "function": F}
+CUSTOM: dict[str, Any] = {"type": "custom", "custom": {"name": "sh"}}
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def test_tools_are_functions_or_others() -> None:
+    """Functions of either form, others by the JSON of each; no tool is counted twice, and none is left out."""
+    assert _read() == _read(tools=[]) == Surroundings(functions=[], functions_json="[]", others=[])
+    mixed = _read(tools=[FUNCTION, CUSTOM, "search", None, {"function": "x"}], functions=[G, 5])
+    assert mixed.functions == [F, G]
+    assert mixed.functions_json == _json([FUNCTION, G])
+    assert mixed.others == [_json(item) for item in (CUSTOM, "search", None, {"function": "x"}, 5)]
+    assert _read(tools={"a": 1}, functions="x").others == ['{"a":1}', '"x"']
+
+
+@pytest.mark.parametrize(
+    ("choices", "choice"),
+    [
+        ({}, None),
+        ({"tool_choice": "auto"}, None),
+        ({"tool_choice": "required"}, None),
+        ({"tool_choice": "none"}, NO_CHOICE),
+        ({"function_call": "none"}, NO_CHOICE),
+        ({"tool_choice": "auto", "function_call": "none"}, None),
+        ({"tool_choice": FUNCTION}, "f"),
+        ({"function_call": {"name": "f"}}, "f"),
+        ({"tool_choice": {"type": "function", "name": "f"}}, "f"),
+        ({"tool_choice": CUSTOM}, None),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": [FUNCTION]}}}, None),
+        ({"tool_choice": {"function": {"name": 5}}}, None),
+        ({"tool_choice": [FUNCTION]}, None),
+        ({"tool_choice": 5}, None),
+    ],
+)
+def test_a_choice_is_of_one_function_or_of_none(choices: dict[str, Any], choice: str | None) -> None:
+    """Whatever leaves the model a choice is no choice."""
+    assert _read(tools=[FUNCTION], **choices).choice == choice
+
+
+@pytest.mark.parametrize(
+    ("schema", "counted"),
+    [
+        ({}, {}),
+        ({"type": "object", "additionalProperties": False}, {"type": "object"}),
+        ({"type": "object", "title": "Top"}, {"title": "Top", "type": "object"}),
+        ({"properties": {"a": {"title": "A", "type": "string"}}}, {"properties": {"a": {"type": "string"}}}),
+        ({"properties": {"title": {"title": "T"}}}, {"properties": {"title": {}}}),
+        ({"properties": {"additionalProperties": 2}}, {"properties": {"additionalProperties": 2}}),
+        ({"$defs": {"title": {"title": "T", "a": 1}}}, {"$defs": {"title": {"a": 1}}}),
+        ({"anyOf": [{"title": "A", "additionalProperties": {}, "a": 1}, 5]}, {"anyOf": [{"a": 1}, 5]}),
+        ({"items": {"properties": {"properties": {"title": "P"}}}}, {"items": {"properties": {"properties": {}}}}),
+        ({"items": {"title": ["no", "title"]}}, {"items": {"title": ["no", "title"]}}),
+        ({"properties": [{"title": "A"}]}, {"properties": [{}]}),
+    ],
+)  # fmt: skip
+def test_a_response_format_is_counted_as_models_read_it(schema: Any, counted: Any) -> None:
+    """The schema's own title first, none of its parts' titles; a property may be called `title` all the same."""
+    texts = _read(
+        response_format={"type": "json_schema", "json_schema": {"schema": schema, "strict": True}}
+    ).format_texts
+    assert texts == (_json(counted),)
+
+
+@pytest.mark.parametrize(
+    ("response_format", "texts"),
+    [
+        ({"type": "text"}, ()),
+        ({"type": "json_object"}, ()),
+        ({"type": "json_schema", "json_schema": {"name": "n", "schema": None}}, ()),
+        ({"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}, ("n", "{}")),
+        ({"json_schema": {"schema": {}, "description": "d", "name": "n"}}, ("n", "d", "{}")),
+        ({"json_schema": {"schema": {}, "description": 5, "name": []}}, ("{}",)),
+        ({"json_schema": [{"schema": {}}]}, ()),
+        ("json_object", ()),
+        ([], ()),
+    ],
+)
+def test_a_format_without_a_schema_costs_nothing(response_format: Any, texts: tuple[str, ...]) -> None:
+    """Else its name and its description, where they are texts, and its schema."""
+    assert _read(response_format=response_format).format_texts == texts
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [b'["\xff"]', b"[", DEEPER, b'[{"function":{"a":%s}}]' % DEEPER, b"[1%s]" % (b"0" * 5000)],
+    ids=lambda tools: tools[:20].decode("latin-1"),
+)
+def test_what_cannot_be_decoded_is_counted_by_its_text(tools: bytes) -> None:
+    """Whether it is JSON that is too deep or none at all: the upstream judges. What is not there costs nothing."""
+    around = read_surroundings((tools, b"", b'"none"', b"", b""))
+    assert around == Surroundings(others=(tools.decode("utf-8", "replace"), '"none"'))
+    body = b'{"messages":[],"tools":%s}' % tools
+    if tools != b"[":
+        codec = ChatCodec(len, GPT, cache=ChatCache())
+        try:
+            assert codec.decode(read_request(body)).fixed_tokens >= len(around.others[0])
+        except UndecodableError:
+            assert DEEPER in tools
+
+
+def test_a_first_system_message_costs_less_where_there_are_functions() -> None:
+    """It shares their frame; other tools have none, and a user message shares nothing."""
+    costs: dict[tuple[str, bytes], int] = {}
+    for role in ("system", "user"):
+        for tools in (b"[]", b"[%s]" % orjson.dumps(CUSTOM), b"[%s]" % orjson.dumps(FUNCTION)):
+            body = b'{"messages":[{"role":"%s","content":"x"}],"tools":%s}' % (role.encode(), tools)
+            costs[role, tools] = ChatCodec(len, GPT, cache=ChatCache()).decode(read_request(body)).tokens
+    saved = [costs["user", tools] - costs["system", tools] for role, tools in costs if role == "user"]
+    assert saved == [0, 0, -SYSTEM_TOKENS - len("\n")]
+
+
+def test_a_deep_schema_in_a_response_format_is_counted() -> None:
+    """Deeper than it can be stripped, or not."""
+    for depth in (10, 100, 300, 900):
+        schema = b'{"items":' * depth + b"{}" + b"}" * depth
+        raw = b'{"json_schema":{"schema":%s}}' % schema
+        around = read_surroundings((b"", b"", b"", b"", raw))
+        assert around.format_texts == (schema.decode(),) or around.others == (raw.decode(),)
+
+
+TOOLS = st.lists(odd_objects("function", "name", "parameters", "properties", "title", "$ref"), max_size=3) | ODD
+FORMATS = odd_objects("json_schema", "schema", "name", "properties", "title")
+
+
+@given(
+    st.tuples(TOOLS, TOOLS, TOOLS, odd_objects("name"), FORMATS).map(lambda values: [dump(value) for value in values])
+)
+def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
+    """As a request has them, and as no request has."""
+    keys = (b"tools", b"functions", b"tool_choice", b"function_call", b"response_format")
+    body = b",".join(b'"%s":%s' % pair for pair in zip(keys, fixed, strict=True))
+    read_surroundings(fixed)
+    for costs in (GPT, GENERIC.costs):
+        codec = ChatCodec(count_by_heuristic, costs, cache=ChatCache())
+        assert codec.decode(read_request(b'{"messages":[],%s}' % body)).fixed_tokens > 0
+
+
+@given(st.lists(st.binary(max_size=40), min_size=5, max_size=5))
+def test_junk_around_the_messages_is_read(fixed: list[bytes]) -> None:
+    """Nothing is raised."""
+    read_surroundings(fixed)

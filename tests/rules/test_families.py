@@ -1,0 +1,148 @@
+"""Which family a model is of."""
+
+import re
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.families import CL100K, FAMILIES, GENERIC, O200K, Family, find_family
+from rules.images import AreaCost, PatchCost, TileCost
+
+
+def _globs(*models: str) -> list[str]:
+    """The globs of the rows that the models are found in."""
+    rows = [glob for model in models for glob, family in FAMILIES if family is find_family(model)]
+    assert len(rows) == len(models)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("model", "glob"),
+    [
+        ("gpt-4o", "gpt-4o*"),
+        ("openai/gpt-4o-mini", "gpt-4o-mini*"),
+        ("openrouter/openai/gpt-4o-mini:free", "gpt-4o-mini*"),
+        ("ft:gpt-4o-mini-2024-07-18:org::id", "gpt-4o-mini*"),
+        ("openai/ft:gpt-4o-2024-08-06:org::id", "gpt-4o*"),
+        ("GPT-4o-2024-11-20", "gpt-4o*"),
+        ("chatgpt-4o-latest", "chatgpt-4o*"),
+        ("gpt-3.5-turbo-0125", "gpt-3.5*"),
+        ("gpt-35-turbo", "gpt-35*"),
+        ("gpt-4", "gpt-4*"),
+        ("gpt-4-0613", "gpt-4*"),
+        ("gpt-4-turbo", "gpt-4*"),
+        ("gpt-4.1", "gpt-4.1*"),
+        ("gpt-4.1-nano-x", "gpt-4.1-nano*"),
+        ("gpt-4.1-mini-2025-04-14", "gpt-4.1-mini*"),
+        ("gpt-4.5-preview", "gpt-4.5*"),
+        ("gpt-5", "gpt-[5-9]*"),
+        ("gpt-5.1-codex", "gpt-[5-9]*"),
+        ("gpt-5-mini-2025", "gpt-[5-9]*-mini*"),
+        ("gpt-5.4-mini", "gpt-[5-9]*-mini*"),
+        ("gpt-5-nano-2025-08-07", "gpt-[5-9]*-nano*"),
+        ("openai/gpt-oss-120b", "gpt-oss*"),
+        ("codex-mini-latest", "codex*"),
+        ("o1", "o[1-9]*"),
+        ("o3-mini", "o[1-9]*"),
+        ("o4-mini", "o4-mini*"),
+        ("claude-3-5-sonnet", "*claude*"),
+        ("claude-sonnet-4-20250514", "*claude*"),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "*claude*"),
+        ("anthropic/claude-opus-4.7", "*claude*4[.-][7-9]*"),
+        ("claude-opus-4-8", "*claude*4[.-][7-9]*"),
+        ("meta-llama/Llama-3.3-70B", "*llama*"),
+        ("ollama/llama3", "*llama*"),
+        ("codellama:13b", "*llama*"),
+        ("Qwen/Qwen3-8B", "*qwen*"),
+        ("qwq-32b", "*qwq*"),
+        ("mistral-large", "*stral*"),
+        ("codestral", "*stral*"),
+        ("devstral-small-2507", "*stral*"),
+        ("open-mixtral-8x22b", "*ixtral*"),
+        ("pixtral-12b", "*ixtral*"),
+        ("deepseek-chat", "*deepseek*"),
+        ("glm-4.6", "*glm*"),
+        ("kimi-k2", "*kimi*"),
+        ("moonshot-v1-128k", "*moonshot*"),
+        ("gemini-2.5-flash", "*gemini*"),
+        ("google/gemma-3", "*gemma*"),
+    ],
+)
+def test_a_model_is_found_by_its_name(model: str, glob: str) -> None:
+    """Makers, routers, fine-tunes, snapshots and letter case do not matter."""
+    assert _globs(model) == [glob]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "",
+        "/",
+        "ft:",
+        "llama/",
+        "ollama/phi",
+        "gpt",
+        "gpt-",
+        "my-gpt-4o",
+        "o",
+        "o0",
+        "x" * 10**6,
+        "*",
+        "[",
+        "gpt-[5-9]*",
+    ],
+)
+def test_an_unknown_name_is_of_the_generic_family(model: str) -> None:
+    """Nothing is known of it, and characters that globs are made of mean nothing in it."""
+    assert find_family(model) is GENERIC
+
+
+def test_a_very_long_name_is_found_by_its_beginning() -> None:
+    """Its length costs next to nothing: the globs see the first of it only."""
+    assert _globs("gpt-4o-mini-" + "x" * 10**6, "a/" * 10**6 + "gpt-4.1") == ["gpt-4o-mini*", "gpt-4.1*"]
+    assert find_family("x" * 10**6 + "claude") is GENERIC
+
+
+def _names(glob: str) -> list[str]:
+    """Names that the glob matches, with and without something in the place of each star."""
+    pieces = re.findall(r"\[[^]]+\]|\*|[^[*]+", glob)
+    choices = [("", "x") if piece == "*" else (piece[1],) if piece[0] == "[" else (piece,) for piece in pieces]
+    return ["".join(chosen) for chosen in product(*choices)]
+
+
+@pytest.mark.parametrize("row", FAMILIES, ids=lambda row: row[0])
+def test_every_row_can_be_reached(row: tuple[str, Family]) -> None:
+    """None is shadowed by the rows above it."""
+    assert any(find_family(name) is row[1] for name in _names(row[0]))
+
+
+def test_what_is_known_of_families() -> None:
+    """Vocabulary, form of the tools, what reasoning changes, and the arithmetic of images."""
+    early, gpt = find_family("gpt-4"), find_family("gpt-4.1-mini")
+    assert (early.vocabulary, early.costs.nested_comments, early.costs.priming_tokens) == (CL100K, False, 3)
+    assert (gpt.vocabulary, gpt.costs.nested_comments, gpt.costs.images) == (O200K, True, PatchCost(1.62))
+    assert find_family("o4-mini").costs.images == PatchCost(1.72)
+    assert find_family("gpt-5").costs.images == TileCost(70, 140)
+    assert find_family("claude-3-haiku").costs.images == AreaCost()
+    for model in ("gpt-5", "gpt-5-mini", "o3", "gpt-oss-20b"):
+        costs = find_family(model).costs
+        assert (costs.is_reasoning, costs.reads_typescript, costs.priming_tokens) == (True, True, 2)
+    assert find_family("gpt-5").costs.tools_tokens > 5 * find_family("o3").costs.tools_tokens
+
+
+@pytest.mark.parametrize("row", FAMILIES, ids=lambda row: row[0])
+def test_only_openais_models_read_typescript(row: tuple[str, Family]) -> None:
+    """And only they count by their own vocabulary, one to one; others are told by a ratio to o200k_base."""
+    glob, family = row
+    is_openai = glob.startswith(("gpt", "chatgpt", "codex", "o"))
+    assert family.costs.reads_typescript is is_openai
+    assert 1.0 <= family.ratio <= (1.0 if is_openai else 2.0)
+    assert is_openai or family.vocabulary == O200K
+
+
+@given(st.text(max_size=300))
+def test_every_name_is_of_a_family(model: str) -> None:
+    """The same at every time."""
+    assert find_family(model) is find_family(model)

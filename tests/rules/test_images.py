@@ -1,0 +1,137 @@
+"""What images cost, and how large they are by their first bytes."""
+
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.images import MAX_PATCHES, AreaCost, ImageCost, PatchCost, Size, TileCost, read_size
+
+GPT_4O = TileCost(85, 170)
+GPT_4O_MINI = TileCost(2833, 5667)
+GPT_4_1_MINI = PatchCost(1.62)
+COSTS: list[ImageCost] = [GPT_4O, GPT_4O_MINI, TileCost(70, 140), GPT_4_1_MINI, PatchCost(2.46), AreaCost()]
+SIDES = st.integers(1, 3000) | st.integers(1, 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    ("cost", "size", "low", "tokens"),
+    [
+        (GPT_4O, Size(1024, 1024), False, 765),
+        (GPT_4O, Size(2048, 4096), False, 1105),
+        (GPT_4O, Size(4096, 8192), True, 85),
+        (GPT_4O, Size(1, 1), False, 255),
+        (GPT_4O, None, False, 1445),
+        (GPT_4O, None, True, 85),
+        (GPT_4O_MINI, Size(512, 512), False, 8500),
+        (GPT_4_1_MINI, Size(1024, 1024), False, math.ceil(1024 * 1.62) + 1),
+        (GPT_4_1_MINI, Size(1800, 2400), False, math.ceil(1452 * 1.62) + 1),
+        (GPT_4_1_MINI, Size(1800, 2400), True, math.ceil(256 * 1.62) + 1),
+        (GPT_4_1_MINI, None, True, math.ceil(256 * 1.62) + 1),
+        (GPT_4_1_MINI, Size(33, 32), True, math.ceil(2 * 1.62) + 1),
+        (GPT_4_1_MINI, None, False, math.ceil(MAX_PATCHES * 1.62) + 1),
+        (AreaCost(), Size(200, 200), False, 54),
+        (AreaCost(), Size(1000, 1000), False, 1334),
+        (AreaCost(), Size(8000, 8000), False, 1600),
+        (AreaCost(), None, True, 1600),
+    ],
+)
+def test_images_cost_what_their_makers_publish(cost: ImageCost, size: Size | None, low: bool, tokens: int) -> None:  # noqa: FBT001
+    """The examples of OpenAI's and Anthropic's guides to vision, and the bounds where the size is not known."""
+    assert cost.count(size, low_detail=low) == tokens
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@given(width=SIDES, height=SIDES, low=st.booleans())
+def test_no_image_costs_more_than_one_of_unknown_size(cost: ImageCost, width: int, height: int, low: bool) -> None:  # noqa: FBT001
+    """However long or thin it is: what is not known is a bound. And none is free."""
+    assert 0 < cost.count(Size(width, height), low_detail=low) <= cost.count(None, low_detail=low)
+    assert cost.count(None, low_detail=low) <= cost.count(None, low_detail=False)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@given(width=st.integers(1, 3000), height=st.integers(1, 3000))
+def test_an_image_turned_costs_the_same(cost: ImageCost, width: int, height: int) -> None:
+    """Width and height are alike."""
+    turned = cost.count(Size(height, width), low_detail=False)
+    assert cost.count(Size(width, height), low_detail=False) == turned
+
+
+def _segment(marker: int, body: bytes) -> bytes:
+    return b"\xff" + bytes([marker]) + struct.pack(">H", len(body) + 2) + body
+
+
+def _frame(marker: int) -> bytes:
+    return _segment(marker, b"\x08" + struct.pack(">HH", 480, 640) + b"\x03" + b"\x01\x22\x00" * 3)
+
+
+def _riff(kind: bytes, body: bytes) -> bytes:
+    return b"RIFF" + struct.pack("<I", len(body) + 12) + b"WEBP" + kind + struct.pack("<I", len(body)) + body
+
+
+JFIF = _segment(0xE0, b"JFIF\x00" + bytes(9))
+# A thumbnail within the metadata has a frame of its own, which is not the image's.
+EXIF = _segment(
+    0xE1, b"Exif\x00\x00" + b"\xff\xd8" + _segment(0xC0, b"\x08" + struct.pack(">HH", 9, 9)) + bytes(40_000)
+)
+TABLES = _segment(0xDB, bytes(65)) + _segment(0xC4, bytes(29))
+PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + struct.pack(">IIBBBBB", 640, 480, 8, 2, 0, 0, 0)
+GIF = b"GIF89a" + struct.pack("<HH", 640, 480) + bytes(3)
+LOSSY = _riff(b"VP8 ", bytes(3) + b"\x9d\x01\x2a" + struct.pack("<HH", 640 | 0x4000, 480 | 0x8000))
+LOSSLESS = _riff(b"VP8L", b"\x2f" + struct.pack("<I", 639 | 479 << 14 | 1 << 28))
+EXTENDED = _riff(b"VP8X", bytes(4) + (639).to_bytes(3, "little") + (479).to_bytes(3, "little"))
+JPEG = b"\xff\xd8" + JFIF + TABLES + _frame(0xC0)
+IMAGES = [
+    pytest.param(PNG, 24, id="png"),
+    pytest.param(GIF, 10, id="gif 89a"),
+    pytest.param(GIF.replace(b"89a", b"87a"), 10, id="gif 87a"),
+    pytest.param(JPEG, len(JPEG) - 10, id="jpeg"),
+    pytest.param(b"\xff\xd8" + EXIF + JFIF + _frame(0xC0), 40_000, id="jpeg behind exif"),
+    pytest.param(b"\xff\xd8" + JFIF + TABLES + _frame(0xC2), 100, id="progressive jpeg"),
+    pytest.param(b"\xff\xd8\xff\xff\xff" + JFIF + b"\xff" + _frame(0xCF), 20, id="jpeg with fill bytes"),
+    pytest.param(LOSSY, 30, id="webp lossy"),
+    pytest.param(LOSSLESS, 25, id="webp lossless"),
+    pytest.param(EXTENDED, 30, id="webp extended"),
+]
+
+
+@pytest.mark.parametrize(("image", "needed"), IMAGES)
+def test_the_size_stands_in_the_first_bytes(image: bytes, needed: int) -> None:
+    """It is read from as many as it takes, whatever follows; from fewer it is not guessed."""
+    assert read_size(image) == read_size(image + b"\xff" * 100) == Size(640, 480)
+    assert read_size(image[:needed]) in {Size(640, 480), None}
+    assert all(read_size(image[:length]) is None for length in range(min(needed, 300)))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"BM" + bytes(60),
+        b"<svg width='640' height='480'/>",
+        b"\x89PNG\r\n\x1a\n" + bytes(16),
+        b"GIF89a" + bytes(4),
+        _riff(b"VP8?", bytes(40)),
+        b"RIFF" + bytes(4) + b"WAVE" + bytes(40),
+        b"\xff\xd8" + b"\xff" * 60,
+        b"\xff\xd8" + b"\xff\xe0\x00\x00" * 20,
+        b"\xff\xd8" + JFIF + b"\x00" + _frame(0xC0),
+        b"\xff\xd8" + _segment(0xC0, b"\x08" + bytes(4) + bytes(9)),
+    ],
+)
+def test_what_is_no_image_has_no_size(head: bytes) -> None:
+    """Other formats, sides of nothing, segments that lead nowhere."""
+    assert read_size(head) is None
+
+
+@given(
+    st.sampled_from([b"", PNG, GIF, LOSSY, LOSSLESS, EXTENDED, b"\xff\xd8" + JFIF]),
+    st.integers(0, 40),
+    st.binary(max_size=60),
+)
+def test_any_bytes_have_a_size_or_none(begun: bytes, length: int, junk: bytes) -> None:
+    """Nothing is raised, and no side is less than a pixel."""
+    size = read_size(begun[:length] + junk)
+    assert size is None or min(size.width, size.height) >= 1

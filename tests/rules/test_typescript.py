@@ -1,0 +1,275 @@
+"""Tool schemas as TypeScript."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from odd import ODD
+
+from rules.typescript import MAX_CHARS, MAX_DEPTH, TYPE_CHARS, Schema, as_schema, render_tools
+
+HEAD, TAIL = "namespace functions {\n\n", "} // namespace functions"
+END = " => any;"
+TEXT = {"type": "string"}
+
+
+def _render(parameters: Any, *, nested_comments: bool = True, **function: Any) -> str:
+    """What stands for one function `f`."""
+    text = render_tools([{"name": "f", "parameters": parameters, **function}], nested_comments=nested_comments)
+    assert text.startswith(HEAD)
+    assert text.endswith("\n\n" + TAIL)
+    return text[len(HEAD) : -len("\n\n" + TAIL)]
+
+
+def _refer(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _type(schema: Any, **definitions: Any) -> str:
+    """The type that stands for one property's schema."""
+    text = _render({"properties": {"a": schema}, "$defs": definitions})
+    return text.removeprefix("type f = (_: { a?: ").removesuffix(" }) => any;")
+
+
+@pytest.mark.parametrize(
+    ("schema", "rendered"),
+    [
+        (TEXT, "string"),
+        ({"type": "number"}, "number"),
+        ({"type": "integer"}, "number"),
+        ({"type": "boolean"}, "boolean"),
+        ({"type": "null"}, "null"),
+        ({"type": "object"}, "object"),
+        ({"type": "object", "properties": {}}, "object"),
+        ({"type": "object", "additionalProperties": TEXT}, "object"),
+        ({"type": "later"}, "any"),
+        ({}, "any"),
+        ({"type": ["string", "null"]}, "string | null"),
+        ({"type": ["object", "null"], "properties": {"b": TEXT}}, "{ b?: string } | null"),
+        ({"type": []}, "any"),
+        ({"type": "array"}, "any[]"),
+        ({"type": "array", "items": TEXT}, "string[]"),
+        ({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}, "number[][]"),
+        ({"type": "array", "items": [TEXT]}, "any[]"),
+        ({"type": "string", "enum": ["x", "y"]}, '"x" | "y"'),
+        ({"enum": ["x", 1, 1.5, True, None]}, '"x" | 1 | 1.5 | true | null'),
+        ({"type": "string", "enum": []}, "string"),
+        ({"const": "x", "type": "string"}, '"x"'),
+        ({"const": None}, "null"),
+        ({"const": False}, "false"),
+        ({"anyOf": [TEXT, {"type": "null"}]}, "string | null"),
+        ({"oneOf": [TEXT, {"type": "array", "items": TEXT}]}, "string | string[]"),
+        ({"anyOf": [], "type": "string"}, "string"),
+        ({"anyOf": "x", "type": "string"}, "string"),
+        ({"allOf": [TEXT, {"type": "null"}]}, "string"),
+        (
+            {"type": "object", "properties": {"b": TEXT, "c": {"type": "integer"}}, "required": ["c"]},
+            "{ b?: string, c: number }",
+        ),
+        (5, "any"),
+        (True, "any"),
+    ],
+)
+def test_a_schema_is_a_type(schema: Any, rendered: str) -> None:
+    """What is no type that is known reads `any`."""
+    assert _type(schema) == rendered
+
+
+@pytest.mark.parametrize(
+    ("schema", "definitions", "rendered"),
+    [
+        (_refer("X"), {"X": TEXT}, "string"),
+        ({"$ref": "#/properties/a/items", "items": TEXT}, {}, "string"),
+        ({"$ref": "#/$defs/X", "type": "integer"}, {"X": TEXT}, "number"),
+        (_refer("X"), {"X": _refer("Y"), "Y": TEXT}, "string"),
+        ({"type": "array", "items": _refer("X")}, {"X": {"enum": ["x"]}}, '"x"[]'),
+        ({"anyOf": [_refer("X"), _refer("X")]}, {"X": TEXT}, "string | string"),
+        (_refer("X"), {}, "any"),
+        ({"$ref": "other.json#/X"}, {"X": TEXT}, "any"),
+        ({"$ref": 5}, {}, "any"),
+        (_refer("X"), {"X": _refer("X")}, "any"),
+        (_refer("X"), {"X": {"anyOf": [_refer("X"), TEXT]}}, "any | string"),
+        (
+            _refer("X"),
+            {"X": {"type": "object", "properties": {"n": TEXT, "in": {"type": "array", "items": _refer("X")}}}},
+            "{ n?: string, in?: any[] }",
+        ),
+    ],
+)
+def test_a_reference_is_what_it_refers_to(schema: Any, definitions: dict[str, Any], rendered: str) -> None:
+    """What stands beside it goes before; one that leads to what it stands in, or nowhere, reads `any`."""
+    assert _type(schema, **definitions) == rendered
+
+
+@pytest.mark.parametrize(
+    ("parameters", "lines"),
+    [
+        (None, ["type f = () => any;"]),
+        ({}, ["type f = () => any;"]),
+        ({"title": "Nothing", "properties": {}}, ["type f = () => any;"]),
+        ({"properties": {"a": TEXT}, "required": ["a"]}, ["type f = (_: { a: string }) => any;"]),
+        ({"properties": {"a": TEXT, "b": TEXT}}, ["type f = (_: { a?: string, b?: string }) => any;"]),
+        (
+            {"title": "Parameters", "properties": {"a": {"title": "The A", **TEXT}}},
+            ["type f = (_: {", "// Parameters", "// The A", "a?: string,", "}) => any;"],
+        ),
+        (
+            {"properties": {"a": {"title": "The A", "description": "One.\n  Two. \n\nFour.", **TEXT}, "b": TEXT}},
+            [
+                "type f = (_: {",
+                "// The A",
+                "//",
+                "// One.",
+                "// Two.",
+                "//",
+                "// Four.",
+                "a?: string,",
+                "b?: string,",
+                "}) => any;",
+            ],
+        ),
+        (
+            {"properties": {"a": {"default": "x", **TEXT}, "b": {"default": None}, "c": {"default": [1, True]}}},
+            [
+                'type f = (_: { a?: string, // default: "x" b?: any, // default: null c?: any, // default: [1, True] })'
+                + END
+            ],
+        ),
+        (
+            {"properties": {"a": {"description": " ", "title": "", **TEXT}, "b": {"description": 5, "title": []}}},
+            ["type f = (_: { a?: string, b?: any }) => any;"],
+        ),
+        (
+            {"properties": {"a": _refer("X")}, "$defs": {"X": {"title": "X", "description": "An X."}}},
+            ["type f = (_: {", "// X", "//", "// An X.", "a?: any,", "}) => any;"],
+        ),
+        (
+            {"properties": {"a": {"type": "object", "properties": {"b": {"title": "B", "description": "A b."}}}}},
+            ["type f = (_: {", "a?: {", "  // A b.", "  b?: any,", "},", "}) => any;"],
+        ),
+    ],
+)
+def test_a_function_is_a_type_of_its_parameters(parameters: Any, lines: list[str]) -> None:
+    """In one line where there is no comment; titles are read at the top only, descriptions everywhere."""
+    assert _render(parameters) == "\n".join(lines)
+
+
+def test_descriptions_stand_above_their_functions() -> None:
+    """Line by line; several functions stand in one namespace."""
+    functions = [{"name": "f", "description": "  Does it.\n  Well. "}, {"name": "g", "description": None}]
+    body = "// Does it.\n// Well.\ntype f = () => any;\n\ntype g = () => any;\n\n"
+    assert render_tools(functions) == HEAD + body + TAIL
+    assert render_tools([]) == HEAD + TAIL
+
+
+def test_early_models_read_no_comments_within_objects() -> None:
+    """Their objects are never in one line."""
+    inner = {"type": "object", "properties": {"b": {"description": "A b.", **TEXT}}}
+    parameters = {"properties": {"a": {"description": "An a.", **inner}}}
+    text = _render(parameters, nested_comments=False)
+    assert text == "type f = (_: {\n// An a.\na?: {\n  b?: string,\n},\n}) => any;"
+    assert "A b." in _render(parameters)
+
+
+def _double(kind: str, name: str) -> Schema:
+    """A schema that refers twice to another."""
+    other = _refer(name)
+    if kind == "properties":
+        return {"type": "object", "properties": {"a": other, "b": {"description": "Deep.", **other}}}
+    if kind == "types":
+        return {"type": ["object", "object"], "properties": {"a": other}}
+    return {kind: [other, other]}
+
+
+def _nest(value: Any, key: str | None, depth: int = 900) -> Any:
+    for _ in range(depth):
+        value = [value] if key is None else {key: value}
+    return value
+
+
+MANY = {str(number): _refer("X") for number in range(2000)}
+CHAIN = {kind: {str(n): _double(kind, str(n + 1)) for n in range(60)} for kind in ("anyOf", "properties", "types")}
+HOSTILE: dict[str, Any] = {
+    **{f"doubled by {kind}": {"properties": {"a": _refer("0")}, "$defs": chain} for kind, chain in CHAIN.items()},
+    **{
+        f"itself by {kind}": {"properties": {"a": _refer("X")}, "$defs": {"X": _double(kind, "X")}}
+        for kind in ("anyOf", "oneOf", "allOf", "properties", "types")
+    },
+    "circle": {"properties": {"a": _refer("X")}, "$defs": {"X": _refer("Y"), "Y": _refer("X")}},
+    "long description": {"properties": MANY, "$defs": {"X": {"description": "d" * 10**6, **TEXT}}},
+    "blank description": {"properties": MANY, "$defs": {"X": {"description": " " * 10**6, **TEXT}}},
+    "many lines": {"properties": MANY, "$defs": {"X": {"description": "a\n" * 10**5, **TEXT}}},
+    "long title": {"properties": MANY, "$defs": {"X": {"title": "t" * 10**6, **TEXT}}},
+    "long default": {"properties": MANY, "$defs": {"X": {"default": ["d"] * 10**5, **TEXT}}},
+    "long enum": {"properties": MANY, "$defs": {"X": {"enum": ["d"] * 10**5}}},
+    "long name": {"properties": MANY, "$defs": {"X": {"type": "object", "properties": {"n" * 10**6: TEXT}}}},
+    "long reference": {"properties": MANY, "$defs": {"X": {"$ref": "#/" + "a/" * 10**6}}},
+    "long union": {"properties": MANY, "$defs": {"X": {"anyOf": [TEXT] * 10**5}}},
+    "long required": {
+        "properties": MANY, "$defs": {"X": {"type": "object", "required": ["r"] * 10**5, "properties": MANY}},
+    },
+    "other members": {"properties": MANY, "$defs": {"X": {**{str(n): n for n in range(10**5)}, **_refer("Y")}}},
+    "many properties": {
+        "properties": {str(n): TEXT for n in range(10**5)}, "required": [str(-n) for n in range(10**5)],
+    },
+    **{f"deep {key}": _nest({}, key) for key in ("properties", "items", "anyOf", "$ref", "enum", "$defs")},
+    **{f"deep {key} of a": {"properties": {"a": _nest({}, key)}} for key in ("items", "allOf", "type", "properties")},
+    "deep values": {"properties": {"a": {"default": _nest([], None)}, "b": {"const": _nest({}, "c")}}},
+    "deep objects": {"properties": {"a": _nest({}, "properties")}},
+    "deep types": {"properties": {"a": {"type": _nest("string", None)}}},
+    "large integer": {"properties": {"a": {"default": 10**5000, "enum": [10**5000]}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parameters", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("nested_comments", [True, False])
+def test_no_schema_is_read_for_ever(parameters: Any, nested_comments: bool) -> None:  # noqa: FBT001
+    """References multiply what they refer to up to a bound; only what stands in the schema itself goes beyond it.
+
+    The bound is of the text and of the work: of types rendered, which have some length each.
+    """
+    for functions in (1, 20):
+        named = [{"name": "f", "parameters": parameters} for _ in range(functions)]
+        text = render_tools(named, nested_comments=nested_comments)
+        assert text.count("?: ") <= MAX_CHARS / TYPE_CHARS + MAX_DEPTH + 1
+        # The first of the long ones is read to its end: each is of a million characters or half of that.
+        assert len(text) < 2_100_000
+        assert text.count("type f = (") == functions
+
+
+def test_a_schema_that_refers_to_itself_is_short() -> None:
+    """As honest ones do, in several places: filters of filters, say. It is no place to be read as a million types."""
+    places = {key: {"type": "array", "items": _refer("F")} for key in ("and", "or", "nor", "not")}
+    parameters = {"properties": {"a": _refer("F")}, "$defs": {"F": {"type": "object", "properties": places}}}
+    assert len(_render(parameters)) < 100
+
+
+def test_the_bound_is_the_callers() -> None:
+    """Of all functions together, so that many small ones cannot go beyond it, either."""
+    parameters = {"properties": {str(number): TEXT for number in range(100)}}
+    functions = [{"name": "f", "parameters": parameters}] * 10
+    whole, half = (render_tools(functions, max_chars=chars).count("string") for chars in (100_000, 10_000))
+    assert whole == 1000
+    assert 400 < half < 700
+
+
+KEYWORDS = ["type", "properties", "items", "anyOf", "oneOf", "allOf", "enum", "const", "default", "required", "title"]
+SCHEMAS = st.recursive(
+    ODD | st.sampled_from(["string", "object", "array", "null"]),
+    lambda inner: (
+        st.dictionaries(st.sampled_from([*KEYWORDS, "description", "$defs", "a"]), inner, max_size=4)
+        | st.lists(inner, max_size=3)
+        | st.fixed_dictionaries({"$ref": st.sampled_from(["#/", "#/a", "#/$defs/a", "#/properties/a", "#"])})
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional={"name": ODD, "description": ODD, "parameters": SCHEMAS}) | ODD))
+def test_whatever_stands_in_the_place_of_a_function_is_rendered(values: list[Any]) -> None:
+    """A block for each, and nothing is raised."""
+    text = render_tools(list(map(as_schema, values)))
+    assert text.startswith(HEAD)
+    assert text.endswith(TAIL)
+    assert text.count("type ") >= len(values)
