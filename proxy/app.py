@@ -71,12 +71,14 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         max_headers=MAX_HEADERS,
     )
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
+    estimators: asyncio.Future[None] | None = None
     try:
         await runner.setup()
         host, port = split_address(config.listen)
         site = web.TCPSite(runner, host, port)
         await site.start()
         services.lifecycle.ready = True
+        estimators = asyncio.get_running_loop().run_in_executor(None, compactors.load_estimators)
         for upstream in config.discovered_upstreams():
             models.seek_windows(upstream)
         yield Proxy(site_url(host, runner.addresses[0][1]), services)
@@ -87,6 +89,8 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
             async with asyncio.timeout(config.limits.drain_seconds):
                 await services.lifecycle.idle.wait()
     finally:
+        if estimators is not None:
+            await estimators
         await runner.cleanup()
         await summaries.close()
         await models.close()

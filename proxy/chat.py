@@ -4,84 +4,114 @@ Law: the only broad `except` of the program stands here: a fault inside compacti
 is counted.
 """
 
-import re
+import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import aiohttp
 from aiohttp import web
 
-from proxy.codecs.chat import ChatRequest, read_damaged_request, read_request
+from proxy.body import chain, peek_model, read_body, read_chat
+from proxy.codecs.chat import ChatRequest
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Planned, describe_refused
 from proxy.config import PolicyConfig
-from proxy.errors import ContextExceededError, UnknownProfileError
+from proxy.errors import ContextExceededError, ProxyError, UnknownProfileError
 from proxy.exchange import Exchange
 from proxy.models import ModelName
 from proxy.relay import relay_answer, relay_into_stream
 from proxy.services import Services
 from proxy.stream import ResponseTap
 from proxy.texts import Call, Carried, carry_out, make_call, write_ahead
-from proxy.threads import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_work
+from proxy.threads import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_work
 from proxy.upstream import read_headers, request_headers, target_url
 from rules.pipeline import LimitExceededError
 
-PEEK_BYTES = 64 * 1024
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Done:
-    """A request that was planned and carried out."""
+    """A request that was planned and carried out; or is left as it came, and `carried` is None until it is counted."""
 
     call: Call
-    carried: Carried
+    carried: Carried | None
 
 
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
     """Serve a chat completion, compacted where that is called for."""
-    body = await _read_body(request, services.config.limits.max_body_bytes)
-    chat = await _read_chat(body) if isinstance(body, bytes) else None
+    body = await read_body(request, services.config.limits.max_body_bytes)
+    chat = await read_chat(body) if isinstance(body, bytes) else None
     done: _Done | None = None
     if chat is not None:
         settings = _choose_settings(services, request, chat.model, exchange)
         done = await _compact(services, request, chat, settings, exchange)
-        body = done.carried.compacted.body if done is not None and exchange.mode == "enforce" else chat.body
+        enforced = done.carried if done is not None and exchange.mode == "enforce" else None
+        body = enforced.compacted.body if enforced is not None else chat.body
     else:
         # Not decoded, but its model still says whose upstream it is for, and whose credential it carries.
-        settings = _choose_settings(services, request, _peek_model(body), exchange)
+        settings = _choose_settings(services, request, peek_model(body), exchange)
         exchange.outcome = "undecodable" if isinstance(body, bytes) else "too_large"
     upstream = services.config.upstream_for(settings.upstream)
     url = target_url(upstream, request.raw_path, is_api=True)
     headers = request_headers(read_headers(request.raw_headers), upstream, identity=True)
     if not isinstance(body, bytes) and "Content-Length" in request.headers:
         headers["Content-Length"] = request.headers["Content-Length"]
-    outgoing = body if isinstance(body, bytes) else _chain(body, request)
+    outgoing = body if isinstance(body, bytes) else chain(body, request)
     exchange.sent_at = time.monotonic()
-    async with services.client.send("POST", url, headers, outgoing, upstream) as answer:
+    async with (
+        _count_beside(services, done) as counted,
+        services.client.send("POST", url, headers, outgoing, upstream) as answer,
+    ):
+        await counted
         if done is None or answer.status != 200:
             return await _relay(services, settings, request, answer, exchange)
-        if exchange.mode == "enforce":
+        if exchange.mode == "enforce" and done.carried is not None:
             with _fail_open(services, exchange, "write_ahead"):
                 # The upstream has read the prompt by now: a question behind it finds it in the cache.
                 write_ahead(done.call, done.carried)
         response = await _relay(services, settings, request, answer, exchange)
         with _fail_open(services, exchange, "observe"):
-            _observe_usage(done)
-            if exchange.mode == "enforce":
-                await _observe_prefix(done.call, done.carried)
+            if done.carried is not None:
+                await _observe(done.call, done.carried)
         return response
 
 
-def _observe_usage(done: _Done) -> None:
-    """Learn from what the upstream reports how its tokens compare with ours."""
-    exchange, carried = done.call.exchange, done.carried
+@asynccontextmanager
+async def _count_beside(services: Services, done: _Done | None) -> AsyncIterator[Awaitable[None]]:
+    """While the block runs, a request that was sent uncounted is counted; the block gets what waits for that."""
+    counting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if done is None or done.carried is not None:
+        counting.set_result(None)
+    else:
+        counting = asyncio.get_running_loop().create_task(_count_sent(services, done))
+    try:
+        yield counting
+    except ProxyError:  # its answer tells, too, what was sent
+        await counting
+        raise
+    finally:
+        counting.cancel()
+
+
+async def _count_sent(services: Services, done: _Done) -> None:
+    """Count a request that is on its way as it came."""
+    call, exchange = done.call, done.call.exchange
+    with _fail_open(services, exchange, "count"):
+        planned = await run_work(partial(call.compactor.plan, call.chat, call.policy), in_thread=True)
+        exchange.compacted = call.compactor.leave(planned)
+        done.carried = Carried(planned, exchange.compacted, planned.plan.prefetch)
+
+
+async def _observe(call: Call, carried: Carried) -> None:
+    """Learn from what the upstream reports how its tokens compare with ours, and see what it had read before."""
+    exchange = call.exchange
     sent = carried.compacted.forwarded if exchange.mode == "enforce" else carried.planned.original
     if exchange.reported_prompt_tokens and not any(message.media for message in sent.messages):
-        done.call.services.models.observe(done.call.model, sent.tokens, exchange.reported_prompt_tokens)
+        call.services.models.observe(call.model, sent.tokens, exchange.reported_prompt_tokens)
+    if exchange.mode == "enforce":
+        await _observe_prefix(call, carried)
 
 
 async def _observe_prefix(call: Call, carried: Carried) -> None:
@@ -109,45 +139,6 @@ async def _relay(
     if tap is not None:
         await _count_answer(services, settings, tap, exchange)
     return response
-
-
-async def _read_body(request: web.BaseRequest, max_bytes: int) -> bytes | list[bytes]:
-    """The whole body; its first pieces where it is larger than `max_bytes`."""
-    pieces: list[bytes] = []
-    size = 0
-    announced = int(request.headers.get("Content-Length", "0"))
-    async for piece in request.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if max(size, announced) > max_bytes:
-            return pieces
-    return b"".join(pieces)
-
-
-async def _chain(pieces: list[bytes], request: web.BaseRequest) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
-    async for piece in request.content.iter_any():
-        yield piece
-
-
-def _peek_model(body: bytes | list[bytes]) -> str:
-    """The model that a body names which is not decoded; the empty string where its beginning names none."""
-    beginning = body if isinstance(body, bytes) else b"".join(body)
-    found = _MODEL.search(beginning[:PEEK_BYTES])
-    return found[1].decode("utf-8", "replace") if found else ""
-
-
-async def _read_chat(body: bytes) -> ChatRequest | None:
-    """The request split into messages; None where it is no chat request, and the upstream shall judge."""
-    try:
-        return await run_work(partial(read_request, body), in_thread=len(body) > LARGE_BODY_BYTES)
-    except UndecodableError:
-        pass
-    try:
-        return await run_work(partial(read_damaged_request, body), in_thread=len(body) > INLINE_BYTES)
-    except UndecodableError:
-        return None
 
 
 def _choose_settings(services: Services, request: web.BaseRequest, model: str, exchange: Exchange) -> PolicyConfig:
@@ -187,7 +178,8 @@ async def _compact(
         exchange.outcome = "failed_open"  # unless what follows comes to its end
         with _fail_open(services, exchange, "plan"):
             call = await make_call(services, request, chat, settings, exchange)
-            done = _Done(call, await _plan_and_carry_out(call))
+            leave = await _is_far_below(call)
+            done = _Done(call, None if leave else await _plan_and_carry_out(call))
     except UndecodableError:
         exchange.outcome = "undecodable"
     except LimitExceededError as error:
@@ -197,10 +189,24 @@ async def _compact(
             raise ContextExceededError(_describe_excess(error)) from error
     if done is None:
         return None
-    exchange.compacted, exchange.outcome = done.carried.compacted, exchange.mode
+    exchange.outcome = exchange.mode
+    if done.carried is not None:
+        exchange.compacted = done.carried.compacted
     if exchange.mode == "enforce":
-        exchange.outcome = "compacted" if exchange.compacted.decisions else "unchanged"
+        exchange.outcome = "compacted" if exchange.compacted and exchange.compacted.decisions else "unchanged"
     return done
+
+
+async def _is_far_below(call: Call) -> bool:
+    """Whether a request that would take long to count is surely, or very likely, left as it is."""
+    uncounted_bytes = call.compactor.uncounted_bytes(call.chat)
+    if call.exchange.mode != "enforce" or uncounted_bytes <= INLINE_BYTES:
+        return False
+    started = time.monotonic()
+    glance = partial(call.compactor.is_far_below, call.chat, call.policy)
+    leave = await run_work(glance, in_thread=len(call.chat.body) > GLANCE_BYTES)
+    call.services.recorder.record_overhead("glance", started)
+    return leave
 
 
 @contextmanager

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest
+from proxy.codecs.outline import BoundTokens, read_outline
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Decision, Message
 from rules.families import GENERIC, Costs
 from rules.fold import Fold
+from rules.glance import is_far_below
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import Policy
 from rules.summarise import Summary, SummaryRequest, write_inline_prompt
@@ -75,9 +77,16 @@ class Compactor:
     """
 
     def __init__(
-        self, count: CountTokens, costs: Costs = GENERIC.costs, *, caches: Caches | None = None, number: int = 0
+        self,
+        count: CountTokens,
+        costs: Costs = GENERIC.costs,
+        *,
+        bound: BoundTokens = len,
+        caches: Caches | None = None,
+        number: int = 0,
     ) -> None:
         self.count = count
+        self._bound = bound
         caches = caches or Caches()
         self._codec = ChatCodec(count, costs, cache=caches.chat, number=number)
         self._shortened = _ShortenedResults(caches.shortened, number)
@@ -86,6 +95,11 @@ class Compactor:
     def uncounted_bytes(self, request: ChatRequest) -> int:
         """How much of a request was not seen before."""
         return self._codec.uncounted_bytes(request)
+
+    def is_far_below(self, request: ChatRequest, policy: Policy) -> bool:
+        """Whether nothing would be done about a request, as far as that can be told without counting it."""
+        outline = read_outline(request, self._bound)
+        return outline is not None and is_far_below(outline, policy, request_max_tokens=request.max_tokens)
 
     def plan(self, request: ChatRequest, policy: Policy) -> Planned:
         """Decide. Raises UndecodableError."""
@@ -121,6 +135,12 @@ class Compactor:
             sent_tokens=round(ratio * outcome.conversation.tokens),
             limit_tokens=limit,
         )
+
+    def leave(self, planned: Planned) -> Compacted:
+        """What is known of a request that went out as it came, whatever was planned."""
+        tokens = round(planned.policy.token_ratio * planned.original.tokens)
+        limit = planned.policy.model_limit_tokens(planned.request.max_tokens)
+        return Compacted(planned.request.body, planned.original, (), tokens, tokens, limit)
 
     def write_inline(
         self, request: ChatRequest, prefix: Sequence[Message], wanted: SummaryRequest

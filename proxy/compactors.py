@@ -9,8 +9,16 @@ from typing import Any
 
 from proxy.compaction import Caches, Compactor
 from proxy.config import PolicyConfig
-from proxy.counter import VocabularyError, count_by_heuristic, count_pieces, load_encoding, make_counter
+from proxy.counter import (
+    VOCABULARIES,
+    VocabularyError,
+    count_by_heuristic,
+    count_pieces,
+    load_encoding,
+    make_counter,
+)
 from proxy.engines import find_engine
+from proxy.estimate import Estimator
 from proxy.threads import run_work
 from rules.conversation import CountTokens
 from rules.families import O200K, Costs, find_family
@@ -27,6 +35,7 @@ class Compactors:
         self._caches = Caches()
         self._counts: dict[str, CountTokens] = {HEURISTIC: count_by_heuristic}
         self._made: dict[tuple[str, Costs], Compactor] = {}
+        self._estimators: dict[str, Estimator] = {}
         self._load(O200K)
 
     async def get(self, settings: PolicyConfig, model: str) -> Compactor:
@@ -42,9 +51,25 @@ class Compactors:
             with self._lock:
                 count = self._load(vocabulary)
                 made = self._made.setdefault(
-                    (vocabulary, costs), Compactor(count, costs, caches=self._caches, number=len(self._made))
+                    (vocabulary, costs),
+                    Compactor(
+                        count,
+                        costs,
+                        bound=partial(self._bound, vocabulary),
+                        caches=self._caches,
+                        number=len(self._made),
+                    ),
                 )
         return made
+
+    def load_estimators(self) -> None:
+        """Have estimates at hand from now on. Not needed at the start, and slow: numpy is behind them."""
+        self._estimators = {name: Estimator(name) for name in VOCABULARIES}
+
+    def _bound(self, vocabulary: str, data: bytes) -> int:
+        """At least the tokens of a text: its bytes; likely fewer, once there are estimates."""
+        estimator = self._estimators.get(vocabulary)
+        return estimator.bound_tokens(data) if estimator else len(data)
 
     def _load(self, vocabulary: str) -> CountTokens:
         """The count by a vocabulary; by o200k_base, or by characters, where that cannot be had."""

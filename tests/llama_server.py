@@ -37,12 +37,14 @@ def make_model(directory: Path) -> Path:
 
 
 @asynccontextmanager
-async def run_llama(model: Path, client: aiohttp.ClientSession, template: str = "") -> AsyncIterator[str]:
+async def run_llama(
+    model: Path, client: aiohttp.ClientSession, template: str = "", context_tokens: int = CONTEXT_TOKENS
+) -> AsyncIterator[str]:
     """The server's base URL; `template` is a chat template in Jinja, none for the model's own."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serve = ["-c", _SERVE, str(model), str(port), str(CONTEXT_TOKENS), template]
+    serve = ["-c", _SERVE, str(model), str(port), str(context_tokens), template]
     with (model.parent / "server.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(sys.executable, *serve, stdout=log, stderr=log, env=os.environ)
     base = f"http://127.0.0.1:{port}"

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
-from llama_server import CONTEXT_TOKENS, REALSERVER, make_model, run_llama
+from llama_server import REALSERVER, make_model, run_llama
 from sessions import make_session, requests_of
 
 pytest.importorskip("xllamacpp", reason="the llama.cpp server (xllamacpp) is not installed")
@@ -16,6 +16,8 @@ pytestmark = [
     pytest.mark.recorded,
     pytest.mark.skipif(not REALSERVER.is_dir(), reason="the server's scripts (../shared/realserver) are not here"),
 ]
+
+WINDOW_TOKENS = 4096
 
 _ALTERNATING = """
 {%- for message in messages -%}
@@ -67,32 +69,30 @@ async def ask(client: aiohttp.ClientSession, url: str, messages: list[dict[str, 
         return response.status, orjson.loads(await response.read())
 
 
-async def test_session_finishes_where_the_server_alone_refuses_it(llama, client, start_proxy):
-    """More than 80k tokens, many times the window, and nothing is configured: every request is answered.
+async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(model, client, start_proxy):
+    """The window is the server's own word; that its tokens are bytes is learned from its usage.
 
-    The window is the server's own word, and what its tokens are (bytes, nearly) is learned from its usage.
+    Every request is answered, within the window, and counted as the server counts; asked directly, the server refuses.
     """
-    proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
-    session = make_session(30, result_words=1600)
-    original_tokens = 0
-    for messages in requests_of(session):
-        async with client.post(
-            proxy.url + "/v1/chat/completions",
-            data=orjson.dumps({"model": "tiny", "messages": messages, "max_tokens": 8}),
-        ) as response:
-            answer = orjson.loads(await response.read())
-            assert (response.status, answer.get("error")) == (200, None)
-        tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
-        original_tokens = int(tokens["original"])
-        assert answer["usage"]["prompt_tokens"] <= CONTEXT_TOKENS
-    assert original_tokens > 80_000
-    status, answer = await ask(client, llama, session["messages"][:-1])
-    assert (status, answer["error"]["type"]) == (400, "exceed_context_size_error")
+    session = make_session(60, result_words=320)
+    async with run_llama(model, client, context_tokens=WINDOW_TOKENS) as llama:
+        proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
+        counts = []
+        for messages in requests_of(session):
+            body = orjson.dumps({"model": "tiny", "messages": messages, "max_tokens": 8})
+            async with client.post(proxy.url + "/v1/chat/completions", data=body) as response:
+                answer = orjson.loads(await response.read())
+                assert (response.status, answer.get("error")) == (200, None)
+            tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+            counts.append((answer["usage"]["prompt_tokens"], int(tokens["sent"]), int(tokens["original"])))
+        status, answer = await ask(client, llama, session["messages"][:-1])
+        assert (status, answer["error"]["type"]) == (400, "exceed_context_size_error")
+    assert counts[-1][2] > 8 * WINDOW_TOKENS
+    assert all(reported <= WINDOW_TOKENS for reported, _, _ in counts)
+    assert all(abs(sent / reported - 1) < 0.15 for reported, sent, _ in counts[8:])
     async with client.get(proxy.url + "/metrics") as metrics:
         text = (await metrics.read()).decode()
-    written = [line for line in text.splitlines() if line.startswith('trimtab_summaries_total{model="tiny",result="')]
-    by_result = {line.split('result="')[1].split('"')[0]: float(line.split()[-1]) for line in written}
-    assert by_result.get("made", 0) + by_result.get("prefetched", 0) >= 2
+    assert 'trimtab_policy_changes_total{cause="calibration",model="tiny"}' in text
 
 
 def chat(turns: int) -> dict[str, Any]:
@@ -116,9 +116,9 @@ def chat(turns: int) -> dict[str, Any]:
 async def test_strict_chat_templates_take_what_is_forwarded(template, role, model, client, start_proxy):
     """The server's own template engine refuses what does not alternate, and takes every request that was cut."""
     tiny = (
-        "defaults.context_window=4096",
-        "defaults.completion_reserve=128",
-        "defaults.summary.max_tokens=256",
+        "defaults.context_window=1536",
+        "defaults.completion_reserve=64",
+        "defaults.summary.max_tokens=64",
         "defaults.summary.min_steps=3",
     )
     async with run_llama(model, client, template) as llama:

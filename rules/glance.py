@@ -1,0 +1,44 @@
+"""Whether a request is so far below its limit that no rule would act, told from upper bounds alone.
+
+Law: whatever the tokens really are, as long as they are within the bounds, plan() does nothing where this says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rules.conversation import Conversation, Message
+from rules.pairing import pair_tool_calls
+from rules.policy import PREFETCH_GAP, Policy
+from rules.room import HEAD_STEPS
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A transcript of which only roles and calls were read; upper bounds stand for what it costs.
+
+    `tokens` bounds the whole request; `result_tokens` and `result_bytes` bound its largest tool result.
+    """
+
+    messages: Sequence[Message]
+    tokens: int
+    result_tokens: int
+    result_bytes: int
+
+
+def is_far_below(outline: Outline, policy: Policy, *, request_max_tokens: int | None = None) -> bool:
+    """Whether the request goes out as it came.
+
+    The next cut is fixed at `high_water - PREFETCH_GAP` of the room. The more of the tokens the head takes, the further
+    they are from that; so without any head, but for its rounding, is the worst.
+    """
+    limit = policy.limit_tokens(request_max_tokens)
+    room = limit - limit // HEAD_STEPS - 1
+    if outline.tokens >= int(room * (policy.high_water - PREFETCH_GAP)):
+        return False
+    budget = policy.result_budget
+    if outline.result_tokens > budget.max_tokens:
+        return False
+    if budget.max_bytes is not None and outline.result_bytes > budget.max_bytes:
+        return False
+    conversation = Conversation(tuple(outline.messages))
+    return pair_tool_calls(conversation, count=len).conversation is conversation

@@ -1,0 +1,149 @@
+"""Tokens by bytes alone. Accuracy on held-out corpora is scripts/fit_estimate.py's to show; these are the laws."""
+
+import base64
+import random
+import sys
+from importlib import resources
+from subprocess import run
+
+import msgspec
+import numpy as np
+import pytest
+import tiktoken
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from proxy import estimate
+from proxy.counter import load_encoding, split_text
+from proxy.estimate import PAIRS, Estimator
+
+VOCABULARIES = ("o200k_base", "cl100k_base")
+DICE = random.Random(7)
+
+PROSE = {
+    "English": "The proxy keeps the newest turns as they are and folds the older ones into a summary. Nobody waits for it. ",
+    "German": "Der Vertreter hält die neuesten Beiträge unverändert und faltet die älteren zu einer Zusammenfassung. ",
+    "French": "Le mandataire garde les derniers échanges tels quels et replie les plus anciens dans un résumé. ",
+    "Spanish": "El intermediario conserva los últimos turnos tal cual y pliega los anteriores en un resumen breve. ",
+    "Russian": "Посредник оставляет последние сообщения без изменений, а более старые сворачивает в краткий пересказ. ",
+    "Chinese": "如果文件不存在,请检查路径是否正确,然后重新运行该命令。无法打开配置文件时,程序会显示错误信息。",
+    "Japanese": "ファイルが見つからない場合は、パスを確認してからもう一度コマンドを実行してください。設定は変更されません。",
+    "Korean": "파일을 찾을 수 없으면 경로를 확인한 다음 명령을 다시 실행하십시오. 설정은 변경되지 않습니다. ",
+    "Arabic": "إذا لم يتم العثور على الملف فتحقق من المسار ثم أعد تشغيل الأمر. لم يتم تغيير الإعدادات. ",
+    "Hindi": "यदि फ़ाइल नहीं मिलती है तो पथ की जाँच करें और आदेश फिर से चलाएँ। सेटिंग्स नहीं बदली गई हैं। ",
+}
+
+
+def log_line() -> str:
+    where, code = DICE.choice(["items", "users/7/orders", "health"]), DICE.choice([200, 200, 404, 500])
+    time = (
+        f"2025-03-{DICE.randint(1, 28):02} 12:{DICE.randrange(60):02}:{DICE.randrange(60):02},{DICE.randrange(999):03}"
+    )
+    return f"{time} INFO worker-{DICE.randrange(9)} GET /v1/{where} {code} in {DICE.random():.3f}s from 10.0.{code % 7}.4\n"
+
+
+def record() -> dict[str, object]:
+    return {"id": DICE.randrange(10**6), "name": DICE.choice(["Ann", "Bo"]), "is_active": True, "tags": ["new", "paid"]}
+
+
+CODE = "".join(resources.files("proxy").joinpath(name).read_text() for name in ("chat.py", "app.py", "stream.py"))
+TEXTS = {
+    **{language: sentence * 40 for language, sentence in PROSE.items()},
+    "code": CODE,
+    "JSON": msgspec.json.encode([record() for _ in range(80)]).decode(),
+    "pretty JSON": msgspec.json.format(msgspec.json.encode([record() for _ in range(80)])).decode(),
+    "logs": "".join(log_line() for _ in range(80)),
+    "base64": base64.b64encode(DICE.randbytes(6_000)).decode(),
+    "hex": DICE.randbytes(4_000).hex(),
+    "a chat request": msgspec.json.encode({"messages": [{"role": "user", "content": CODE}]}).decode(),
+}
+
+
+@pytest.fixture(scope="module", params=VOCABULARIES)
+def vocabulary(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def estimator(vocabulary) -> Estimator:
+    return Estimator(vocabulary)
+
+
+@pytest.fixture(scope="module")
+def exact(vocabulary) -> tiktoken.Encoding:
+    return load_encoding(vocabulary)
+
+
+def count(exact: tiktoken.Encoding, text: str) -> int:
+    return sum(len(exact.encode_ordinary(piece)) for piece in split_text(text))
+
+
+def test_the_file_has_weights_of_both_vocabularies(vocabulary) -> None:
+    """One weight for each pair of bytes, none of them negative, infinite or no number at all."""
+    with resources.files("proxy").joinpath("vocabulary", "bigrams.npz").open("rb") as file, np.load(file) as weights:
+        assert set(weights) == set(VOCABULARIES)
+        assert weights[vocabulary].shape == (PAIRS,)
+        assert np.isfinite(weights[vocabulary]).all()
+        assert (weights[vocabulary] >= 0).all()
+
+
+def test_a_vocabulary_without_weights_is_refused() -> None:
+    """It raises KeyError: no other vocabulary's weights stand in."""
+    with pytest.raises(KeyError):
+        Estimator("p50k_base")
+
+
+def test_importing_the_module_does_not_import_numpy() -> None:
+    """Who never estimates does not pay for numpy."""
+    program = "import sys, proxy.estimate; sys.exit('numpy' in sys.modules)"
+
+    assert run([sys.executable, "-c", program], check=False, timeout=30).returncode == 0
+
+
+def test_nothing_is_nothing(estimator) -> None:
+    """An empty text has no tokens, for certain."""
+    assert estimator.estimate_tokens(b"") == 0
+    assert estimator.bound_tokens(b"") == 0
+
+
+@given(data=st.binary(max_size=2_000))
+@example(data=b"a")
+def test_a_bound_lies_between_nothing_and_the_bytes(estimator, data) -> None:
+    """Whatever the bytes, text or not: 0 <= bound <= bytes, and an estimate is never negative."""
+    assert estimator.estimate_tokens(data) >= 0
+    assert 0 <= estimator.bound_tokens(data) <= len(data)
+
+
+@given(data=st.binary(max_size=500), size=st.integers(1, 9))
+def test_slicing_changes_nothing(estimator, data, size) -> None:
+    """However small the slices, the sum is that of all pairs."""
+    whole = estimator.estimate_tokens(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimate, "SLICE_PAIRS", size)
+
+        assert estimator.estimate_tokens(data) == pytest.approx(whole, rel=1e-4)
+
+
+@given(data=st.binary(max_size=500), at=st.integers(0, 500))
+def test_a_pair_costs_the_same_at_an_even_and_an_odd_place(estimator, data, at) -> None:
+    """A text behind a line break costs what it costs alone, and the line break."""
+    line = bytes([65 + at % 26]) * (at % 7) + b"\n"
+
+    together = estimator.estimate_tokens(line + data)
+
+    assert together == pytest.approx(estimator.estimate_tokens(line) + estimator.estimate_tokens(data), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_everyday_texts_are_estimated_well(estimator, exact, kind) -> None:
+    """Within 15 %, and the bound is at least the count."""
+    data, tokens = TEXTS[kind].encode(), count(exact, TEXTS[kind])
+
+    assert estimator.estimate_tokens(data) == pytest.approx(tokens, rel=0.15)
+    assert estimator.bound_tokens(data) >= tokens
+
+
+@given(text=st.text(min_size=200, max_size=2_000) | st.text("abcdefghij XYZ0123.\n", min_size=200, max_size=2_000))
+def test_a_bound_covers_random_texts(estimator, exact, text) -> None:
+    """Characters of all of Unicode, and of few kinds, in no order that a language has."""
+    assert estimator.bound_tokens(text.encode()) >= count(exact, text)
