@@ -59,15 +59,17 @@ def does_nothing(talk: Conversation, policy: Policy, request_max_tokens: int | N
     st.integers(0, 3000),
     st.integers(0, 200),
     st.none() | st.integers(1, 3000),
-    st.sampled_from(OverflowStrategy),
-    st.floats(0.2, 1.0),
-    st.sampled_from([Budget(300), Budget(100), Budget(3000, 256), Budget(10_000)]),
+    st.builds(
+        lambda high, strategy, budget: replace(
+            POLICY, high_water=high, low_water=high / 2, overflow_strategy=strategy, result_budget=budget
+        ),
+        st.floats(0.2, 1.0),
+        st.sampled_from(OverflowStrategy),
+        st.sampled_from([Budget(300), Budget(100), Budget(3000, 256), Budget(10_000)]),
+    ),
 )
-def test_what_is_far_below_is_left_alone(messages, fixed, slack, wanted, strategy, high, budget) -> None:
+def test_what_is_far_below_is_left_alone(messages, fixed, slack, wanted, policy) -> None:
     """Whatever the transcript, the head and the policy: the plan does nothing where the glance says so."""
-    policy = replace(
-        POLICY, high_water=high, low_water=high / 2, overflow_strategy=strategy, result_budget=budget, prices=FREE
-    )
     talk = conversation(*messages, fixed_tokens=fixed)
 
     if is_far_below(outline(talk, slack), policy, request_max_tokens=wanted):
