@@ -1,4 +1,4 @@
-"""The command line: `trimtab serve | check | compact | demo | schema`.
+"""The command line: `trimtab serve | check | compact | count | demo | schema`.
 
 Wrong arguments and wrong configuration end with status 2 and sentences that say what is allowed.
 """
@@ -187,6 +187,49 @@ def _explain(place: str, compacted: Compacted) -> None:
             f" first changed message {item.first_changed}",
             err=True,
         )
+
+
+@main.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--jsonl", is_flag=True, help="One request in each line; one line of JSON out for each.")
+@click.option("--model", help="Count for this model instead of the one that the request names.")
+@click.option("--table/--json", "as_table", default=None, help="A table is for terminals, JSON for all else.")
+@_config_option
+@_set_option
+def count(
+    file: IO[bytes],
+    *,
+    jsonl: bool,
+    model: str | None,
+    as_table: bool | None,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Count the tokens of a request body from FILE (or standard input), by section. No network."""
+    from rich.console import Console  # noqa: PLC0415 - of no use to `serve`
+
+    from proxy.tally import tally_body  # noqa: PLC0415 - the same
+
+    with _wrong_use():
+        config = _load(config_path, settings)
+    configure_log()
+    compactors = Compactors(get_log())
+    failed = False
+    bodies = (line.rstrip(b"\n") for line in file) if jsonl else iter([file.read()])
+    for number, body in enumerate(bodies, start=1):
+        try:
+            tally = tally_body(body, model, config, compactors)
+        except UndecodableError:
+            click.echo(f"trimtab: {f'line {number}: ' if jsonl else ''}no chat request", err=True)
+            if jsonl:
+                click.echo(b'{"error":"no chat request"}')
+            failed = True
+            continue
+        if as_table if as_table is not None else sys.stdout.isatty() and not jsonl:
+            tally.print_table(Console())
+        else:
+            click.echo(tally.write_json())
+    sys.exit(1 if failed else 0)
 
 
 @main.command()

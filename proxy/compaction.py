@@ -14,6 +14,7 @@ from rules.fold import Fold
 from rules.glance import is_far_below
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import Policy
+from rules.sections import Sections, count_sections
 from rules.summarise import Summary, SummaryRequest, write_inline_prompt
 from rules.truncate import Budget, Shortened
 
@@ -135,6 +136,11 @@ class Compactor:
             sent_tokens=round(ratio * outcome.conversation.tokens),
             limit_tokens=limit,
         )
+
+    def count_sections(self, request: ChatRequest) -> Sections:
+        """What the request is made of. Raises UndecodableError."""
+        format_tokens = self._codec.count_format(request)
+        return count_sections(self._codec.decode(request), self.count, format_tokens=format_tokens)
 
     def leave(self, planned: Planned) -> Compacted:
         """What is known of a request that went out as it came, whatever was planned."""

@@ -24,12 +24,12 @@ from rules.tokens import count_message
 from rules.truncate import MIN_TEXT_TOKENS, truncate_text
 from rules.window import Window
 
-_INTRODUCTION = (
+INTRODUCTION = (
     "[Summary of the earlier part of this conversation, written by trimtab because the context window was nearly"
     " full. The work described in it was done before this point; go on from there and do not repeat it.]"
 )
 _NO_ROOM = "Earlier messages were removed."
-_KEPT = "[Messages of the user from that part, verbatim, oldest first]"
+KEPT_TITLE = "[Messages of the user from that part, verbatim, oldest first]"
 _ACKNOWLEDGEMENT = "Understood. I will go on from the summary above."
 _GO_ON = "Go on from the summary above."
 
@@ -49,7 +49,7 @@ def splice_summary(
     leading = count_leading(messages)
     task = messages[window.task] if window.task is not None and window.task < cut.at else None
     text = summary.text if cut.reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
-    body = f"{_INTRODUCTION}\n\n{truncate_text(text, max(cut.reserved_tokens, MIN_TEXT_TOKENS), count)}"
+    body = f"{INTRODUCTION}\n\n{truncate_text(text, max(cut.reserved_tokens, MIN_TEXT_TOKENS), count)}"
     kept = [messages[index] for index in cut.kept]
     memo = _place(SummaryRole.AUTO if task is None else role, task, body, kept)
     systems = [message for message in messages[leading : cut.at] if message.role in HEAD_ROLES]
@@ -83,7 +83,7 @@ def _place(role: SummaryRole, task: Message | None, body: str, kept: Sequence[Me
 
 
 def _title(kept: Sequence[Message]) -> tuple[str, ...]:
-    return (_KEPT,) if any(message.texts for message in kept) else ()
+    return (KEPT_TITLE,) if any(message.texts for message in kept) else ()
 
 
 def _join(base: Message, texts: Sequence[str], kept: Sequence[Message]) -> Message:

@@ -89,9 +89,13 @@ def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) ->
 
 def count_surroundings(around: Surroundings, count: CountTokens, costs: Costs) -> int:
     """Prompt tokens of all that stands outside the messages, priming included."""
-    tokens = costs.priming_tokens + sum(map(count, around.format_texts))
-    tokens += FORMAT_TOKENS if around.format_texts else 0
-    tokens += sum(count(text) + OTHER_TOOL_TOKENS for text in around.others)
+    formats = sum(map(count, around.format_texts)) + (FORMAT_TOKENS if around.format_texts else 0)
+    return costs.priming_tokens + formats + count_tools(around, count, costs)
+
+
+def count_tools(around: Surroundings, count: CountTokens, costs: Costs) -> int:
+    """Prompt tokens of the tools among them, and of what is said about their choice."""
+    tokens = sum(count(text) + OTHER_TOOL_TOKENS for text in around.others)
     if around.functions or around.others:
         tokens += costs.tools_tokens
     if not around.functions:

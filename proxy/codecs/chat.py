@@ -17,7 +17,7 @@ from proxy.codecs.surrogates import replace_lone_surrogates
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Message
 from rules.families import GENERIC, Costs
-from rules.tokens import count_shared_frame, count_surroundings
+from rules.tokens import count_shared_frame, count_surroundings, count_tools
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Decoded messages kept; a message seen before is not decoded or counted again."""
@@ -122,9 +122,10 @@ def _split(body: bytes) -> _Body:
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """What stands outside the messages: its tokens, and whether functions are in it."""
+    """What stands outside the messages: its tokens, those of the tools among them, and whether functions are in it."""
 
     tokens: int
+    tools_tokens: int
     has_functions: bool
 
 
@@ -186,6 +187,11 @@ class ChatCodec:
         except DECODE_ERRORS as error:
             raise UndecodableError(type(error).__name__) from error
 
+    def count_format(self, request: ChatRequest) -> int:
+        """Tokens of the request's frame and response format: of what stands outside its messages, all but the tools."""
+        fixed = self._count_fixed(request.fixed)
+        return fixed.tokens - fixed.tools_tokens
+
     def encode(self, request: ChatRequest, original: Conversation, compacted: Conversation) -> bytes:
         """The body with the compacted transcript; the body itself where that is the original one.
 
@@ -228,7 +234,8 @@ class ChatCodec:
         if fixed is None:
             around = read_surroundings(raws)
             tokens = count_surroundings(around, self._count, self._costs)
-            fixed = self._cache.fixed[key] = _Fixed(tokens, has_functions=bool(around.functions))
+            tools_tokens = count_tools(around, self._count, self._costs)
+            fixed = self._cache.fixed[key] = _Fixed(tokens, tools_tokens, has_functions=bool(around.functions))
         return fixed
 
 

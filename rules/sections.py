@@ -1,0 +1,68 @@
+"""What a request is made of, in tokens.
+
+Law: the sections add up to the request.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from rules.conversation import HEAD_ROLES, RESULT_ROLES, Conversation, CountTokens, Message
+from rules.splice import INTRODUCTION, KEPT_TITLE
+
+MEMORY_TAGS = ("relevant_context",)
+_SUMMARY = re.compile(rf"{re.escape(INTRODUCTION)}.*?(?={re.escape(KEPT_TITLE)}|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Tokens by section.
+
+    `memory` is retrieved text between memory tags, wherever it stands; `summary` one that trimtab wrote; `format` the
+    response format, and the frame of the whole.
+    """
+
+    system: int = 0
+    tools: int = 0
+    memory: int = 0
+    summary: int = 0
+    user: int = 0
+    assistant: int = 0
+    tool_results: int = 0
+    format: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All of it."""
+        return sum(getattr(self, section.name) for section in fields(self))
+
+
+def count_sections(
+    conversation: Conversation, count: CountTokens, *, format_tokens: int, memory_tags: Sequence[str] = MEMORY_TAGS
+) -> Sections:
+    """The sections of a transcript; of its fixed tokens all but `format_tokens` are the tools'."""
+    tags = "|".join(map(re.escape, memory_tags))
+    memory_pattern = re.compile(rf"<({tags})\b[^>]*>.*?</\1>", re.DOTALL)
+    found = dict.fromkeys(("system", "user", "assistant", "tool_results"), 0)
+    memory = summary = 0
+    for message in conversation.messages:
+        in_memory = _count_matches(memory_pattern, message, count)
+        in_summary = min(_count_matches(_SUMMARY, message, count), message.tokens - in_memory)
+        found[_name_section(message)] += message.tokens - in_memory - in_summary
+        memory += in_memory
+        summary += in_summary
+    tools = conversation.fixed_tokens - format_tokens
+    return Sections(**found, memory=memory, summary=summary, tools=tools, format=format_tokens)
+
+
+def _count_matches(pattern: re.Pattern[str], message: Message, count: CountTokens) -> int:
+    tokens = sum(count(match.group()) for text in message.texts for match in pattern.finditer(text))
+    return min(tokens, message.tokens)
+
+
+def _name_section(message: Message) -> str:
+    if message.role in HEAD_ROLES:
+        return "system"
+    if message.role in RESULT_ROLES:
+        return "tool_results"
+    return "assistant" if message.role == "assistant" else "user"

@@ -1,0 +1,80 @@
+"""Processes that learn of models, each with its own metrics and log, and a time that only the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from conftest import ListLog
+
+from proxy.metrics import Metrics
+from proxy.models import Facts, ModelName, Models
+from proxy.stores import SummaryStore
+from proxy.stores.memory import MemoryStore
+from proxy.upstream import UpstreamClient
+
+NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
+TOKENS = 10_000
+
+
+class Clock:
+    """A time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class Process:
+    """One process's models, what it counts and what it logs."""
+
+    models: Models
+    metrics: Metrics
+    log: ListLog
+
+    async def settle(self) -> None:
+        """Wait until nothing is under way."""
+        while self.models._tasks:
+            await asyncio.wait(list(self.models._tasks))
+            await asyncio.sleep(0)  # for them to be struck off
+
+    async def look_up(self, name: ModelName = NAME, label: str = "other") -> Facts:
+        """The facts, once what the question sets off has come to its end, too."""
+        await self.models.look_up(name, label)
+        await self.settle()
+        return await self.models.look_up(name, label)
+
+    async def feed(self, ratios: Iterable[float], name: ModelName = NAME) -> float:
+        """Answers in which the upstream reports so many tokens for one of ours, and the ratio found thereby."""
+        for ratio in ratios:
+            self.models.observe(name, TOKENS, round(ratio * TOKENS))
+            await self.settle()
+        return self.models.recall(name).ratio
+
+    @property
+    def changes(self) -> dict[str, float]:
+        """How often which cause has changed something."""
+        samples = [sample for metric in self.metrics.policy_changes.collect() for sample in metric.samples]
+        return {one.labels["cause"]: one.value for one in samples if one.name.endswith("_total")}
+
+
+Start = Callable[..., Process]
+
+
+@asynccontextmanager
+async def run_processes(clock: Clock) -> AsyncIterator[Start]:
+    """A function that starts processes, on a store that they share unless they are given another."""
+    shared = MemoryStore()
+    async with AsyncExitStack() as stack:
+
+        def start(store: SummaryStore = shared) -> Process:
+            client, metrics, log = UpstreamClient(), Metrics(), ListLog()
+            models = Models(store, client, metrics, log, clock)
+            stack.push_async_callback(client.close)
+            stack.push_async_callback(models.close)
+            return Process(models, metrics, log)
+
+        yield start

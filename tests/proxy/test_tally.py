@@ -1,0 +1,116 @@
+"""`trimtab count`."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+import tiktoken
+from click.testing import CliRunner, Result
+from sessions import make_session
+
+from proxy.cli import main
+from proxy.counter import load_encoding
+
+pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+
+HELLO = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello world"}]}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+@pytest.fixture
+def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session's vocabulary for every run in this process."""
+    monkeypatch.setattr(
+        "proxy.compactors.load_encoding", lambda name: encoding if name == "o200k_base" else load_encoding(name)
+    )
+
+
+def _count(*arguments: str | Path, input_bytes: bytes = b"") -> Result:
+    return CliRunner().invoke(main, ["count", *map(str, arguments)], input=input_bytes)
+
+
+def test_the_cookbooks_formula_comes_out() -> None:
+    """A message of two tokens costs nine: three for its frame, one for its role, three for the reply's frame."""
+    result = _count(input_bytes=orjson.dumps(HELLO))
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert orjson.loads(result.stdout) == {
+        "model": "gpt-4o",
+        "vocabulary": "o200k_base",
+        "tokens": 9,
+        "sections": {
+            "system": 0,
+            "tools": 0,
+            "memory": 0,
+            "summary": 0,
+            "user": 6,
+            "assistant": 0,
+            "tool_results": 0,
+            "format": 3,
+        },
+    }
+
+
+def test_every_section_has_its_share() -> None:
+    """Of a request that has them all; they add up."""
+    session = make_session(3)
+    memory = "<relevant_context>The harbour is closed on Sundays.</relevant_context>"
+    messages = [*session["messages"][:-1], {"role": "user", "content": f"{memory} Go on."}]
+    schema = {"type": "json_schema", "json_schema": {"name": "out", "schema": SCHEMA}}
+    body = {"model": "gpt-4o", "messages": messages, "tools": session["tools"], "response_format": schema}
+    counted = orjson.loads(_count(input_bytes=orjson.dumps(body)).stdout)
+    sections = counted["sections"]
+
+    assert [name for name, tokens in sections.items() if not tokens] == ["summary"]
+    assert sum(sections.values()) == counted["tokens"]
+    assert sections["tool_results"] > 0.5 * counted["tokens"]
+
+
+def test_another_model_may_be_asked_for(tmp_path: Path) -> None:
+    """Its vocabulary, its costs and what is expected of its tokens; the file's own model does not matter."""
+    file = tmp_path / "body.json"
+    file.write_bytes(orjson.dumps({**HELLO, "messages": [{"role": "user", "content": "我喜欢猫。" * 50}]}))
+    counted = {
+        model: orjson.loads(_count(file, "--model", model).stdout) for model in ("gpt-4o", "gpt-4", "claude-3-5-haiku")
+    }
+
+    assert [item["vocabulary"] for item in counted.values()] == ["o200k_base", "cl100k_base", "o200k_base"]
+    assert counted["gpt-4"]["tokens"] > counted["gpt-4o"]["tokens"]
+    assert counted["claude-3-5-haiku"]["tokens"] == pytest.approx(1.2 * counted["gpt-4o"]["tokens"], abs=3)
+
+
+def test_lines_answer_to_lines() -> None:
+    """One line of JSON for each request, in order; what is none is said so, and the status tells."""
+    lines = b"\n".join((orjson.dumps(HELLO), b"nonsense", orjson.dumps({**HELLO, "model": "gpt-4"}), b""))
+    result = _count("--jsonl", input_bytes=lines)
+    answers = [orjson.loads(line) for line in result.stdout.splitlines()]
+
+    assert [answer.get("model", answer.get("error")) for answer in answers] == ["gpt-4o", "no chat request", "gpt-4"]
+    assert result.stderr == "trimtab: line 2: no chat request\n"
+    assert result.exit_code == 1
+
+
+def test_a_table_is_for_people() -> None:
+    """With each section and the sum of all."""
+    result = _count("--table", input_bytes=orjson.dumps(HELLO))
+
+    assert result.exit_code == 0
+    rows = [line.split("│")[1:4] for line in result.stdout.splitlines() if line.startswith("│")]
+    assert [cell.strip() for cell in rows[4]] == ["user", "6", "66.7%"]
+    assert [cell.strip() for cell in rows[-1]] == ["all", "9", ""]
+
+
+def test_the_configuration_says_how_to_count() -> None:
+    """As it does for the proxy."""
+    result = _count("--set", "defaults.count=heuristic", input_bytes=orjson.dumps(HELLO))
+
+    assert orjson.loads(result.stdout)["vocabulary"] == "heuristic"
+
+
+@pytest.mark.parametrize("arguments", [("/no/such/file",), ("--set", "defaults.count=magic"), ("--nonsense",)])
+def test_wrong_use_ends_with_status_2(arguments: tuple[str, ...]) -> None:
+    """And a sentence."""
+    result = _count(*arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr
