@@ -76,16 +76,21 @@ class _Record(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Model:
-    """One model's state in this process; `generation` counts the changes that the store has."""
+    """One model's state in this process; `generation` counts the changes that the store has.
+
+    `answers_off` are those in a row after which the mean `error` was too large; `discovered` is the window last learned
+    from the upstream by this process itself.
+    """
 
     facts: Facts
     generation: int = 0
     is_calibrated: bool = False
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
     error: float = 0.0
-    errors_seen: int = 0
+    answers_off: int = 0
     warned: bool = False
     label: str = "other"
+    discovered: int | None = None
     reading: asyncio.Task[None] | None = None
     read_at: float = 0.0
     writing: asyncio.Task[None] | None = None
@@ -123,21 +128,20 @@ class Models:
         """What is known of a model; read from the store at the first time, behind the scenes from then on."""
         model = self._models.get(name)
         if model is None:
-            known = self._upstreams.get(name.base_url)
-            window_tokens = known.windows.find(name.model) if known else None
-            model = self._models[name] = _Model(Facts(find_family(name.model).ratio, window_tokens), label=label)
-            model.reading = self._spawn(self._read(name, model, is_first=True))
+            model = self._models[name] = _Model(self.recall(name), label=label)
+            model.reading = self._spawn(self._read(name, model))
         model.label = label
         if model.read_at == 0.0 and model.reading is not None:
             await asyncio.wait({model.reading}, timeout=READ_SECONDS)
+            model.read_at = model.read_at or self._clock()  # a store that hangs is waited for once
         elif self._clock() - model.read_at > REFRESH_SECONDS and (model.reading is None or model.reading.done()):
-            model.reading = self._spawn(self._read(name, model, is_first=False))
+            model.reading = self._spawn(self._read(name, model))
         return model.facts
 
     def recall(self, name: ModelName) -> Facts:
         """What this process knows of a model already."""
         model = self._models.get(name)
-        return model.facts if model is not None else Facts(find_family(name.model).ratio)
+        return model.facts if model is not None else Facts(find_family(name.model).ratio, self._find_window(name))
 
     def observe(self, name: ModelName, estimated_tokens: int, reported_tokens: int) -> None:
         """A request of `estimated_tokens` by our own count, without images and the like, was reported as so many."""
@@ -177,44 +181,60 @@ class Models:
         """A task that close() ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._finish)
         return task
 
-    async def _read(self, name: ModelName, model: _Model, *, is_first: bool) -> None:
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            self._log.error("models_fault", error=type(fault).__name__)
+
+    def _find_window(self, name: ModelName) -> int | None:
+        """The window that discovery found."""
+        known = self._upstreams.get(name.base_url)
+        return known.windows.find(name.model) if known else None
+
+    async def _read(self, name: ModelName, model: _Model) -> None:
         """Take over what the store has, all of whose generations are read so that none of them gets too old."""
         try:
             generation, record = 0, None
-            while (found := _decode(await self._store.get(_record_id(name, generation + 1)))) is not None:
-                generation, record = generation + 1, found
-            if record is not None and generation > model.generation:
-                self._adopt(model, generation, record, is_first=is_first)
-            elif generation < model.generation:  # the store has lost what it had
+            while (kept := await self._store.get(_record_id(name, generation + 1))) is not None:
+                generation, record = generation + 1, _decode(kept) or record
+            if generation < model.generation:  # the store has lost what it had
                 model.generation = generation
                 await self._write(name, model, model.facts, model.is_calibrated)
+            elif record is not None and generation > model.generation:
+                self._adopt(model, generation, record, is_first=model.read_at == 0.0)
             await self._take_window(name, model)
         finally:
             model.read_at = self._clock()
 
     async def _take_window(self, name: ModelName, model: _Model) -> None:
-        """Learn a window that discovery found."""
-        known = self._upstreams.get(name.base_url)
-        window_tokens = known.windows.find(name.model) if known else None
-        if window_tokens is None or (window_tokens == model.facts.window_tokens and model.generation):
+        """Learn a window that discovery found, once: another process that has asked since knows better."""
+        found = self._find_window(name)
+        if found is None or found == model.discovered:
             return
-        await self._write(name, model, replace(model.facts, window_tokens=window_tokens), model.is_calibrated)
+        if found != model.facts.window_tokens or not model.generation:
+            await self._write(name, model, replace(model.facts, window_tokens=found), model.is_calibrated)
+        if found == model.facts.window_tokens:
+            model.discovered = found
 
     async def _write(self, name: ModelName, model: _Model, facts: Facts, calibrated: bool) -> None:  # noqa: FBT001
         """Make a change, unless another process has made one meanwhile: then that is taken over."""
         record = _Record(facts.ratio, facts.window_tokens, calibrated)
-        generation = model.generation + 1
-        kept = _decode(await self._store.put(_record_id(name, generation), msgspec.json.encode(record)))
-        self._adopt(model, generation, kept or record, is_first=False)
+        generation, taken_over = model.generation, None
+        while taken_over is None:  # what is kept there and is no record is passed over
+            generation += 1
+            kept = await self._store.put(_record_id(name, generation), msgspec.json.encode(record))
+            taken_over = record if kept is None else _decode(kept)
+        self._adopt(model, generation, taken_over, is_first=False)
 
     def _adopt(self, model: _Model, generation: int, record: _Record, *, is_first: bool) -> None:
         """Go by a record from now on."""
         before, model.facts = model.facts, Facts(record.ratio, record.window_tokens)
         model.generation, model.is_calibrated = generation, record.calibrated
-        model.errors_seen = 0
+        model.error, model.answers_off = 0.0, 0
         if record.calibrated:
             model.samples.clear()
         if is_first:
@@ -229,10 +249,9 @@ class Models:
 
     def _watch_error(self, model: _Model, error: float) -> None:
         """Say once that a model's counts stay wrong, whatever is done about it."""
-        model.error += (error - model.error) * (ERROR_WEIGHT if model.errors_seen else 1.0)
-        model.errors_seen += 1
-        is_settled = model.is_calibrated and model.errors_seen >= WARM_UP_SAMPLES
-        if is_settled and model.error > WARNED_ERROR and not model.warned:
+        model.error += (min(error, 1.0) - model.error) * ERROR_WEIGHT
+        model.answers_off = model.answers_off + 1 if model.error > WARNED_ERROR else 0
+        if model.is_calibrated and model.answers_off >= WARM_UP_SAMPLES and not model.warned:
             model.warned = True
             self._log.warning(
                 "estimates_off",
@@ -247,7 +266,7 @@ class Models:
         if found.by_model or found.every is not None:
             known.windows = found
         for name, model in self._models.items():
-            if name.base_url == upstream.base_url:
+            if name.base_url == upstream.base_url and model.read_at:  # else its first look at the store takes it
                 await self._take_window(name, model)
 
 
@@ -255,14 +274,13 @@ def _choose_ratio(model: _Model) -> float | None:
     """The ratio to go by from now on; None where nothing is to change."""
     samples, current = model.samples, model.facts.ratio
     if model.is_calibrated:
-        found = median(samples)
-        return _clamp(found) if len(samples) == KEPT_SAMPLES and abs(found / current - 1) > KEPT_SHARE else None
+        found = _clamp(median(samples))
+        return found if len(samples) == KEPT_SAMPLES and abs(found / current - 1) > KEPT_SHARE else None
     if len(samples) >= WARM_UP_SAMPLES:
         found = _clamp(median(samples))
         return found if abs(found / current - 1) > NOISE_SHARE else current
-    if len(samples) >= URGENT_SAMPLES and min(samples) > URGENT_RATIO * current:
-        return _clamp(min(samples))
-    return None
+    least = _clamp(min(samples))
+    return least if len(samples) >= URGENT_SAMPLES and least > URGENT_RATIO * current else None
 
 
 def _clamp(ratio: float) -> float:
