@@ -124,10 +124,16 @@ def split_text(text: str) -> Iterator[str]:
 
 def _find_boundary(text: str, start: int, stop: int) -> int:
     """The last boundary in (start, stop]; 0 where there is none."""
-    last = 0
-    for found in _BOUNDARY.finditer(text, start, stop + 1):
-        last = found.end()
-    return last
+    for found in reversed(list(_BOUNDARY.finditer(text, start, stop + 1))):
+        at = found.end()
+        if not (_is_numeral(text[at - 1]) or _is_numeral(text[at])):
+            return at
+    return 0
+
+
+def _is_numeral(char: str) -> bool:
+    """Whether it is a numeral but no digit: `re` takes a half or a Roman two for a letter, tiktoken for a number."""
+    return char.isnumeric() and not char.isalpha() and not char.isdecimal()
 
 
 def count_by_heuristic(text: str) -> int:

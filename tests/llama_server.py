@@ -21,7 +21,7 @@ import xllamacpp
 params = xllamacpp.CommonParams()
 params.model.path, params.hostnames, params.port = sys.argv[1], ["127.0.0.1"], int(sys.argv[2])
 params.n_ctx, params.n_parallel, params.n_predict = int(sys.argv[3]), 1, 64
-params.warmup, params.use_jinja, params.cpuparams.n_threads = False, True, 2
+params.warmup, params.use_jinja, params.cpuparams.n_threads = False, True, 1
 params.chat_template = sys.argv[4]
 server = xllamacpp.Server(params)
 threading.Event().wait()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from proxy import counter
 from proxy.counter import (
     PIECE_CHARS,
+    VOCABULARIES,
     VocabularyError,
     count_by_heuristic,
     count_pieces,
@@ -23,24 +24,33 @@ from proxy.counter import (
 )
 from rules.conversation import CountTokens
 
-O200K_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""Of openai's own o200k_base.tiktoken. Source: tiktoken_ext/openai_public.py."""
+SHA256 = {
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+}
+"""Of openai's own rank files. Source: tiktoken_ext/openai_public.py."""
 CODE = "def read(path):\n    with open(path) as file:\n        return [line.strip() for line in file]\n\n"
 LOG = "2024-05-01 12:00:00,123 ERROR worker-7 GET /v1/items/93 500 in 0.12s; retrying\r\n"
 PROSE = "Der schnelle braune Fuchs springt über den faulen Hund; it doesn't mind. 我喜欢猫。 "
 
 
+def _pack(vocabulary: str) -> bytes:
+    return resources.files("proxy").joinpath("vocabulary", f"{vocabulary}.xz").read_bytes()
+
+
 @pytest.fixture(scope="module")
 def packed() -> bytes:
-    return resources.files("proxy").joinpath("vocabulary", "o200k_base.xz").read_bytes()
+    return _pack("o200k_base")
 
 
-def test_the_packed_vocabulary_is_openais_own(packed: bytes) -> None:
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_the_packed_vocabulary_is_openais_own(vocabulary: str) -> None:
     """The rank file rebuilt from the wheel's is openai's, byte for byte; the wheel's stays under a megabyte."""
+    packed = _pack(vocabulary)
     ranks = read_ranks(packed)
     text = b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
 
-    assert hashlib.sha256(text).hexdigest() == O200K_SHA256
+    assert hashlib.sha256(text).hexdigest() == SHA256[vocabulary]
     assert len(packed) < 1_000_000
 
 
@@ -76,8 +86,9 @@ def test_a_missing_file_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> Non
     elsewhere = SimpleNamespace(files=lambda _: resources.files("proxy") / "nowhere")
     monkeypatch.setattr(counter, "resources", elsewhere)
 
-    with pytest.raises(VocabularyError):
-        counter.load_encoding("o200k_base")
+    for vocabulary in VOCABULARIES:
+        with pytest.raises(VocabularyError):
+            counter.load_encoding(vocabulary)
 
 
 @given(st.text(max_size=300) | st.sampled_from([CODE, LOG, PROSE]).map(lambda text: text * 7))

@@ -86,6 +86,21 @@ def test_it_behaves_as_the_plain_model(steps: list[tuple[str, int | None]]) -> N
     assert lru._bytes == sum(len(value) + ENTRY_BYTES for value in model.values())
 
 
+def test_the_items_are_told_the_least_recently_used_first() -> None:
+    """Telling them is no use of any, and the list stays as it is whatever becomes of the mapping."""
+    lru = _make()
+    assert lru.items() == []
+    for key in "abc":
+        lru[key] = key.upper()
+    lru.get("a")
+    items = lru.items()
+    assert items == lru.items() == [("b", "B"), ("c", "C"), ("a", "A")]
+    for key, _ in items:
+        lru.pop(key)
+
+    assert (len(items), lru.items()) == (3, [])
+
+
 def test_threads_do_not_spoil_the_count_of_bytes() -> None:
     """Many writers and readers at once: afterwards the sum is that of what is kept, and within bounds."""
     lru = _make()
@@ -97,6 +112,7 @@ def test_threads_do_not_spoil_the_count_of_bytes() -> None:
             key = str((number * (seed + 1)) % 9)
             lru[key] = "x" * (number % 200)
             lru.get(key)
+            assert len({key for key, _ in lru.items()}) <= 9
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))

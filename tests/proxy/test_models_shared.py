@@ -149,7 +149,7 @@ async def test_a_store_that_lost_everything_gets_it_again(start: Start, clock: C
     process = start(store)
     await process.look_up()
     await process.feed([1.3] * WARM_UP_SAMPLES)
-    for key, _ in store._entries.items():
+    for key in dict(store._entries.items()):
         store._entries.pop(key)
     clock.seconds += REFRESH_SECONDS + 1
     await process.look_up()
