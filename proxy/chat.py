@@ -178,8 +178,9 @@ async def _compact(
         exchange.outcome = "failed_open"  # unless what follows comes to its end
         with _fail_open(services, exchange, "plan"):
             call = await make_call(services, request, chat, settings, exchange)
-            leave = await _is_far_below(call)
-            done = _Done(call, None if leave else await _plan_and_carry_out(call))
+            uncounted_bytes = call.compactor.uncounted_bytes(chat)
+            leave = await _is_far_below(call, uncounted_bytes)
+            done = _Done(call, None if leave else await _plan_and_carry_out(call, uncounted_bytes))
     except UndecodableError:
         exchange.outcome = "undecodable"
     except LimitExceededError as error:
@@ -197,9 +198,8 @@ async def _compact(
     return done
 
 
-async def _is_far_below(call: Call) -> bool:
+async def _is_far_below(call: Call, uncounted_bytes: int) -> bool:
     """Whether a request that would take long to count is surely, or very likely, left as it is."""
-    uncounted_bytes = call.compactor.uncounted_bytes(call.chat)
     if call.exchange.mode != "enforce" or uncounted_bytes <= INLINE_BYTES:
         return False
     started = time.monotonic()
@@ -221,11 +221,11 @@ def _fail_open(services: Services, exchange: Exchange, phase: str) -> Iterator[N
         services.recorder.record_fault(exchange, error)
 
 
-async def _plan_and_carry_out(call: Call) -> Carried:
+async def _plan_and_carry_out(call: Call, uncounted_bytes: int) -> Carried:
     exchange, chat, compactor = call.exchange, call.chat, call.compactor
     started = time.monotonic()
     large = len(chat.body) > LARGE_BODY_BYTES or len(chat.raws) > MANY_MESSAGES
-    in_thread = large or compactor.uncounted_bytes(chat) > INLINE_BYTES
+    in_thread = large or uncounted_bytes > INLINE_BYTES
     planned: Planned = await run_work(partial(compactor.plan, chat, call.policy), in_thread=in_thread)
     call.services.recorder.record_overhead("plan", started)
     exchange.phase = "summary"

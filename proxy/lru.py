@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -25,11 +25,19 @@ class BytesLRU(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """The value, which counts as used now; None where there is none."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry[0]
+            return self._use(key)
+
+    def get_many(self, keys: Iterable[K]) -> list[V | None]:
+        """The value of each key, as `get` has it; the lock is taken once for all."""
+        with self._lock:
+            return [self._use(key) for key in keys]
+
+    def _use(self, key: K) -> V | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
 
     def pop(self, key: K) -> V | None:
         """Take the value out; None where there is none."""

@@ -178,7 +178,8 @@ class ChatCodec:
     def decode(self, request: ChatRequest) -> Conversation:
         """The request's transcript, counted. Raises UndecodableError where a message is no object with a role."""
         try:
-            messages = tuple(map(self._message, request.raws))
+            found = self._cache.messages.get_many([(self._number, raw) for raw in request.raws])
+            messages = tuple(map(self._read, request.raws, found))
             fixed = self._count_fixed(request.fixed)
             shared = (
                 count_shared_frame(messages[0], self._count, self._costs) if fixed.has_functions and messages else 0
@@ -221,11 +222,11 @@ class ChatCodec:
         kept["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*prefix, question))) + b"]")
         return kept
 
-    def _message(self, raw: bytes) -> Message:
-        key = (self._number, raw)
-        message = self._cache.messages.get(key)
+    def _read(self, raw: bytes, message: Message | None) -> Message:
+        """The message as it was read before, else read now."""
         if message is None:
-            message = self._cache.messages[key] = decode_message(raw, self._count, self._costs)
+            message = decode_message(raw, self._count, self._costs)
+            self._cache.messages[self._number, raw] = message
         return message
 
     def _count_fixed(self, raws: tuple[bytes, ...]) -> _Fixed:
