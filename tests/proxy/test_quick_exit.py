@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from uuid import uuid4
 
 import orjson
 import pytest
@@ -17,8 +18,10 @@ CHAT = "/v1/chat/completions"
 
 
 def large_body(steps: int = 20) -> bytes:
-    """More than is counted at once, none of it near the window or the budget of a result."""
+    """More than is counted at once, none of it near the window or the budget of a result, and never seen before."""
     session = make_session(steps, result_words=1000)
+    for message in session["messages"]:
+        message["content"] = f"{uuid4()} {message['content']}"
     body = orjson.dumps({"model": "gpt-4o", "messages": session["messages"][:-1], "tools": session["tools"]})
     assert INLINE_BYTES < len(body) < 72_000  # so that bytes alone tell
     return body
