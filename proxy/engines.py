@@ -53,12 +53,13 @@ def find_engine(vocabulary: str, log: Any) -> CountTokens | None:
     for name, load in _ENGINES:
         try:
             count = load(vocabulary)
-        except ImportError:
+            agrees = all(count(text) == expected[vocabulary] for text, expected in SELF_TEST)
+        except ModuleNotFoundError:
             continue
-        except (RuntimeError, ValueError, KeyError, OSError) as error:
+        except _BROKEN as error:
             log.warning("engine_broken", engine=name, vocabulary=vocabulary, reason=type(error).__name__)
             continue
-        if all(count(text) == expected[vocabulary] for text, expected in SELF_TEST):
+        if agrees:
             log.info("engine", engine=name, vocabulary=vocabulary)
             return count
         log.warning("engine_refused", engine=name, vocabulary=vocabulary, reason="it disagrees with tiktoken")
@@ -75,6 +76,8 @@ def _load_bpe_openai(vocabulary: str) -> CountTokens:
     )
 
 
+_BROKEN = (ImportError, RuntimeError, ValueError, LookupError, OSError, AttributeError, TypeError)
+"""What an engine may raise that is damaged, or another package of that name."""
 _ENGINES: tuple[tuple[str, Callable[[str], CountTokens]], ...] = (
     ("quicktok", _load_quicktok),
     ("bpe_openai", _load_bpe_openai),

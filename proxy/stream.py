@@ -98,11 +98,12 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
     wire = _decode_wire_usage(raw)
     if wire is None:
         return before
+    known = before or Usage()
     prompt, completion = wire.prompt_tokens, wire.completion_tokens
     if prompt is None and wire.input_tokens is not None:
         prompt = wire.input_tokens + (wire.cache_read_input_tokens or 0) + (wire.cache_creation_input_tokens or 0)
+        prompt = max(prompt, known.prompt_tokens or 0)  # a later event may leave out what was cached
     completion = wire.output_tokens if completion is None else completion
-    known = before or Usage()
     return Usage(
         known.prompt_tokens if prompt is None else prompt,
         known.completion_tokens if completion is None else completion,

@@ -6,12 +6,13 @@ many, and others at each run, to look for what the few have missed.
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any
 
 import aiohttp
+import numpy as np  # noqa: F401 - a proxy loads it in a thread, and who looks for it meanwhile finds half of it
 import pytest
 from fake_upstream import FakeUpstream, run_upstream
 from hypothesis import HealthCheck, settings
+from learning import ListLog
 
 from proxy.app import Proxy, run_proxy
 from proxy.compactors import Compactors
@@ -26,18 +27,6 @@ settings.register_profile("thorough", deadline=None, database=None, max_examples
 settings.load_profile("trimtab")
 
 StartProxy = Callable[..., Awaitable[Proxy]]
-
-
-class ListLog:
-    """Keeps log lines for tests to look at."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def _add(self, event: str, **fields: Any) -> None:
-        self.lines.append({"event": event, **fields})
-
-    info = warning = error = _add
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-
-from conftest import ListLog
+from typing import Any
 
 from proxy.metrics import Metrics
 from proxy.models import Facts, ModelName, Models
@@ -15,6 +14,18 @@ from proxy.upstream import UpstreamClient
 
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
 TOKENS = 10_000
+
+
+class ListLog:
+    """Keeps log lines for tests to look at."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def _add(self, event: str, **fields: Any) -> None:
+        self.lines.append({"event": event, **fields})
+
+    info = warning = error = _add
 
 
 class Clock:

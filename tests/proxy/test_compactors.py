@@ -1,9 +1,13 @@
 """Ways of counting, one compactor each."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from conftest import ListLog
+from learning import ListLog
 
 from proxy import compactors as module
+from proxy.compaction import Compactor
 from proxy.compactors import Compactors
 from proxy.config import PolicyConfig
 from proxy.counter import VocabularyError, count_by_heuristic, load_encoding
@@ -78,3 +82,52 @@ async def test_models_of_equal_costs_share_a_compactor(compactors: Compactors) -
     assert compactors.choose(AUTO, "llama-3") is compactors.choose(AUTO, "qwen3")
     assert compactors.choose(AUTO, "gpt-4o") is not compactors.choose(AUTO, "gpt-5")
     assert await compactors.get(AUTO, "gpt-4") is compactors.choose(AUTO, "gpt-4")
+
+
+def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From several threads at once, for models of two kinds: one compactor for each kind, and one count for both."""
+    loaded: list[str] = []
+    barrier = threading.Barrier(4)
+    monkeypatch.setattr(module, "load_encoding", lambda name: loaded.append(name) or load_encoding(name))
+    compactors = Compactors(ListLog())
+
+    def choose(number: int) -> Compactor:
+        barrier.wait(10)
+        return compactors.choose(PolicyConfig(count="cl100k_base"), ("gpt-4", "unheard-of")[number % 2])
+
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(choose, range(4)))
+    assert loaded == ["o200k_base", "cl100k_base"]
+    assert (made[0], made[1]) == (made[2], made[3])
+    assert made[0] is not made[1]
+    assert made[0].count is made[1].count
+
+
+async def test_the_loop_loads_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread does; what is loaded already needs none."""
+    threads: list[bool] = []
+
+    def load(name: str) -> object:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return load_encoding(name)
+
+    compactors = Compactors(ListLog())
+    monkeypatch.setattr(module, "load_encoding", load)
+    await compactors.get(AUTO, "gpt-4o")
+    assert threads == []
+    await compactors.get(AUTO, "gpt-4")
+    await compactors.get(AUTO, "gpt-4")
+    assert threads == [False]
+
+
+def test_a_vocabulary_that_is_missing_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at every request."""
+    asked: list[str] = []
+    compactors = Compactors(ListLog())
+    _lose(monkeypatch, "cl100k_base")
+    lose = module.load_encoding
+    monkeypatch.setattr(module, "load_encoding", lambda name: asked.append(name) or lose(name))
+    for model in ("gpt-4", "gpt-3.5-turbo", "gpt-4"):
+        compactors.choose(AUTO, model)
+
+    assert asked == ["cl100k_base"]
