@@ -21,7 +21,7 @@ from proxy.compaction import Planned, describe_refused
 from proxy.config import PolicyConfig
 from proxy.errors import ContextExceededError, ProxyError, UnknownProfileError
 from proxy.exchange import Exchange
-from proxy.models import ModelName
+from proxy.records import ModelName
 from proxy.relay import relay_answer, relay_into_stream
 from proxy.services import Services
 from proxy.stream import ResponseTap

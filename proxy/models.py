@@ -9,16 +9,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from statistics import median
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from proxy.config import UpstreamConfig
 from proxy.discovery import Windows, discover
 from proxy.lru import BytesLRU
 from proxy.metrics import Metrics
+from proxy.records import MAX_RATIO, ModelName, Record, Records
 from proxy.stores import SummaryStore
 from proxy.upstream import Headers, UpstreamClient
 from rules.families import find_family
@@ -27,8 +25,6 @@ MIN_SAMPLE_TOKENS = 500
 """A smaller request says more of its frame than of the vocabulary."""
 MAX_SAMPLE_RATIO = 20.0
 """What is further from our count, either way, is a mistake of the server's."""
-MAX_RATIO = 6.0
-"""And its inverse the least. Servers that count bytes report some four for one of ours."""
 WARM_UP_SAMPLES = 8
 URGENT_SAMPLES = 2
 URGENT_RATIO = 1.5
@@ -49,15 +45,6 @@ MODEL_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class ModelName:
-    """Whose model it is, and by which of our vocabularies it is counted."""
-
-    base_url: str
-    model: str
-    vocabulary: str
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a model.
 
@@ -66,12 +53,6 @@ class Facts:
 
     ratio: float
     window_tokens: int | None = None
-
-
-class _Record(msgspec.Struct):
-    ratio: Annotated[float, msgspec.Meta(ge=1 / MAX_RATIO, le=MAX_RATIO)]
-    window_tokens: Annotated[int, msgspec.Meta(ge=1024)] | None = None
-    calibrated: bool = False
 
 
 @dataclass(slots=True)
@@ -115,7 +96,7 @@ class Models:
         log: Any,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
+        self._records = Records(store)
         self._client = client
         self._metrics = metrics
         self._log = log
@@ -198,9 +179,7 @@ class Models:
     async def _read(self, name: ModelName, model: _Model) -> None:
         """Take over what the store has, all of whose generations are read so that none of them gets too old."""
         try:
-            generation, record = 0, None
-            while (kept := await self._store.get(_record_id(name, generation + 1))) is not None:
-                generation, record = generation + 1, _decode(kept) or record
+            generation, record = await self._records.read(name)
             if generation < model.generation:  # the store has lost what it had
                 model.generation = generation
                 await self._write(name, model, model.facts, model.is_calibrated)
@@ -222,15 +201,10 @@ class Models:
 
     async def _write(self, name: ModelName, model: _Model, facts: Facts, calibrated: bool) -> None:  # noqa: FBT001
         """Make a change, unless another process has made one meanwhile: then that is taken over."""
-        record = _Record(facts.ratio, facts.window_tokens, calibrated)
-        generation, taken_over = model.generation, None
-        while taken_over is None:  # what is kept there and is no record is passed over
-            generation += 1
-            kept = await self._store.put(_record_id(name, generation), msgspec.json.encode(record))
-            taken_over = record if kept is None else _decode(kept)
-        self._adopt(model, generation, taken_over, is_first=False)
+        record = Record(facts.ratio, facts.window_tokens, calibrated)
+        self._adopt(model, *await self._records.append(name, model.generation, record), is_first=False)
 
-    def _adopt(self, model: _Model, generation: int, record: _Record, *, is_first: bool) -> None:
+    def _adopt(self, model: _Model, generation: int, record: Record, *, is_first: bool) -> None:
         """Go by a record from now on."""
         before, model.facts = model.facts, Facts(record.ratio, record.window_tokens)
         model.generation, model.is_calibrated = generation, record.calibrated
@@ -285,19 +259,3 @@ def _choose_ratio(model: _Model) -> float | None:
 
 def _clamp(ratio: float) -> float:
     return round(min(max(ratio, 1 / MAX_RATIO), MAX_RATIO), 4)
-
-
-def _decode(record: bytes | None) -> _Record | None:
-    """A record from the store; None for what is none."""
-    if record is None:
-        return None
-    try:
-        return msgspec.json.decode(record, type=_Record)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def _record_id(name: ModelName, generation: int) -> str:
-    """Names the model to who knows it, and tells nothing of it."""
-    digest = sha256(f"{name.base_url}\n{name.vocabulary}\n{name.model}".encode("utf-8", "surrogatepass"))
-    return f"model-{digest.hexdigest()}-{generation}"

@@ -14,7 +14,7 @@ from proxy.codecs.chat import ChatRequest
 from proxy.compaction import Compacted, Compactor, Planned
 from proxy.config import PolicyConfig, UpstreamConfig
 from proxy.exchange import Exchange
-from proxy.models import ModelName
+from proxy.records import ModelName
 from proxy.services import Services
 from proxy.summariser import Inline, Summariser, Task
 from proxy.threads import run_work

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.metrics import Metrics
-from proxy.models import Facts, ModelName, Models
+from proxy.models import Facts, Models
+from proxy.records import ModelName
 from proxy.stores import SummaryStore
 from proxy.stores.memory import MemoryStore
 from proxy.upstream import UpstreamClient

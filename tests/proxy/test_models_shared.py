@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from learning import NAME, TOKENS, Clock, Start, run_processes
 
 from proxy import models as module
-from proxy.models import KEPT_SAMPLES, MAX_RATIO, REFRESH_SECONDS, WARM_UP_SAMPLES, Facts
+from proxy.models import KEPT_SAMPLES, REFRESH_SECONDS, WARM_UP_SAMPLES, Facts
+from proxy.records import MAX_RATIO
 from proxy.stores.memory import MemoryStore
 
 CORRUPT = (b"", b"{", b"\xff", b"[]", b'{"ratio":7}', b'{"ratio":null}', b'{"ratio":1,"window_tokens":8}')

@@ -11,7 +11,8 @@ from fake_upstream import FakeUpstream
 from learning import NAME, Clock, Process, Start, run_processes
 
 from proxy.config import UpstreamConfig
-from proxy.models import REDISCOVER_SECONDS, REFRESH_SECONDS, WARM_UP_SAMPLES, Facts, ModelName
+from proxy.models import REDISCOVER_SECONDS, REFRESH_SECONDS, WARM_UP_SAMPLES, Facts
+from proxy.records import ModelName
 from proxy.stores.memory import MemoryStore
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
