@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from learning import NAME, TOKENS, Clock, Start, run_processes
 
 from proxy import models as module
+from proxy import records
 from proxy.models import KEPT_SAMPLES, REFRESH_SECONDS, WARM_UP_SAMPLES, Facts
 from proxy.records import MAX_RATIO
 from proxy.stores.memory import MemoryStore
@@ -163,7 +164,7 @@ async def test_a_store_that_lost_everything_gets_it_again(start: Start, clock: C
 async def test_a_corrupt_record_is_passed_over(start: Start, clock: Clock, record: bytes) -> None:
     """What is found is kept behind it, for all; and it does not begin anew with each look at the store."""
     store = MemoryStore()
-    await store.put(module._record_id(NAME, 1), record)
+    await store.put(records._record_id(NAME, 1), record)
     first, second = start(store), start(store)
     assert [await process.look_up() for process in (first, second)] == [Facts(1.0)] * 2
     await first.feed([1.3] * WARM_UP_SAMPLES)
@@ -190,7 +191,7 @@ async def test_a_store_that_hangs_holds_up_the_first_request_only(
             return await super().get(summary_id)
 
     store = Hanging()
-    await store.put(module._record_id(NAME, 1), b'{"ratio":1.3,"calibrated":true}')
+    await store.put(records._record_id(NAME, 1), b'{"ratio":1.3,"calibrated":true}')
     process = start(store)
     monkeypatch.setattr(module, "READ_SECONDS", 0.001)
     assert await process.models.look_up(NAME, "other") == Facts(1.0)
