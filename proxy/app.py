@@ -89,13 +89,13 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
             async with asyncio.timeout(config.limits.drain_seconds):
                 await services.lifecycle.idle.wait()
     finally:
-        if estimators is not None:
-            await estimators
         await runner.cleanup()
         await summaries.close()
         await models.close()
         await store.close()
         await client.close()
+        if estimators is not None:
+            await estimators
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:

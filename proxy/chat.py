@@ -28,6 +28,7 @@ from proxy.stream import ResponseTap
 from proxy.texts import Call, Carried, carry_out, make_call, write_ahead
 from proxy.threads import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_work
 from proxy.upstream import read_headers, request_headers, target_url
+from rules.conversation import Message
 from rules.pipeline import LimitExceededError
 
 
@@ -73,6 +74,7 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
                 write_ahead(done.call, done.carried)
         response = await _relay(services, settings, request, answer, exchange)
         with _fail_open(services, exchange, "observe"):
+            services.models.vouch_for(done.call.model)
             if done.carried is not None:
                 await _observe(done.call, done.carried)
         return response
@@ -98,20 +100,30 @@ async def _count_beside(services: Services, done: _Done | None) -> AsyncIterator
 async def _count_sent(services: Services, done: _Done) -> None:
     """Count a request that is on its way as it came."""
     call, exchange = done.call, done.call.exchange
-    with _fail_open(services, exchange, "count"):
-        planned = await run_work(partial(call.compactor.plan, call.chat, call.policy), in_thread=True)
-        exchange.compacted = call.compactor.leave(planned)
-        done.carried = Carried(planned, exchange.compacted, planned.plan.prefetch)
+    try:
+        with _fail_open(services, exchange, "count"):
+            planned = await run_work(partial(call.compactor.plan, call.chat, call.policy), in_thread=True)
+            exchange.compacted = call.compactor.leave(planned)
+            done.carried = Carried(planned, exchange.compacted, planned.plan.prefetch)
+    except UndecodableError:
+        exchange.outcome = "undecodable"
 
 
 async def _observe(call: Call, carried: Carried) -> None:
     """Learn from what the upstream reports how its tokens compare with ours, and see what it had read before."""
     exchange = call.exchange
     sent = carried.compacted.forwarded if exchange.mode == "enforce" else carried.planned.original
-    if exchange.reported_prompt_tokens and not any(message.media for message in sent.messages):
-        call.services.models.observe(call.model, sent.tokens, exchange.reported_prompt_tokens)
+    if exchange.reported_prompt_tokens and all(map(_is_read_by_all, sent.messages)):
+        limit = call.policy.model_limit_tokens(call.chat.max_tokens)
+        call.services.models.observe(call.model, sent.tokens, exchange.reported_prompt_tokens, limit)
     if exchange.mode == "enforce":
         await _observe_prefix(call, carried)
+
+
+def _is_read_by_all(message: Message) -> bool:
+    """Whether what a message costs is for the vocabulary to say: no image, and no reasoning, which servers may drop."""
+    raw = message.raw or b""
+    return not message.media and b'"reasoning' not in raw and b'"thinking' not in raw
 
 
 async def _observe_prefix(call: Call, carried: Carried) -> None:
@@ -204,7 +216,8 @@ async def _is_far_below(call: Call, uncounted_bytes: int) -> bool:
         return False
     started = time.monotonic()
     glance = partial(call.compactor.is_far_below, call.chat, call.policy)
-    leave = await run_work(glance, in_thread=len(call.chat.body) > GLANCE_BYTES)
+    in_thread = len(call.chat.body) > GLANCE_BYTES or len(call.chat.raws) > MANY_MESSAGES
+    leave = await run_work(glance, in_thread=in_thread)
     call.services.recorder.record_overhead("glance", started)
     return leave
 

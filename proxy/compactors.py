@@ -40,8 +40,8 @@ class Compactors:
 
     async def get(self, settings: PolicyConfig, model: str) -> Compactor:
         """The same as `choose`, for the event loop: a vocabulary is loaded in a thread."""
-        is_loaded = _choose_vocabulary(settings, model) in self._counts
-        return await run_work(partial(self.choose, settings, model), in_thread=not is_loaded)
+        is_made = (_choose_vocabulary(settings, model), find_family(model).costs) in self._made
+        return await run_work(partial(self.choose, settings, model), in_thread=not is_made)
 
     def choose(self, settings: PolicyConfig, model: str) -> Compactor:
         """The compactor that counts as the policy says and the model does. May load a vocabulary, for 0.2 s or so."""
@@ -64,7 +64,10 @@ class Compactors:
 
     def load_estimators(self) -> None:
         """Have estimates at hand from now on. Not needed at the start, and slow: numpy is behind them."""
-        self._estimators = {name: Estimator(name) for name in VOCABULARIES}
+        try:
+            self._estimators = {name: Estimator(name) for name in VOCABULARIES}
+        except (ImportError, OSError, ValueError, KeyError) as error:
+            self._log.warning("estimates_missing", reason=type(error).__name__, instead="bytes")
 
     def _bound(self, vocabulary: str, data: bytes) -> int:
         """At least the tokens of a text: its bytes; likely fewer, once there are estimates."""

@@ -94,7 +94,8 @@ async def discover(client: UpstreamClient, upstream: UpstreamConfig, headers: He
             windows = await asyncio.to_thread(_read_list, listed, _SERVED)
             if windows.by_model:
                 return windows
-            every = read_props(await _get(client, upstream, URL(root + "/props", encoded=True), asked))
+            props = await _get(client, upstream, URL(root + "/props", encoded=True), asked)
+            every = await asyncio.to_thread(read_props, props)
             if every is not None:
                 return Windows({}, every)
             loaded = await _get(client, upstream, URL(root + "/api/v0/models", encoded=True), asked)

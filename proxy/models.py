@@ -28,7 +28,9 @@ MAX_SAMPLE_RATIO = 20.0
 WARM_UP_SAMPLES = 8
 URGENT_SAMPLES = 2
 URGENT_RATIO = 1.5
-"""A model that reports so much more than expected is not left until it overflows."""
+URGENT_SHARE = 8
+"""A model that reports so much more than expected is not left until it overflows; but what is small beside the limit,
+an eighth of it or less, is not about to, and may be a preamble of the server's own as well."""
 KEPT_SAMPLES = 64
 KEPT_SHARE = 0.10
 """A ratio once found is kept until the median of the last samples is further off than this."""
@@ -40,8 +42,11 @@ REFRESH_SECONDS = 10.0
 READ_SECONDS = 2.0
 """How long a request waits for the store when its model is met for the first time."""
 REDISCOVER_SECONDS = 600.0
+FIRST_RETRY_SECONDS = 15.0
+"""Doubled with each credential that taught nothing."""
 MAX_MODELS_BYTES = 4 * 1024 * 1024
-MODEL_BYTES = 2048
+MODEL_BYTES = 4096
+MAX_NAME_CHARS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class _Model:
     generation: int = 0
     is_calibrated: bool = False
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
+    urgent: deque[float] = field(default_factory=lambda: deque(maxlen=WARM_UP_SAMPLES))
     error: float = 0.0
     answers_off: int = 0
     warned: bool = False
@@ -81,7 +87,7 @@ class _Model:
 class _Upstream:
     windows: Windows = field(default_factory=lambda: Windows({}, None))
     asked_at: float | None = None
-    had_credential: bool = False
+    let_in: int = 0
     asking: asyncio.Task[None] | None = None
 
 
@@ -102,14 +108,20 @@ class Models:
         self._log = log
         self._clock = clock
         self._models: BytesLRU[ModelName, _Model] = BytesLRU(MAX_MODELS_BYTES, lambda *_: MODEL_BYTES)
+        self._strangers: BytesLRU[ModelName, _Model] = BytesLRU(MAX_MODELS_BYTES // 8, lambda *_: MODEL_BYTES)
         self._upstreams: dict[str, _Upstream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def look_up(self, name: ModelName, label: str) -> Facts:
-        """What is known of a model; read from the store at the first time, behind the scenes from then on."""
-        model = self._models.get(name)
+        """What is known of a model; read from the store at the first time, behind the scenes from then on.
+
+        Until an upstream has answered for it, it is kept among others of its kind only: anybody can invent names.
+        """
+        if len(name.model) > MAX_NAME_CHARS:
+            return self.recall(name)
+        model = self._find(name)
         if model is None:
-            model = self._models[name] = _Model(self.recall(name), label=label)
+            model = self._strangers[name] = _Model(self.recall(name), label=label)
             model.reading = self._spawn(self._read(name, model))
         model.label = label
         if model.read_at == 0.0 and model.reading is not None:
@@ -119,13 +131,24 @@ class Models:
             model.reading = self._spawn(self._read(name, model))
         return model.facts
 
+    def vouch_for(self, name: ModelName) -> None:
+        """An upstream has answered for this model with success."""
+        model = self._strangers.pop(name)
+        if model is not None and self._models.get(name) is None:
+            self._models[name] = model
+            if model.read_at:
+                model.reading = self._spawn(self._take_window(name, model))
+
     def recall(self, name: ModelName) -> Facts:
         """What this process knows of a model already."""
-        model = self._models.get(name)
+        model = self._find(name)
         return model.facts if model is not None else Facts(find_family(name.model).ratio, self._find_window(name))
 
-    def observe(self, name: ModelName, estimated_tokens: int, reported_tokens: int) -> None:
-        """A request of `estimated_tokens` by our own count, without images and the like, was reported as so many."""
+    def observe(self, name: ModelName, estimated_tokens: int, reported_tokens: int, limit_tokens: int) -> None:
+        """A request of `estimated_tokens` by our own count, without images and the like, was reported as so many.
+
+        `limit_tokens` is what the model's prompts may have: what is far below it is not urgent.
+        """
         model = self._models.get(name)
         sample = reported_tokens / max(estimated_tokens, 1)
         if model is None or estimated_tokens < MIN_SAMPLE_TOKENS:
@@ -133,12 +156,13 @@ class Models:
         if not 1 / MAX_SAMPLE_RATIO <= sample <= MAX_SAMPLE_RATIO:
             return
         model.samples.append(sample)
+        if reported_tokens * URGENT_SHARE >= limit_tokens:
+            model.urgent.append(sample)
         if model.writing is None or model.writing.done():
             found = _choose_ratio(model)
             if found is not None:
-                facts = replace(model.facts, ratio=found)
                 calibrated = model.is_calibrated or len(model.samples) >= WARM_UP_SAMPLES
-                model.writing = self._spawn(self._write(name, model, facts, calibrated=calibrated))
+                model.writing = self._spawn(self._write(name, model, ratio=found, calibrated=calibrated))
         self._watch_error(model, abs(sample / model.facts.ratio - 1))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers | None = None) -> None:
@@ -147,9 +171,11 @@ class Models:
         if known.asking is not None and not known.asking.done():
             return
         has_learned = bool(known.windows.by_model) or known.windows.every is not None
-        is_let_in = bool(headers) and not known.had_credential and not has_learned
-        if known.asked_at is None or is_let_in or self._clock() - known.asked_at > REDISCOVER_SECONDS:
-            known.had_credential = known.had_credential or bool(headers)
+        pause_seconds = REDISCOVER_SECONDS
+        if headers and not has_learned:  # this credential may be better than the one before
+            pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.let_in, REDISCOVER_SECONDS) if known.let_in else 0.0
+        if known.asked_at is None or self._clock() - known.asked_at >= pause_seconds:
+            known.let_in += 1 if headers else 0
             known.asking = self._spawn(self._discover(upstream, known, headers or []))
 
     async def close(self) -> None:
@@ -176,14 +202,17 @@ class Models:
         known = self._upstreams.get(name.base_url)
         return known.windows.find(name.model) if known else None
 
+    def _find(self, name: ModelName) -> _Model | None:
+        return self._models.get(name) or self._strangers.get(name)
+
     async def _read(self, name: ModelName, model: _Model) -> None:
         """Take over what the store has, all of whose generations are read so that none of them gets too old."""
         try:
             generation, record = await self._records.read(name)
             if generation < model.generation:  # the store has lost what it had
                 model.generation = generation
-                await self._write(name, model, model.facts, model.is_calibrated)
-            elif record is not None and generation > model.generation:
+                await self._write(name, model, ratio=model.facts.ratio, calibrated=model.is_calibrated)
+            elif record is not None and (generation > model.generation or record.ratio != model.facts.ratio):
                 self._adopt(model, generation, record, is_first=model.read_at == 0.0)
             await self._take_window(name, model)
         finally:
@@ -194,28 +223,42 @@ class Models:
         found = self._find_window(name)
         if found is None or found == model.discovered:
             return
+        if self._models.get(name) is None:  # nothing is kept of names that anybody can invent
+            model.facts = replace(model.facts, window_tokens=found)
+            return
         if found != model.facts.window_tokens or not model.generation:
-            await self._write(name, model, replace(model.facts, window_tokens=found), model.is_calibrated)
+            await self._write(name, model, window_tokens=found, calibrated=model.is_calibrated)
         if found == model.facts.window_tokens:
             model.discovered = found
 
-    async def _write(self, name: ModelName, model: _Model, facts: Facts, calibrated: bool) -> None:  # noqa: FBT001
+    async def _write(
+        self,
+        name: ModelName,
+        model: _Model,
+        *,
+        calibrated: bool,
+        ratio: float | None = None,
+        window_tokens: int | None = None,
+    ) -> None:
         """Make a change, unless another process has made one meanwhile: then that is taken over."""
-        record = Record(facts.ratio, facts.window_tokens, calibrated)
+        known = model.facts
+        record = Record(ratio or known.ratio, window_tokens or known.window_tokens, calibrated)
         self._adopt(model, *await self._records.append(name, model.generation, record), is_first=False)
 
     def _adopt(self, model: _Model, generation: int, record: Record, *, is_first: bool) -> None:
         """Go by a record from now on."""
-        before, model.facts = model.facts, Facts(record.ratio, record.window_tokens)
+        before = model.facts
+        model.facts = Facts(record.ratio, record.window_tokens or before.window_tokens)
         model.generation, model.is_calibrated = generation, record.calibrated
         model.error, model.answers_off = 0.0, 0
         if record.calibrated:
             model.samples.clear()
+            model.urgent.clear()
         if is_first:
             return
         for cause, old, new in (
             ("calibration", before.ratio, record.ratio),
-            ("window", before.window_tokens, record.window_tokens),
+            ("window", before.window_tokens, model.facts.window_tokens),
         ):
             if old != new:
                 self._metrics.policy_changes.labels(model.label, cause).inc()
@@ -239,7 +282,7 @@ class Models:
         known.asked_at = self._clock()
         if found.by_model or found.every is not None:
             known.windows = found
-        for name, model in self._models.items():
+        for name, model in (*self._models.items(), *self._strangers.items()):
             if name.base_url == upstream.base_url and model.read_at:  # else its first look at the store takes it
                 await self._take_window(name, model)
 
@@ -253,8 +296,10 @@ def _choose_ratio(model: _Model) -> float | None:
     if len(samples) >= WARM_UP_SAMPLES:
         found = _clamp(median(samples))
         return found if abs(found / current - 1) > NOISE_SHARE else current
-    least = _clamp(min(samples))
-    return least if len(samples) >= URGENT_SAMPLES and least > URGENT_RATIO * current else None
+    if len(model.urgent) < URGENT_SAMPLES:
+        return None
+    least = _clamp(min(model.urgent))
+    return least if least > URGENT_RATIO * current else None
 
 
 def _clamp(ratio: float) -> float:

@@ -250,8 +250,10 @@ class _Asking:
         usage = usage or Usage()
         prompt, completion = usage.prompt_tokens, usage.completion_tokens
         tokens, label = self._metrics.summary_tokens, self._task.summariser.label
-        tokens.labels(label, "prompt").inc(self._prompt_tokens if prompt is None else prompt)
-        tokens.labels(label, "completion").inc(self._task.count(written) if completion is None else completion)
+        ratio = self._task.summariser.token_ratio
+        counted = round(ratio * self._task.count(written)) if completion is None else completion
+        tokens.labels(label, "prompt").inc(round(ratio * self._prompt_tokens) if prompt is None else prompt)
+        tokens.labels(label, "completion").inc(counted)
 
 
 def _read_content(content: str | list[_Part] | None) -> str:

@@ -16,12 +16,12 @@ from rules.room import HEAD_STEPS
 class Outline:
     """A transcript of which only roles and calls were read; upper bounds stand for what it costs.
 
-    `tokens` bounds the whole request; `result_tokens` and `result_bytes` bound its largest tool result.
+    `tokens` bounds the whole request, `result_bytes` its largest tool result: what is truncated is told by proof only,
+    for there a wrong guess would change bytes that were sent before.
     """
 
     messages: Sequence[Message]
     tokens: int
-    result_tokens: int
     result_bytes: int
 
 
@@ -36,7 +36,7 @@ def is_far_below(outline: Outline, policy: Policy, *, request_max_tokens: int | 
     if outline.tokens >= int(room * (policy.high_water - PREFETCH_GAP)):
         return False
     budget = policy.result_budget
-    if outline.result_tokens > budget.max_tokens:
+    if outline.result_bytes > budget.max_tokens:  # no text has more tokens than bytes
         return False
     if budget.max_bytes is not None and outline.result_bytes > budget.max_bytes:
         return False

@@ -15,6 +15,8 @@ PATCH_SIDE = 32
 MAX_PATCHES = 1536
 PIXELS_PER_TOKEN = 750
 MAX_AREA_TOKENS = 1600
+MAX_SEGMENTS = 1000
+"""Of a JPEG's metadata. Real ones have some ten."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -113,8 +115,8 @@ def _read_webp(head: bytes) -> Size | None:
 def _read_jpeg(head: bytes) -> Size | None:
     """Segment by segment, to the frame's header."""
     at = 2
-    while at + 9 <= len(head):
-        if head[at] != 0xFF:
+    for _ in range(MAX_SEGMENTS):
+        if at + 9 > len(head) or head[at] != 0xFF:
             return None
         marker = head[at + 1]
         if marker in _JPEG_FRAMES:

@@ -4,7 +4,7 @@ Law: the sections add up to the request.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from rules.conversation import HEAD_ROLES, RESULT_ROLES, Conversation, CountTokens, Message
@@ -41,13 +41,13 @@ def count_sections(
     conversation: Conversation, count: CountTokens, *, format_tokens: int, memory_tags: Sequence[str] = MEMORY_TAGS
 ) -> Sections:
     """The sections of a transcript; of its fixed tokens all but `format_tokens` are the tools'."""
-    tags = "|".join(map(re.escape, memory_tags))
-    memory_pattern = re.compile(rf"<({tags})\b[^>]*>.*?</\1>", re.DOTALL)
     found = dict.fromkeys(("system", "user", "assistant", "tool_results"), 0)
     memory = summary = 0
     for message in conversation.messages:
-        in_memory = _count_matches(memory_pattern, message, count)
-        in_summary = min(_count_matches(_SUMMARY, message, count), message.tokens - in_memory)
+        blocks = (block for text in message.texts for tag in memory_tags for block in find_blocks(text, tag))
+        in_memory = min(sum(map(count, blocks)), message.tokens)
+        summaries = (match.group() for text in message.texts for match in _SUMMARY.finditer(text))
+        in_summary = min(sum(map(count, summaries)), message.tokens - in_memory)
         found[_name_section(message)] += message.tokens - in_memory - in_summary
         memory += in_memory
         summary += in_summary
@@ -55,9 +55,19 @@ def count_sections(
     return Sections(**found, memory=memory, summary=summary, tools=tools, format=format_tokens)
 
 
-def _count_matches(pattern: re.Pattern[str], message: Message, count: CountTokens) -> int:
-    tokens = sum(count(match.group()) for text in message.texts for match in pattern.finditer(text))
-    return min(tokens, message.tokens)
+def find_blocks(text: str, tag: str) -> Iterator[str]:
+    """What stands between `<tag>`, with attributes or without, and `</tag>`, the tags included; in linear time."""
+    opening, closing = f"<{tag}", f"</{tag}>"
+    stop = 0
+    while (start := text.find(opening, stop)) >= 0:
+        stop = start + len(opening)
+        if text[stop : stop + 1] not in {">", " ", "\n", "\t"}:
+            continue
+        end = text.find(closing, stop)
+        if end < 0:
+            return
+        stop = end + len(closing)
+        yield text[start:stop]
 
 
 def _name_section(message: Message) -> str:

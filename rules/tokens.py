@@ -9,7 +9,7 @@ from typing import Any
 
 from rules.conversation import HEAD_ROLES, CountTokens, Message, ToolCall
 from rules.families import GENERIC, Costs
-from rules.typescript import MAX_CHARS, render_tools
+from rules.typescript import render_tools
 
 MESSAGE_TOKENS = 3
 """Frame of each message. Source: the OpenAI cookbook's formula, exact on 99 % of 659 recorded plain requests."""
@@ -40,6 +40,8 @@ FILE_CHARS_PER_TOKEN = 24
 """Of base64 text: recorded requests with PDF files had 26 to 80. A bound."""
 UNSEEN_FILE_TOKENS = 2000
 """Of a file that is named only. A guess."""
+RENDERED_SHARE = 2
+RENDERED_CHARS = 2048
 TAIL_CHARS = 32
 
 
@@ -89,8 +91,13 @@ def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) ->
 
 def count_surroundings(around: Surroundings, count: CountTokens, costs: Costs) -> int:
     """Prompt tokens of all that stands outside the messages, priming included."""
+    return count_format(around, count, costs) + count_tools(around, count, costs)
+
+
+def count_format(around: Surroundings, count: CountTokens, costs: Costs) -> int:
+    """Prompt tokens of the response format and of the reply's frame."""
     formats = sum(map(count, around.format_texts)) + (FORMAT_TOKENS if around.format_texts else 0)
-    return costs.priming_tokens + formats + count_tools(around, count, costs)
+    return costs.priming_tokens + formats
 
 
 def count_tools(around: Surroundings, count: CountTokens, costs: Costs) -> int:
@@ -102,8 +109,8 @@ def count_tools(around: Surroundings, count: CountTokens, costs: Costs) -> int:
         return tokens
     if not costs.reads_typescript:
         return tokens + count(around.functions_json)
-    # Without references the text is hardly longer than the JSON.
-    max_chars = 2 * len(around.functions_json) + MAX_CHARS
+    # Without references the text is hardly longer than the JSON; hostile ones double it at each level.
+    max_chars = RENDERED_SHARE * len(around.functions_json) + RENDERED_CHARS
     tokens += count(render_tools(around.functions, nested_comments=costs.nested_comments, max_chars=max_chars))
     if around.choice == NO_CHOICE:
         return tokens + NO_CHOICE_TOKENS

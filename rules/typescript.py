@@ -158,7 +158,8 @@ def _union(schema: Schema) -> Sequence[Schema]:
     if isinstance(schema.get("allOf"), list):
         return [as_schema(member) for member in schema["allOf"][:1]]
     if isinstance(schema.get("type"), list):
-        return [ChainMap({"type": kind}, schema) for kind in schema["type"]]
+        kinds = dict.fromkeys(kind for kind in schema["type"] if isinstance(kind, str))
+        return [ChainMap({"type": kind}, schema) for kind in kinds] or [{}]
     return ()
 
 

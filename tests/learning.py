@@ -14,6 +14,8 @@ from proxy.stores.memory import MemoryStore
 from proxy.upstream import UpstreamClient
 
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
+LIMIT = 40_000
+"""What a prompt may have; TOKENS is not far below it."""
 TOKENS = 10_000
 
 
@@ -56,13 +58,15 @@ class Process:
     async def look_up(self, name: ModelName = NAME, label: str = "other") -> Facts:
         """The facts, once what the question sets off has come to its end, too."""
         await self.models.look_up(name, label)
+        self.models.vouch_for(name)
         await self.settle()
         return await self.models.look_up(name, label)
 
     async def feed(self, ratios: Iterable[float], name: ModelName = NAME) -> float:
         """Answers in which the upstream reports so many tokens for one of ours, and the ratio found thereby."""
         for ratio in ratios:
-            self.models.observe(name, TOKENS, round(ratio * TOKENS))
+            self.models.vouch_for(name)
+            self.models.observe(name, TOKENS, round(ratio * TOKENS), LIMIT)
             await self.settle()
         return self.models.recall(name).ratio
 

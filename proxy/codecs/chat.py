@@ -17,7 +17,7 @@ from proxy.codecs.surrogates import replace_lone_surrogates
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Message
 from rules.families import GENERIC, Costs
-from rules.tokens import count_shared_frame, count_surroundings, count_tools
+from rules.tokens import count_format, count_shared_frame, count_tools
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Decoded messages kept; a message seen before is not decoded or counted again."""
@@ -25,6 +25,8 @@ OBJECT_BYTES = 150
 """What a message, a text, a part or a call costs in memory beside its characters."""
 CHARACTER_BYTES = 2
 """Of a text in memory, roughly."""
+TOOLS_FACTOR = 16
+"""Rendering hostile tools takes as long as counting so many times their length."""
 
 
 _ESCAPED_KEY = "the key 'messages' is not written plainly"
@@ -122,9 +124,9 @@ def _split(body: bytes) -> _Body:
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """What stands outside the messages: its tokens, those of the tools among them, and whether functions are in it."""
+    """What stands outside the messages: response format and frame, tools, and whether functions are among them."""
 
-    tokens: int
+    format_tokens: int
     tools_tokens: int
     has_functions: bool
 
@@ -169,11 +171,11 @@ class ChatCodec:
         self._number = number
 
     def uncounted_bytes(self, request: ChatRequest) -> int:
-        """Bytes of the request's JSON that decode() would have to decode and count."""
+        """Bytes of JSON that decode() would have to decode and count; tools count for more, as they take longer."""
         messages, number = self._cache.messages, self._number
         unknown = sum(len(raw) for raw in request.raws if (number, raw) not in messages)
         is_known = (number, request.fixed) in self._cache.fixed
-        return unknown + (0 if is_known else sum(map(len, request.fixed)))
+        return unknown + (0 if is_known else TOOLS_FACTOR * sum(map(len, request.fixed)))
 
     def decode(self, request: ChatRequest) -> Conversation:
         """The request's transcript, counted. Raises UndecodableError where a message is no object with a role."""
@@ -184,14 +186,13 @@ class ChatCodec:
             shared = (
                 count_shared_frame(messages[0], self._count, self._costs) if fixed.has_functions and messages else 0
             )
-            return Conversation(messages, max(fixed.tokens + shared, 0))
+            return Conversation(messages, max(fixed.format_tokens + fixed.tools_tokens + shared, 0))
         except DECODE_ERRORS as error:
             raise UndecodableError(type(error).__name__) from error
 
     def count_format(self, request: ChatRequest) -> int:
         """Tokens of the request's frame and response format: of what stands outside its messages, all but the tools."""
-        fixed = self._count_fixed(request.fixed)
-        return fixed.tokens - fixed.tools_tokens
+        return self._count_fixed(request.fixed).format_tokens
 
     def encode(self, request: ChatRequest, original: Conversation, compacted: Conversation) -> bytes:
         """The body with the compacted transcript; the body itself where that is the original one.
@@ -234,9 +235,11 @@ class ChatCodec:
         fixed = self._cache.fixed.get(key)
         if fixed is None:
             around = read_surroundings(raws)
-            tokens = count_surroundings(around, self._count, self._costs)
-            tools_tokens = count_tools(around, self._count, self._costs)
-            fixed = self._cache.fixed[key] = _Fixed(tokens, tools_tokens, has_functions=bool(around.functions))
+            fixed = self._cache.fixed[key] = _Fixed(
+                count_format(around, self._count, self._costs),
+                count_tools(around, self._count, self._costs),
+                has_functions=bool(around.functions),
+            )
         return fixed
 
 

@@ -3,6 +3,7 @@
 Law: what this cannot read with certainty, or bound, it leaves to those who read it all.
 """
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -36,14 +37,16 @@ class _Message(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Message).decode
+_MULTIPLIES = re.compile(rb'\$ref|\\u|"type"\s*:\s*\[')
+"""What is read again wherever it is referred to, once for each of several types; or is hidden by escapes."""
 
 
 def read_outline(request: ChatRequest, bound: BoundTokens) -> Outline | None:
     """The outline of a request; None where it has images and the like, or is not in everyday form."""
-    if any(b"$ref" in fixed for fixed in request.fixed):
-        return None  # what it refers to is read again wherever it is referred to
+    if any(_MULTIPLIES.search(fixed) for fixed in request.fixed):
+        return None
     messages = []
-    result_tokens = result_bytes = 0
+    result_bytes = 0
     for raw in request.raws:
         try:
             message = _decode(raw)
@@ -53,5 +56,4 @@ def read_outline(request: ChatRequest, bound: BoundTokens) -> Outline | None:
         messages.append(Message(message.role, tool_calls=calls, answers=message.tool_call_id))
         if message.role in RESULT_ROLES:
             result_bytes = max(result_bytes, len(raw))
-            result_tokens = max(result_tokens, bound(raw) if len(raw) > result_tokens else 0)
-    return Outline(messages, bound(request.body) + FRAME_TOKENS, result_tokens, result_bytes)
+    return Outline(messages, bound(request.body) + FRAME_TOKENS, result_bytes)

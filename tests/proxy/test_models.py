@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from learning import NAME, TOKENS, Clock, Start, run_processes
+from learning import LIMIT, NAME, TOKENS, Clock, Start, run_processes
 
 from proxy.models import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Facts
 from proxy.stores.memory import MemoryStore
@@ -76,7 +76,7 @@ async def test_small_requests_teach_nothing(start: Start, tokens: int, ratio: fl
     process = start()
     await process.look_up()
     for _ in range(WARM_UP_SAMPLES):
-        process.models.observe(NAME, tokens, 2 * tokens)
+        process.models.observe(NAME, tokens, 2 * tokens, LIMIT)
 
     await process.settle()
     assert process.models.recall(NAME).ratio == ratio
@@ -88,7 +88,7 @@ async def test_odd_figures_and_unknown_models_do_no_harm(start: Start) -> None:
     await process.feed([1.3] * WARM_UP_SAMPLES)
     await process.look_up()
     for estimated, reported in ((0, 5), (TOKENS, 0), (TOKENS, 10**9)):
-        process.models.observe(NAME, estimated, reported)
+        process.models.observe(NAME, estimated, reported, LIMIT)
 
     assert await process.feed([1.3] * (WARM_UP_SAMPLES - 1)) == 1.0
     assert process.changes == {}

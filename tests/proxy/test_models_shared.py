@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from learning import NAME, TOKENS, Clock, Start, run_processes
+from learning import LIMIT, NAME, TOKENS, Clock, Start, run_processes
 
 from proxy import models as module
 from proxy import records
@@ -47,7 +47,7 @@ async def test_two_that_write_at_once_end_with_the_same(start: Start) -> None:
     for process, ratio in zip(processes, (1.3, 1.4), strict=True):
         await process.look_up()
         for _ in range(WARM_UP_SAMPLES):
-            process.models.observe(NAME, TOKENS, round(ratio * TOKENS))
+            process.models.observe(NAME, TOKENS, round(ratio * TOKENS), LIMIT)
     for process in processes:
         await process.settle()
 

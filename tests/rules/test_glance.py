@@ -41,7 +41,6 @@ def outline(talk: Conversation, slack: int = 0) -> Outline:
     return Outline(
         [Message(message.role, tool_calls=message.tool_calls, answers=message.answers) for message in talk.messages],
         talk.tokens + slack,
-        max((message.tokens for message in results), default=0) + slack,
         max((len(message.text.encode()) for message in results), default=0) + slack,
     )
 
