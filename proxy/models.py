@@ -42,8 +42,8 @@ REFRESH_SECONDS = 10.0
 READ_SECONDS = 2.0
 """How long a request waits for the store when its model is met for the first time."""
 REDISCOVER_SECONDS = 600.0
-FIRST_RETRY_SECONDS = 15.0
-"""Doubled with each credential that taught nothing."""
+MAX_TRIED = 16
+"""Credentials with which an upstream is asked in that time, until one of them teaches something."""
 MAX_MODELS_BYTES = 4 * 1024 * 1024
 MODEL_BYTES = 4096
 MAX_NAME_CHARS = 256
@@ -87,7 +87,7 @@ class _Model:
 class _Upstream:
     windows: Windows = field(default_factory=lambda: Windows({}, None))
     asked_at: float | None = None
-    let_in: int = 0
+    tried: set[int] = field(default_factory=set)
     asking: asyncio.Task[None] | None = None
 
 
@@ -171,11 +171,14 @@ class Models:
         if known.asking is not None and not known.asking.done():
             return
         has_learned = bool(known.windows.by_model) or known.windows.every is not None
-        pause_seconds = REDISCOVER_SECONDS
-        if headers and not has_learned:  # this credential may be better than the one before
-            pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.let_in, REDISCOVER_SECONDS) if known.let_in else 0.0
-        if known.asked_at is None or self._clock() - known.asked_at >= pause_seconds:
-            known.let_in += 1 if headers else 0
+        is_due = known.asked_at is None or self._clock() - known.asked_at > REDISCOVER_SECONDS
+        if is_due:
+            known.tried.clear()
+        # A credential that was not tried may open what others did not.
+        shown = hash(tuple(headers or ()))
+        is_let_in = bool(headers) and not has_learned and shown not in known.tried and len(known.tried) < MAX_TRIED
+        if is_due or is_let_in:
+            known.tried.add(shown)
             known.asking = self._spawn(self._discover(upstream, known, headers or []))
 
     async def close(self) -> None:
