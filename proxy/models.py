@@ -24,7 +24,9 @@ from rules.families import find_family
 MIN_SAMPLE_TOKENS = 500
 """A smaller request says more of its frame than of the vocabulary."""
 MAX_SAMPLE_RATIO = 20.0
-"""What is further from our count, either way, is a mistake of the server's."""
+MIN_SAMPLE_RATIO = 0.5
+"""Of what is expected. No vocabulary makes so few of a text: such a server leaves out what it had cached, or cuts
+prompts short, or always says the same. To go by it would fill windows twice over."""
 WARM_UP_SAMPLES = 8
 URGENT_SAMPLES = 2
 URGENT_RATIO = 1.5
@@ -153,7 +155,8 @@ class Models:
         sample = reported_tokens / max(estimated_tokens, 1)
         if model is None or estimated_tokens < MIN_SAMPLE_TOKENS:
             return
-        if not 1 / MAX_SAMPLE_RATIO <= sample <= MAX_SAMPLE_RATIO:
+        self._watch_error(model, abs(sample / model.facts.ratio - 1))
+        if not MIN_SAMPLE_RATIO * find_family(name.model).ratio <= sample <= MAX_SAMPLE_RATIO:
             return
         model.samples.append(sample)
         if reported_tokens * URGENT_SHARE >= limit_tokens:
@@ -163,7 +166,6 @@ class Models:
             if found is not None:
                 calibrated = model.is_calibrated or len(model.samples) >= WARM_UP_SAMPLES
                 model.writing = self._spawn(self._write(name, model, ratio=found, calibrated=calibrated))
-        self._watch_error(model, abs(sample / model.facts.ratio - 1))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers | None = None) -> None:
         """Ask an upstream for its models' windows behind the scenes, if that is due; `headers` are a credential's."""
@@ -271,7 +273,8 @@ class Models:
         """Say once that a model's counts stay wrong, whatever is done about it."""
         model.error += (min(error, 1.0) - model.error) * ERROR_WEIGHT
         model.answers_off = model.answers_off + 1 if model.error > WARNED_ERROR else 0
-        if model.is_calibrated and model.answers_off >= WARM_UP_SAMPLES and not model.warned:
+        is_settled = model.is_calibrated or not model.samples  # else warm-up is under way
+        if is_settled and model.answers_off >= WARM_UP_SAMPLES and not model.warned:
             model.warned = True
             self._log.warning(
                 "estimates_off",

@@ -12,6 +12,7 @@ from fake_upstream import completion
 from sessions import make_session
 
 from proxy.compaction import Compactor
+from proxy.config import PolicyConfig
 from proxy.threads import INLINE_BYTES
 
 CHAT = "/v1/chat/completions"
@@ -121,3 +122,93 @@ async def test_usage_is_learned_from_it(client, upstream, start_proxy):
         await post(client, proxy.url + CHAT, large_body(steps))
 
     assert await metric(client, proxy, "trimtab_policy_changes_total") == 1
+
+
+UNREADABLE = {
+    "a number": b'{"role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":'
+    b'{"name":"f","arguments":1e999}}]},{"role":"tool","tool_call_id":"x","content":"ok"}',
+    "no UTF-8": b'{"role":"user","name":"\xff","content":"x"}',
+}
+
+
+@pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE.keys())
+@pytest.mark.parametrize("words", [300, 1800])
+async def test_what_only_a_glance_can_read_is_forwarded(message, words, client, upstream, start_proxy, log):
+    """Small or large, counted first or late: the upstream judges, and has the client's own bytes."""
+    said = orjson.dumps({"role": "user", "content": write_text(words)})
+    body = b'{"model":"gpt-4o","messages":[' + said + b"," + message + b"]}"
+    assert (len(body) > INLINE_BYTES) == (words > 1000)
+    proxy = await start_proxy()
+    response, _ = await post(client, proxy.url + CHAT, body)
+    await proxy.services.lifecycle.idle.wait()
+
+    assert (response.status, [item.body for item in upstream.requests]) == (200, [body])
+    assert [line["outcome"] for line in log.lines if line["event"] == "request"] == ["undecodable"]
+    assert await metric(client, proxy, "trimtab_fail_open_total") == 0
+
+
+def write_text(words: int) -> str:
+    """Words that were never seen before, of 33 characters each."""
+    return " ".join(uuid4().hex for _ in range(words))
+
+
+async def ask_twice(client, upstream, proxy, body: bytes) -> list[tuple[object, ...]]:
+    """What becomes of a body that was never seen, and of the same once it is known: status, tokens, what was sent."""
+    seen = []
+    for _ in range(2):
+        before = len(upstream.chats)
+        response, _ = await post(client, proxy.url + CHAT, body)
+        sent = [item.sha256 for item in upstream.chats[before:]]
+        seen.append((response.status, response.headers["x-trimtab-tokens"], sent))
+    return seen
+
+
+def refer(text: str) -> bytes:
+    """One long description, read in four places."""
+    places = {key: {"$ref": "#/$defs/d"} for key in "abcd"}
+    return orjson.dumps({"properties": places, "$defs": {"d": {"type": "string", "description": text}}})
+
+
+def refer_by_escapes(text: str) -> bytes:
+    """The same, where no byte says so."""
+    return refer(text).replace(b'"$ref"', rb'"\u0024ref"')
+
+
+def list_types(text: str) -> bytes:
+    """One long value, read once for each of four types."""
+    types = ["string", "number", "integer", "later"]
+    return orjson.dumps({"properties": {"a": {"type": types, "enum": [text]}}}).replace(b'"type":[', b'"type" : [')
+
+
+@pytest.mark.parametrize("write", [refer, refer_by_escapes, list_types])
+async def test_tools_that_multiply_are_counted_first(write, client, upstream, start_proxy, compactors):
+    """What has three times the tokens of its bytes is refused the first time as the second, however it is hidden."""
+    compactors.load_estimators()
+    text = write_text(1500)
+    tokens = compactors.choose(PolicyConfig(), "gpt-4o").count(text)
+    tool = b'{"type":"function","function":{"name":"f","parameters":%s}}' % write(text)
+    body = b'{"model":"gpt-4o","messages":[{"role":"user","content":"Hi."}],"tools":[%s]}' % tool
+    proxy = await start_proxy(f"defaults.context_window={5 * tokens // 2 + 1000}", "defaults.completion_reserve=1000")
+    first, second = await ask_twice(client, upstream, proxy, body)
+
+    assert first == second
+    assert first[0] == 400
+
+
+@pytest.mark.parametrize("unit", ["{}", "lol", "__init__"])
+async def test_a_result_is_truncated_the_first_time_as_the_second(unit, client, upstream, start_proxy, compactors):
+    """One short thing over and over has more tokens than any estimate says; so bytes alone let a result pass."""
+    compactors.load_estimators()
+    call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": f"{uuid4()}" + " plain words of the task" * 1200},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "x", "content": f"{uuid4()}" + unit * 9000},
+    ]
+    body = orjson.dumps({"model": "gpt-4o", "messages": messages})
+    tokens = compactors.choose(PolicyConfig(), "gpt-4o").count(messages[2]["content"])
+    proxy = await start_proxy(f"defaults.max_tool_result_tokens={tokens - 100}")
+    first, second = await ask_twice(client, upstream, proxy, body)
+
+    assert first == second
+    assert first[2] != [hashlib.sha256(body).hexdigest()]

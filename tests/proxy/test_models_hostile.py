@@ -1,0 +1,252 @@
+"""What is learned of models, where clients invent names and upstreams report what misleads."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import uuid4
+
+import orjson
+import pytest
+from aiohttp import web
+from asking import post
+from fake_upstream import completion
+from learning import LIMIT, NAME, TOKENS, Clock, ListLog, Start, run_processes
+
+from proxy.codecs.chat import read_request
+from proxy.config import PolicyConfig, UpstreamConfig
+from proxy.discovery import Windows
+from proxy.models import (
+    MAX_MODELS_BYTES,
+    MAX_NAME_CHARS,
+    MODEL_BYTES,
+    REFRESH_SECONDS,
+    WARM_UP_SAMPLES,
+    Facts,
+    _Upstream,
+)
+from proxy.stores import SummaryStore
+from proxy.stores.layered import LayeredStore
+from proxy.stores.memory import MemoryStore
+from proxy.stores.store import StoreError
+from rules.policy import Policy
+
+CHAT = "/v1/chat/completions"
+KNOWN = MAX_MODELS_BYTES // MODEL_BYTES
+ONE_MODEL = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
+"""A list of llama.cpp's, which serves whatever name a request says."""
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def start(clock: Clock) -> AsyncIterator[Start]:
+    """Start processes on a store that they share, unless they are given another."""
+    async with run_processes(clock) as start:
+        yield start
+
+
+async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:
+    """Of no length more than its family is known, and nothing is held that a client could make large."""
+    store = MemoryStore()
+    process = start(store)
+    for length in (MAX_NAME_CHARS + 1, 1_000_000):
+        name = replace(NAME, model="claude-opus-4-7".ljust(length, "x"))
+        assert await process.look_up(name) == Facts(1.5)
+        assert await process.feed([3.0] * WARM_UP_SAMPLES, name) == 1.5
+
+    assert not [*process.models._models.items(), *process.models._strangers.items()]
+    assert (len(store._entries), process.changes) == (0, {})
+
+
+async def test_invented_names_write_no_record(start: Start, upstream) -> None:
+    """Even where the upstream has a window for any; each knows it all the same, and one that is served is written."""
+    upstream.models, store = ONE_MODEL, MemoryStore()
+    process = start(store)
+    process.models.seek_windows(UpstreamConfig(base_url=upstream.url))
+    await process.settle()
+    names = [replace(NAME, base_url=upstream.url, model=f"invented-{number}") for number in range(50)]
+    for name in names:
+        assert await process.models.look_up(name, "other") == Facts(1.0, 16_384)
+    await process.settle()
+    assert len(store._entries) == 0
+
+    await process.look_up(names[0])
+    assert len(store._entries) == 1
+
+
+async def test_invented_names_do_not_push_out_a_model_that_warms_up(start: Start) -> None:
+    """However many come between its answers."""
+    process = start()
+    await process.look_up()
+    for number in range(WARM_UP_SAMPLES):
+        ratio = await process.feed([1.4])
+        for other in range(KNOWN // WARM_UP_SAMPLES + 1):
+            await process.models.look_up(replace(NAME, model=f"invented-{number}-{other}"), "other")
+    await process.settle()
+
+    assert ratio == process.models.recall(NAME).ratio == 1.4
+
+
+async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Clock) -> None:
+    """One that is learned between an answer and the record that the answer led to."""
+    process = start()
+    await process.look_up()
+    for _ in range(WARM_UP_SAMPLES):
+        process.models.observe(NAME, TOKENS, round(1.3 * TOKENS), LIMIT)
+    process.models._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None))
+    await process.models._take_window(NAME, process.models._models[NAME])
+    await process.settle()
+    await process.feed([1.3] * WARM_UP_SAMPLES)
+    for one in (process, start(), process):
+        clock.seconds += REFRESH_SECONDS + 1
+        assert await one.look_up() == Facts(1.3, 32_768)
+
+
+class Failing(MemoryStore):
+    """A durable store that is out when told so."""
+
+    name = "durable"
+    is_out = False
+
+    def _meet(self) -> None:
+        if self.is_out:
+            raise StoreError(self.name, "out")
+
+    async def get(self, summary_id: str) -> bytes | None:
+        self._meet()
+        return await super().get(summary_id)
+
+    async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
+        self._meet()
+        return await super().put(summary_id, sealed, lease)
+
+    async def claim(self, summary_id: str, seconds: float) -> int | None:
+        self._meet()
+        return await super().claim(summary_id, seconds)
+
+
+async def test_after_an_outage_all_agree(start: Start, clock: Clock) -> None:
+    """Two processes that learned different ratios while the store was out go by one of them when it is back."""
+    durable, is_back = Failing(), asyncio.Event()
+
+    async def pause(_seconds: float) -> None:
+        await is_back.wait()
+
+    def layer() -> LayeredStore:
+        return LayeredStore(durable, ttl_seconds=1e6, on_error=lambda _: None, log=ListLog(), clock=clock, sleep=pause)
+
+    stores: tuple[SummaryStore, ...] = (layer(), layer())
+    processes = [start(store) for store in stores]
+    for process in processes:
+        await process.look_up()
+    durable.is_out = True
+    apart = [
+        await process.feed([ratio] * WARM_UP_SAMPLES) for process, ratio in zip(processes, (1.3, 0.8), strict=True)
+    ]
+    durable.is_out = False
+    is_back.set()
+    await asyncio.gather(*(store._recovery for store in stores))
+    for process in processes * 2:
+        clock.seconds += REFRESH_SECONDS + 1
+        await process.look_up()
+    together = {process.models.recall(NAME).ratio for process in processes}
+    for store in stores:
+        await store.close()
+
+    assert apart == [1.3, 0.8]
+    assert len(together) == 1
+    assert together < set(apart)
+
+
+async def learn(proxy) -> None:
+    """Wait until nothing is under way that changes what is known of a model."""
+    await proxy.services.lifecycle.idle.wait()
+    while tasks := list(proxy.services.models._tasks):
+        await asyncio.wait(tasks)
+        await asyncio.sleep(0)  # for them to be struck off
+
+
+async def ask(client, proxy, *messages, key: str = "sk-test"):
+    """The answer's status, and the tokens that its header tells, once the proxy has learned from it."""
+    body = {"model": "m", "messages": messages}
+    response, _ = await post(client, proxy.url + CHAT, body, Authorization=f"Bearer {key}")
+    await learn(proxy)
+    items = (item.partition("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+    return response.status, {key: int(value) for key, _, value in items}
+
+
+def say(words: int, role: str = "user", **members: str) -> dict[str, str]:
+    """A message never seen before."""
+    return {"role": role, "content": f"{uuid4()}" + " word" * words, **members}
+
+
+def count_by(compactors, body: bytes) -> int:
+    """Our own tokens of a request."""
+    return compactors.choose(PolicyConfig(), "m").plan(read_request(body), Policy()).original.tokens
+
+
+async def count_changes(client, proxy) -> int:
+    text = (await (await client.get(proxy.url + "/metrics")).read()).decode()
+    return sum(line.startswith("trimtab_policy_changes_total{") for line in text.splitlines())
+
+
+async def test_a_preamble_of_the_servers_own_refuses_no_large_request(client, upstream, start_proxy, compactors):
+    """Two small prompts that are reported as six times as long say nothing of one that is large, and fits."""
+
+    async def answer(recorded, _request):
+        return completion(prompt_tokens=count_by(compactors, recorded.body) + 3000, completion_tokens=1)
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    for _ in range(2):
+        await ask(client, proxy, say(600))
+    status, tokens = await ask(client, proxy, say(60_000))
+
+    assert (status, len(upstream.chats)) == (200, 3)
+    assert 60_000 < tokens["sent"] == tokens["original"] < 61_000
+    assert await count_changes(client, proxy) == 0
+
+
+@pytest.mark.parametrize("member", ["reasoning_content", "reasoning"])
+async def test_reasoning_that_a_server_drops_teaches_nothing(member, client, upstream, start_proxy, compactors):
+    """Else one client's prompts would make those of all others seem shorter than they are."""
+
+    async def answer(recorded, _request):
+        messages = [{**message, member: ""} for message in recorded.json["messages"]]
+        read = orjson.dumps({"model": "m", "messages": messages})
+        return completion(prompt_tokens=count_by(compactors, read), completion_tokens=1)
+
+    upstream.answer = answer
+    proxy = await start_proxy("defaults.context_window=32768", "defaults.completion_reserve=1000")
+    for _ in range(WARM_UP_SAMPLES + 1):
+        thought = say(1, "assistant", **{member: " word" * 9000})
+        _, tokens = await ask(client, proxy, say(1500), thought, say(1), key="sk-one")
+    status, _ = await ask(client, proxy, say(40_000), key="sk-other")
+
+    assert tokens["sent"] > 10_000  # it was counted
+    assert status == 400
+    assert await count_changes(client, proxy) == 0
+
+
+async def test_a_wrong_key_does_not_keep_the_window_from_a_good_one(client, upstream, start_proxy):
+    """An upstream that tells its models only to those whom it knows, and a stranger who comes first."""
+
+    async def answer(recorded, _request):
+        if recorded.header("Authorization") != ["Bearer good"]:
+            return web.Response(status=401, body=b'{"error":{}}')
+        if recorded.method == "POST":
+            return completion(prompt_tokens=11, completion_tokens=3)
+        known = recorded.path.endswith("/v1/models")
+        return web.json_response({"data": [{"id": "m", "max_model_len": 32_768}]}, status=200 if known else 404)
+
+    upstream.answer, upstream.answers_questions = answer, True
+    proxy = await start_proxy()
+    await learn(proxy)
+    await ask(client, proxy, say(1), key="wrong")
+    await ask(client, proxy, say(1), key="good")
+    _, tokens = await ask(client, proxy, say(1), key="good")
+
+    assert tokens["limit"] == 32_768 - 8192
