@@ -10,28 +10,33 @@ from pathlib import Path
 
 from peers import PACKAGES, PEERS
 
+ENGINES = ("tiktoken>=0.13,<1", "bpe-openai>=0.1.4,<0.2", "quicktok-v1>=0.4,<0.5")
+ENVIRONMENTS = {**{name: (package,) for name, package in PACKAGES.items()}, "engines": ENGINES}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=PEERS)
-    folder: Path = parser.parse_args().folder
-    failed = [name for name, package in PACKAGES.items() if not install(folder / name, package)]
+    parser.add_argument("--only", choices=ENVIRONMENTS, action="append", help="these, by default all")
+    arguments = parser.parse_args()
+    names = arguments.only or ENVIRONMENTS
+    failed = [name for name in names if not install(arguments.folder / name, *ENVIRONMENTS[name])]
     sys.exit(f"not installed: {', '.join(failed)}" if failed else 0)
 
 
-def install(environment: Path, package: str) -> bool:
-    """Whether a package is installed in an environment now; says which version."""
+def install(environment: Path, *packages: str) -> bool:
+    """Whether packages are installed in an environment now; says which versions."""
     python = environment / "bin" / "python"
     try:
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--upgrade", package], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--upgrade", *packages], check=True)
     except subprocess.CalledProcessError as error:
-        print(f"{package}: {error}", file=sys.stderr)
+        print(f"{', '.join(packages)}: {error}", file=sys.stderr)
         return False
     frozen = subprocess.run([python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True).stdout
     environment.joinpath("versions.txt").write_text(frozen, encoding="utf-8")
-    name = package.partition("[")[0].partition(">")[0]
-    print(*(line for line in frozen.splitlines() if line.startswith(f"{name}==")), flush=True)
+    names = {package.partition("[")[0].partition(">")[0] for package in packages}
+    print(*(line for line in frozen.splitlines() if line.partition("==")[0] in names), flush=True)
     return True
 
 

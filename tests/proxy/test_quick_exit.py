@@ -135,6 +135,11 @@ UNREADABLE = {
 @pytest.mark.parametrize("words", [300, 1800])
 async def test_what_only_a_glance_can_read_is_forwarded(message, words, client, upstream, start_proxy, log):
     """Small or large, counted first or late: the upstream judges, and has the client's own bytes."""
+
+    async def answer(_recorded, _request):
+        return completion()
+
+    upstream.answer = answer
     said = orjson.dumps({"role": "user", "content": write_text(words)})
     body = b'{"model":"gpt-4o","messages":[' + said + b"," + message + b"]}"
     assert (len(body) > INLINE_BYTES) == (words > 1000)

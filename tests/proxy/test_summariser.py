@@ -8,6 +8,8 @@ from asking import SMALL, post
 from fake_upstream import completion, run_upstream
 from sessions import make_session
 
+from proxy.config import PolicyConfig
+
 
 async def test_long_session_is_summarised_with_the_clients_own_credential(client, upstream, start_proxy):
     """Past high water the upstream is asked once, and its text stands behind the task statement."""
@@ -212,3 +214,22 @@ async def test_what_is_not_reported_is_counted(client, upstream, start_proxy):
     }
     assert 1000 < tokens["prompt"] < 7000
     assert tokens["completion"] == 4
+
+
+async def test_costs_are_in_the_models_own_tokens(client, upstream, start_proxy, compactors):
+    """As all other figures are: a model that makes half as many again of ours costs so much more."""
+    note = "A short note of what was done."
+
+    async def answer(recorded, _request):
+        return raw_completion({"content": note if recorded.asks_for_summary else "Good."})
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "claude-opus-4-7"})
+    metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
+    costs = [float(line.split()[-1]) for line in metrics if line.startswith("trimtab_summary_tokens_total{")]
+
+    (asked,) = upstream.summaries
+    count = compactors.choose(PolicyConfig(), "claude-opus-4-7").count
+    (prompt,) = asked.json["messages"]
+    assert sorted(costs) == [round(1.5 * count(note)), round(1.5 * count(prompt["content"]))]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.images import MAX_PATCHES, AreaCost, ImageCost, PatchCost, Size, TileCost, read_size
+from rules.images import MAX_PATCHES, MAX_SEGMENTS, AreaCost, ImageCost, PatchCost, Size, TileCost, read_size
 
 GPT_4O = TileCost(85, 170)
 GPT_4O_MINI = TileCost(2833, 5667)
@@ -135,3 +135,11 @@ def test_any_bytes_have_a_size_or_none(begun: bytes, length: int, junk: bytes) -
     """Nothing is raised, and no side is less than a pixel."""
     size = read_size(begun[:length] + junk)
     assert size is None or min(size.width, size.height) >= 1
+
+
+@pytest.mark.parametrize("segment", [b"\xff", b"\xff\xe0\x00\x02"])
+def test_a_jpeg_of_nothing_but_segments_is_given_up(segment: bytes) -> None:
+    """Fill bytes or empty segments by the thousand stand in no image; as many as may be are passed over."""
+    most = b"\xff\xd8" + segment * (MAX_SEGMENTS - 1) + _frame(0xC0)
+    assert read_size(most) == Size(640, 480)
+    assert read_size(b"\xff\xd8" + segment * 100 * MAX_SEGMENTS + _frame(0xC0)) is None

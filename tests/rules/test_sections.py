@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rules.pipeline import apply, plan
 from rules.policy import Policy
-from rules.sections import Sections, count_sections
+from rules.sections import Sections, count_sections, find_blocks
 from rules.summarise import Summary
 
 POLICY = Policy(context_window=4000, completion_reserve=400, summary_min_steps=2, prices=FREE)
@@ -66,3 +66,12 @@ def test_a_summary_of_trimtabs_own_stands_apart() -> None:
 
     assert count(text) < sections.summary < count(text) + 80
     assert sections.tokens == forwarded.tokens
+
+
+def test_tags_that_are_never_closed_are_read_in_one_pass() -> None:
+    """A hundred thousand of them hold no block without a closing one, and with one a single block."""
+    opened = "<relevant_context>" * 100_000
+    assert list(find_blocks(opened, "relevant_context")) == []
+    assert list(find_blocks(opened + "</relevant_context> x", "relevant_context")) == [opened + "</relevant_context>"]
+    closed = "<relevant_context></relevant_context>" * 1000
+    assert sum(1 for _ in find_blocks(closed + opened, "relevant_context")) == 1000

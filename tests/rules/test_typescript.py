@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from odd import ODD
 
+from rules.families import find_family
+from rules.tokens import Surroundings, count_tools
 from rules.typescript import MAX_CHARS, MAX_DEPTH, TYPE_CHARS, Schema, as_schema, render_tools
 
 HEAD, TAIL = "namespace functions {\n\n", "} // namespace functions"
@@ -252,6 +255,25 @@ def test_the_bound_is_the_callers() -> None:
     whole, half = (render_tools(functions, max_chars=chars).count("string") for chars in (100_000, 10_000))
     assert whole == 1000
     assert 400 < half < 700
+
+
+def test_types_of_a_list_are_rendered_once_for_each_kind() -> None:
+    """In the order in which they come first; so no list multiplies what stands beside it."""
+    assert _type({"type": ["object", "null", "object", 1], "properties": {"b": TEXT}}) == "{ b?: string } | null"
+    schema: Schema = TEXT
+    for _ in range(6):
+        schema = {"type": ["object"] * 4, "properties": {"a": schema}}
+    assert _type(schema).count("string") == 1
+
+
+@pytest.mark.parametrize("kind", ["anyOf", "properties"])
+def test_a_small_body_yields_a_short_text(kind: str) -> None:
+    """What is counted of tools that refer to each other in a chain is hardly more than they have bytes."""
+    function = {"name": "f", "parameters": {"properties": {"a": _refer("0")}, "$defs": CHAIN[kind]}}
+    text = orjson.dumps([function]).decode()
+    costs = find_family("gpt-4o").costs
+    assert costs.reads_typescript
+    assert count_tools(Surroundings([function], text), len, costs) < 4 * len(text)
 
 
 KEYWORDS = ["type", "properties", "items", "anyOf", "oneOf", "allOf", "enum", "const", "default", "required", "title"]

@@ -1,0 +1,268 @@
+"""How long the proxy's event loop is held while large requests are counted: by a probe on that very loop.
+
+    python bench/loop_lag.py --posts 20
+
+The proxy runs in this process, on uvloop, as `trimtab serve` runs it; the upstream and the client are processes of
+their own. Each body's messages have never been seen, unless the case says so. After each case the loop idles as long:
+the machine stalls by itself now and then. *own*: of the longest delay, the time that the loop's thread ran; *in line*:
+it waited for a processor, which other processes had; *lock*: it waited for the interpreter, which another thread had
+(whether that ran or waited for a processor itself). *longest of the program*: of any delay, what the program can have
+caused: not the wait in line, and not a while in which none of its threads ran.
+"""
+
+import argparse
+import asyncio
+import logging
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import NoReturn
+
+import orjson
+import structlog
+import uvloop
+from figures import describe_machine, judge
+from loop_client import PAUSE_SECONDS, Case, build_shape
+from loop_probe import Lag, Probe
+from markdown import print_table
+from servers import run_upstream
+
+from proxy.app import run_proxy
+from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest, read_request
+from proxy.compactors import Compactors
+from proxy.config import Config
+from proxy.counter import count_pieces, load_encoding, make_counter
+from proxy.threads import run_work
+from rules.conversation import CountTokens
+from rules.families import O200K
+
+GOAL_MS = 10.0
+GOAL_KILOBYTES = 1000
+HARD_KILOBYTES = 20_000
+HARD_POSTS = 3
+SETTLE_SECONDS = 1.0
+"""For the upstream, the client and the estimator to start."""
+MIN_IDLE_SECONDS = 1.0
+MAX_IDLE_SECONDS = 3.0
+BREATH_SECONDS = 0.2
+"""Before a case begins, so that what prepared it is not part of it."""
+WIDE, EXACT, NARROW = "wide", "exact", "narrow"
+WINDOWS = {WIDE: 10_000_000, EXACT: 400_000, NARROW: 32_768}
+"""Far below its limit, so that it is counted beside its way; counted before it goes on; cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The delays in a case, the longest of each post in milliseconds, and the delays of an idle loop afterwards."""
+
+    lags: Sequence[Lag]
+    longest: Sequence[float]
+    idle: Sequence[Lag]
+
+
+def make_cases(posts: int) -> list[Case]:
+    sizes = (("100 kB", 100), ("400 kB", 400), ("1 MB", GOAL_KILOBYTES))
+    doings = ((WIDE, "nothing to do"), (EXACT, "counted first"), (NARROW, "cut"))
+    one = [Case(f"{size}, {doing}", kilobytes, posts, model) for size, kilobytes in sizes for model, doing in doings]
+    four = [
+        Case(f"{size}, {doing}, four at once", kilobytes, posts, model, at_once=4)
+        for size, kilobytes in sizes
+        for model, doing in doings[::2]
+    ]
+    return [
+        Case("400 kB, known, nothing to do", 400, posts, WIDE, is_known=True),
+        *one,
+        *four,
+        Case("1 MB in one text, counted first", GOAL_KILOBYTES, posts, EXACT, is_one_text=True),
+        Case("1 MB in one text, cut", GOAL_KILOBYTES, posts, NARROW, is_one_text=True),
+        Case("20 MB, nothing to do", HARD_KILOBYTES, HARD_POSTS, WIDE),
+        Case("20 MB, cut", HARD_KILOBYTES, HARD_POSTS, NARROW),
+        Case("20 MB in one text, nothing to do", HARD_KILOBYTES, HARD_POSTS, WIDE, is_one_text=True),
+    ]
+
+
+class Client:
+    """The process of loop_client.py."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def prepare(self, case: Case) -> None:
+        """Have the bodies of a case built."""
+        await self._ask(orjson.dumps(asdict(case)))
+
+    async def post(self) -> list[tuple[int, int]]:
+        """Have them posted; when each began and ended."""
+        spans: list[tuple[int, int]] = orjson.loads(await self._ask(b"go"))
+        return spans
+
+    async def _ask(self, line: bytes) -> bytes:
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError
+        self._process.stdin.write(line + b"\n")
+        answer = await self._process.stdout.readline()
+        if not answer:
+            message = "the client ended"
+            raise RuntimeError(message)
+        return answer
+
+
+@asynccontextmanager
+async def run_client(port: int) -> AsyncIterator[Client]:
+    command = (sys.executable, str(Path(__file__).with_name("loop_client.py")), str(port))
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    try:
+        yield Client(process)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def measure_case(client: Client, case: Case, probe: Probe) -> Measured:
+    await client.prepare(case)
+    await asyncio.sleep(BREATH_SECONDS)
+    probe.take()
+    spans = sorted(await client.post())
+    starts = [began for began, _ in spans[:: case.at_once]]
+    return await _idle_and_summarise(probe, starts)
+
+
+async def measure_work(work: Callable[[], object], probe: Probe) -> Measured:
+    """The same of something done in a thread, a few times over, without any request."""
+    probe.take()
+    starts = []
+    for _ in range(HARD_POSTS):
+        starts.append(time.monotonic_ns())
+        await run_work(work, in_thread=True)
+        await asyncio.sleep(PAUSE_SECONDS)
+    return await _idle_and_summarise(probe, starts)
+
+
+async def _idle_and_summarise(probe: Probe, starts: Sequence[int]) -> Measured:
+    """What was measured until now, by the posts that began at `starts`; and idle as long."""
+    bounds = [*starts, time.monotonic_ns()]
+    await asyncio.sleep(min(max((bounds[-1] - bounds[0]) / 1e9, MIN_IDLE_SECONDS), MAX_IDLE_SECONDS))
+    taken = probe.take()
+    each = [[lag for ended, lag in taken if start <= ended < stop] for start, stop in pairwise(bounds)]
+    return Measured(
+        [lag for lags in each for lag in lags],
+        [max(lag.total for lag in lags) for lags in each if lags],
+        [lag for ended, lag in taken if ended >= bounds[-1]],
+    )
+
+
+def describe(name: str, measured: Measured) -> list[str]:
+    totals = sorted(lag.total for lag in measured.lags)
+    worst = max(measured.lags, key=lambda lag: lag.total)
+    return [
+        name,
+        f"{len(measured.longest)}",
+        f"{median(totals):.1f}",
+        f"{totals[int(0.99 * (len(totals) - 1))]:.1f}",
+        f"{median(measured.longest):.1f}",
+        f"{worst.total:.1f}",
+        f"{worst.own:.1f}",
+        f"{worst.in_line:.1f}",
+        f"{worst.lock:.1f}",
+        f"{max(lag.program for lag in measured.lags):.1f}",
+        f"{max(lag.total for lag in measured.idle):.1f}",
+    ]
+
+
+HEADINGS = (
+    "ms", "posts", "p50", "p99", "median of the posts' longest", "longest", "own", "in line", "lock",
+    "longest of the program", "idle, longest",
+)  # fmt: skip
+
+
+def make_lone_works() -> dict[str, Callable[[], object]]:
+    """What a request of 20 MB is made of, done in a thread alone."""
+    encoding = load_encoding(O200K)
+    body = build_shape(HARD_KILOBYTES * 1000, is_one_text=False)
+    one = build_shape(HARD_KILOBYTES * 1000, is_one_text=True)
+    request, one_request = read_request(body), read_request(one)
+    text = orjson.loads(one)["messages"][-1]["content"]
+
+    kept: list[ChatCache] = []  # as the proxy keeps it: to free it all takes long, too
+
+    def decode(request: ChatRequest, count: CountTokens) -> None:
+        kept.append(ChatCache())
+        ChatCodec(count, cache=kept[-1]).decode(request)
+
+    return {
+        "20 MB: splitting": partial(read_request, body),
+        "20 MB: decoding": partial(decode, request, len),
+        "20 MB: decoding and counting": partial(decode, request, make_counter(count_pieces(encoding))),
+        "20 MB in one text: splitting": partial(read_request, one),
+        "20 MB in one text: decoding": partial(decode, one_request, len),
+        "20 MB in one text: counting": lambda: make_counter(count_pieces(encoding))(text),
+    }
+
+
+async def measure_all(config: Config, cases: Sequence[Case], *, lone: bool) -> dict[str, Measured]:
+    log = structlog.get_logger()
+    probe = Probe()
+    measured: dict[str, Measured] = {}
+    async with asyncio.TaskGroup() as tasks, run_proxy(config, log, Compactors(log)) as proxy:
+        watching = tasks.create_task(probe.run())
+        async with run_client(int(proxy.url.rpartition(":")[2])) as client:
+            await asyncio.sleep(SETTLE_SECONDS)
+            for case in cases:
+                measured[case.name] = await measure_case(client, case, probe)
+        works = await asyncio.to_thread(make_lone_works) if lone else {}
+        for name, work in works.items():
+            await asyncio.sleep(BREATH_SECONDS)
+            measured[name] = await measure_work(work, probe)
+        watching.cancel()
+    return measured
+
+
+def note_fault(faults: Counter[str], _: object, level: str, event: structlog.typing.EventDict) -> NoReturn:
+    """Count what the proxy complains of; a request that fails open is not what was to be measured."""
+    faults[f"{level} {event['event']} {event.get('phase', '')} {event.get('error', '')}".strip()] += 1
+    raise structlog.DropEvent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--posts", type=int, default=20, help="of each case, but for those of 20 MB")
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    arguments = parser.parse_args()
+    faults: Counter[str] = Counter()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), processors=[partial(note_fault, faults)]
+    )
+    cases = [case for case in make_cases(arguments.posts) if arguments.only in case.name]
+    print(describe_machine())
+    with run_upstream() as upstream_port, tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder:
+        config = Config.model_validate(
+            {
+                "listen": "127.0.0.1:0",
+                "upstream": {"base_url": f"http://127.0.0.1:{upstream_port}/v1"},
+                "store": f"sqlite:///{folder}/summaries.sqlite",
+                "models": [{"match": f"{name}-*", "context_window": size} for name, size in WINDOWS.items()],
+            }
+        )
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            measured = runner.run(measure_all(config, cases, lone=not arguments.only))
+    print_table("Delays of the event loop, ms", HEADINGS, [describe(name, each) for name, each in measured.items()])
+    for fault, times in faults.items():
+        print(f"\nWARNING, the proxy said {times} times: {fault}")
+    within = [lag for case in cases if case.kilobytes <= GOAL_KILOBYTES for lag in measured[case.name].lags]
+    if within:
+        total, program = max(lag.total for lag in within), max(lag.program for lag in within)
+        print(f"\nbodies up to 1 MB: longest {total:.1f} ms, {judge(total, GOAL_MS, 'ms')};")
+        print(f"of the program {program:.1f} ms, {judge(program, GOAL_MS, 'ms')}")
+
+
+if __name__ == "__main__":
+    main()
