@@ -91,7 +91,7 @@ def show_warm(arguments: argparse.Namespace) -> None:
         ("messages", "splitting", "decoding", "both"),
         [[name, f"{row.read:.2f}", f"{row.decode:.2f}", f"{row.both:.2f}"] for name, row in figures.items()],
     )
-    print(f"\nall known: {judge(figures['all known'].both, GOAL_WARM_MS, 'ms')}")
+    print(f"\nall known, decoding (which counts): {judge(figures['all known'].decode, GOAL_WARM_MS, 'ms')}")
 
 
 def show_engines(arguments: argparse.Namespace) -> None:
