@@ -11,6 +11,9 @@ from proxy.metrics import Metrics
 from proxy.relay import PlainResponse, Relayed
 from proxy.upstream import Headers
 
+MAX_ERROR_RATIO = 20.0
+"""One absurd report must not spoil a mean."""
+
 
 def _make_request_id() -> str:
     return secrets.token_hex(12)
@@ -120,7 +123,8 @@ class Recorder:
         if exchange.prefix_kept is not None:
             self.metrics.prefix_kept.labels(label).observe(exchange.prefix_kept)
         if exchange.reported_prompt_tokens:
-            self.metrics.estimate_error.labels(label).observe(exchange.reported_prompt_tokens / sent)
+            error_ratio = min(exchange.reported_prompt_tokens / sent, MAX_ERROR_RATIO)
+            self.metrics.estimate_error.labels(label).observe(error_ratio)
 
     def _record_answer(self, label: str, exchange: Exchange) -> None:
         relayed = exchange.relayed

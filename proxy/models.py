@@ -30,9 +30,9 @@ prompts short, or always says the same. To go by it would fill windows twice ove
 WARM_UP_SAMPLES = 8
 URGENT_SAMPLES = 2
 URGENT_RATIO = 1.5
-URGENT_SHARE = 8
-"""A model that reports so much more than expected is not left until it overflows; but what is small beside the limit,
-an eighth of it or less, is not about to, and may be a preamble of the server's own as well."""
+URGENT_SHARE = 4
+"""A model that reports so much more than expected is not left until it overflows: one answer is enough, of beyond
+MAX_RATIO two. What is small beside the limit, a quarter of it or less, may be a preamble of the server's: it can wait."""
 KEPT_SAMPLES = 64
 KEPT_SHARE = 0.10
 """A ratio once found is kept until the median of the last samples is further off than this."""
@@ -44,6 +44,8 @@ REFRESH_SECONDS = 10.0
 READ_SECONDS = 2.0
 """How long a request waits for the store when its model is met for the first time."""
 REDISCOVER_SECONDS = 600.0
+FIRST_RETRY_SECONDS = 5.0
+"""Where nothing was learned; doubled each time."""
 MAX_TRIED = 16
 """Credentials with which an upstream is asked in that time, until one of them teaches something."""
 MAX_MODELS_BYTES = 4 * 1024 * 1024
@@ -89,6 +91,7 @@ class _Model:
 class _Upstream:
     windows: Windows = field(default_factory=lambda: Windows({}, None))
     asked_at: float | None = None
+    failures: int = 0
     tried: set[int] = field(default_factory=set)
     asking: asyncio.Task[None] | None = None
 
@@ -173,8 +176,11 @@ class Models:
         if known.asking is not None and not known.asking.done():
             return
         has_learned = bool(known.windows.by_model) or known.windows.every is not None
-        is_due = known.asked_at is None or self._clock() - known.asked_at > REDISCOVER_SECONDS
-        if is_due:
+        pause_seconds = REDISCOVER_SECONDS
+        if not has_learned:  # it may be starting still
+            pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.failures, REDISCOVER_SECONDS)
+        is_due = known.asked_at is None or self._clock() - known.asked_at > pause_seconds
+        if pause_seconds >= REDISCOVER_SECONDS and is_due:
             known.tried.clear()
         # A credential that was not tried may open what others did not.
         shown = hash(tuple(headers or ()))
@@ -286,8 +292,9 @@ class Models:
     async def _discover(self, upstream: UpstreamConfig, known: _Upstream, headers: Headers) -> None:
         found = await discover(self._client, upstream, headers)
         known.asked_at = self._clock()
+        known.failures += 1
         if found.by_model or found.every is not None:
-            known.windows = found
+            known.windows, known.failures = found, 0
         for name, model in (*self._models.items(), *self._strangers.items()):
             if name.base_url == upstream.base_url and model.read_at:  # else its first look at the store takes it
                 await self._take_window(name, model)
@@ -302,9 +309,10 @@ def _choose_ratio(model: _Model) -> float | None:
     if len(samples) >= WARM_UP_SAMPLES:
         found = _clamp(median(samples))
         return found if abs(found / current - 1) > NOISE_SHARE else current
-    if len(model.urgent) < URGENT_SAMPLES:
+    urgent = model.urgent
+    if not urgent or (len(urgent) < URGENT_SAMPLES and urgent[0] > MAX_RATIO):
         return None
-    least = _clamp(min(model.urgent))
+    least = _clamp(min(urgent))
     return least if least > URGENT_RATIO * current else None
 
 

@@ -38,6 +38,8 @@ AUDIO_CHARS_PER_TOKEN = 133
 """Of base64 text: ten tokens a second at 8 kHz and 16 bits, or at 8 kbit a second when compressed. A bound."""
 FILE_CHARS_PER_TOKEN = 24
 """Of base64 text: recorded requests with PDF files had 26 to 80. A bound."""
+TEXT_CHARS_PER_TOKEN = 4
+"""Of base64 text that is text within: three bytes a token, which prose, code and JSON do not reach."""
 UNSEEN_FILE_TOKENS = 2000
 """Of a file that is named only. A guess."""
 RENDERED_SHARE = 2
@@ -136,6 +138,8 @@ def count_audio(base64_chars: int, *, is_wave: bool) -> int:
     return MEDIA_TOKENS + base64_chars // (WAVE_CHARS_PER_TOKEN if is_wave else AUDIO_CHARS_PER_TOKEN)
 
 
-def count_file(base64_chars: int | None) -> int:
+def count_file(base64_chars: int | None, *, is_text: bool = False) -> int:
     """A bound of what a file costs, by the length of its base64 text; a guess where only its name is known."""
-    return MEDIA_TOKENS + (UNSEEN_FILE_TOKENS if base64_chars is None else base64_chars // FILE_CHARS_PER_TOKEN)
+    if base64_chars is None:
+        return MEDIA_TOKENS + UNSEEN_FILE_TOKENS
+    return MEDIA_TOKENS + base64_chars // (TEXT_CHARS_PER_TOKEN if is_text else FILE_CHARS_PER_TOKEN)

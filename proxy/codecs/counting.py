@@ -30,6 +30,7 @@ HEAD_CHARS = 64
 JPEG_HEAD_CHARS = 256 * 1024
 """A JPEG's size stands behind its metadata."""
 _WAVES = ("wav", "pcm16")
+_TEXTS = ("data:text/", "data:application/json")
 _FILES = frozenset({"file", "input_file", "document"})
 _DROPPED = frozenset({"additionalProperties"})
 _NAMED = frozenset({"properties", "$defs", "definitions"})
@@ -62,7 +63,8 @@ def count_part(raw: bytes, count: CountTokens, costs: Costs) -> int:
         return count_audio(len(inner["data"]), is_wave=inner.get("format") in _WAVES)
     if kind in _FILES:
         data = inner.get("file_data") or as_schema(part.get("source")).get("data")
-        return count_file(len(data) if isinstance(data, str) else None)
+        text = data if isinstance(data, str) else ""
+        return count_file(len(text) or None, is_text=text.startswith(_TEXTS))
     url = inner.get("url")
     if isinstance(url, str) and url.startswith("data:"):
         return count_file(len(url))
