@@ -32,7 +32,7 @@ URGENT_SAMPLES = 2
 URGENT_RATIO = 1.5
 URGENT_SHARE = 4
 """A model that reports so much more than expected is not left until it overflows: one answer is enough, of beyond
-MAX_RATIO two. What is small beside the limit, a quarter of it or less, may be the server's own preamble: it can wait."""
+MAX_RATIO two. What is small beside the limit, a quarter of it or less, may be the server's own preamble: it waits."""
 KEPT_SAMPLES = 64
 KEPT_SHARE = 0.10
 """A ratio once found is kept until the median of the last samples is further off than this."""
