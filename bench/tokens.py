@@ -6,7 +6,7 @@
 Parts: accuracy (recorded requests with the prompt tokens that the API reported, beside LiteLLM and others), cold (texts
 not seen before, beside tiktoken), hard (texts that tokenizers choke on), warm (a 400 kB transcript that was seen),
 engines (tokenizers that the proxy uses where they are installed) and estimate (tokens by bytes alone, and the requests
-that need not wait for a count). All times are processor time; whatever is compared takes turns in one run. About four
+that need not wait for a count). All times are processor time; whatever is compared takes turns in one run. About two
 minutes in all. What a count does to the event loop is the question of loop_lag.py.
 """
 
