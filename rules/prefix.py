@@ -10,7 +10,6 @@ from hashlib import sha256
 
 from rules.conversation import Message, count_leading
 
-
 HELD_BYTES = 2047
 """Of more, hashlib gives up the interpreter's lock; so briefly that whoever wakes up for it comes too late."""
 
