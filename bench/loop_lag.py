@@ -12,6 +12,7 @@ caused: not the wait in line, and not a while in which none of its threads ran.
 
 import argparse
 import asyncio
+import gc
 import logging
 import sys
 import tempfile
@@ -213,6 +214,7 @@ async def measure_all(config: Config, cases: Sequence[Case], *, lone: bool) -> d
     probe = Probe()
     measured: dict[str, Measured] = {}
     async with asyncio.TaskGroup() as tasks, run_proxy(config, log, Compactors(log)) as proxy:
+        gc.freeze()  # as `trimtab serve` does
         watching = tasks.create_task(probe.run())
         async with run_client(int(proxy.url.rpartition(":")[2])) as client:
             await asyncio.sleep(SETTLE_SECONDS)

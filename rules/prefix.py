@@ -10,9 +10,6 @@ from hashlib import sha256
 
 from rules.conversation import Message, count_leading
 
-HELD_BYTES = 2047
-"""Of more, hashlib gives up the interpreter's lock; so briefly that whoever wakes up for it comes too late."""
-
 
 def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     """32 bytes that name what a message says: role, name, texts, calls, what it answers, and its media.
@@ -30,8 +27,7 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     ):
         encoded = field.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(encoded))
-        for start in range(0, len(encoded), HELD_BYTES):
-            digest.update(encoded[start : start + HELD_BYTES])
+        digest.update(encoded)
     for part in media:
         digest.update(b"m%d:" % len(part))
         digest.update(part)
