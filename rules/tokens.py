@@ -91,11 +91,6 @@ def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) ->
     return max(tokens + together + PARALLEL_TOKENS + PARALLEL_CALL_TOKENS * len(calls), 0)
 
 
-def count_surroundings(around: Surroundings, count: CountTokens, costs: Costs) -> int:
-    """Prompt tokens of all that stands outside the messages, priming included."""
-    return count_format(around, count, costs) + count_tools(around, count, costs)
-
-
 def count_format(around: Surroundings, count: CountTokens, costs: Costs) -> int:
     """Prompt tokens of the response format and of the reply's frame."""
     formats = sum(map(count, around.format_texts)) + (FORMAT_TOKENS if around.format_texts else 0)

@@ -38,9 +38,10 @@ from rules.tokens import (
     Surroundings,
     count_audio,
     count_file,
+    count_format,
     count_message,
     count_shared_frame,
-    count_surroundings,
+    count_tools,
 )
 from rules.typescript import render_tools
 
@@ -105,7 +106,8 @@ TYPESCRIPT = render_tools([FUNCTION])
 
 
 def _count_around(costs: Costs, **around: Any) -> int:
-    return count_surroundings(Surroundings(**around), len, costs)
+    whole = Surroundings(**around)
+    return count_format(whole, len, costs) + count_tools(whole, len, costs)
 
 
 @pytest.mark.parametrize("costs", [GPT, REASONING, JSON])
