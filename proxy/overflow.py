@@ -1,0 +1,216 @@
+"""Tells an upstream's "this does not fit the context window" from all its other errors, and reads its numbers.
+
+Law: no I/O, never raises, linear in the length of the text. A rate limit is no overflow: there waiting helps.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import orjson
+
+from proxy.overflow_numbers import read_numbers
+from proxy.stream import UNKNOWN_FORM
+
+REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
+"""Source: the answers of some twenty servers; 500 is llama.cpp's, whose window filled while it generated."""
+TOO_LARGE = 413
+MAX_TEXT_CHARS = 2000
+"""What is read of a message. Behind that stands what the server quotes of the request."""
+MIN_STRING_CHARS = 100_000
+"""A string limit below this is that of a name, not of what a message says."""
+
+
+class Kind(StrEnum):
+    """What did not fit."""
+
+    PROMPT = "prompt"
+    GENERATION = "generation"  # the answer, while it was written
+    STRING = "string"  # one of the request
+    COMPLETION = "completion"  # the one that was asked for
+    SIZE = "size"  # in bytes, or in what one request may use of a rate limit
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """An overflow as the upstream tells of it; None is what it does not tell.
+
+    `limit` and `requested` are in `unit`: tokens, characters or bytes. `requested` is prompt and completion together
+    where the server adds them, `completion_tokens` what of it is the completion. `is_least`: the server stopped
+    counting there. `excess_tokens` is by how much the prompt was too long. `is_flat`: the body was an object without
+    an `error`, which clients lose.
+    """
+
+    kind: Kind
+    text: str = ""
+    limit: int | None = None
+    requested: int | None = None
+    unit: str = "tokens"
+    completion_tokens: int | None = None
+    excess_tokens: int | None = None
+    is_least: bool = False
+    is_flat: bool = False
+
+    def write_error(self) -> bytes:
+        """The error in OpenAI's form, with the code that clients look for."""
+        code = "context_length_exceeded"
+        error = {"message": self.text, "type": "invalid_request_error", "param": "messages", "code": code}
+        return orjson.dumps({"error": error})
+
+
+_CODES = re.compile(
+    r"context_?(?:length|window|size)|context_exceeded|exceed_context|max_(?:prompt|input)_tokens|too_many_tokens",
+    re.IGNORECASE,
+)
+_RATE = re.compile(
+    r"rate.?limit|too many requests|throttl|quota|per (?:minute|min|hour|day|second)\b|\b[TR]P[MD]\b|please wait"
+    r"|try again in",
+    re.IGNORECASE,
+)
+_TOO_LARGE_AT_ALL = re.compile(r"request too large", re.IGNORECASE)
+_STRING = re.compile(r"string too long\. expected a string with maximum length", re.IGNORECASE)
+_OTHER = re.compile(r"array too long|\b(?:image|audio|video|file)s?\b(?!.{0,80}context)", re.IGNORECASE)
+_COMPLETION = re.compile(
+    r"at most \d[\d,]{0,20} (?:completion|output) tokens"
+    r"|maximum (?:allowed )?(?:number of )?(?:output|completion) tokens|maximum value for .{0,3}max_"
+    r"|max_(?:completion_|output_)?tokens\W{0,3} must be"
+    r"|max_(?:completion_|output_)?tokens\b(?!.{0,90}(?:input|prompt|context)).{0,40}(?:too large|exceed)",
+    re.IGNORECASE,
+)
+_GENERATION = re.compile(r"^\W{0,3}context (?:size|length|window) has been exceeded", re.IGNORECASE)
+_BODY_SIZE = re.compile(
+    r"(?:message|request|payload|body) (?:size|entity|body) .{0,40}(?:exceed|too large)|(?:payload|entity) too large",
+    re.IGNORECASE,
+)
+_PROMPT = re.compile(
+    r"context[ _](?:length|size|window|limit)|max(?:imum)? (?:prompt|input|model|sequence) (?:length|size|window)"
+    r"|(?:prompt|input|request|messages?|conversation)\b.{0,80}\b(?:too (?:long|large|big)|(?:long|larg)er than)"
+    r"|prompt (?:length|tokens?|size)\b.{0,60}exceed|prompt exceeds|exceed.{0,40}token limit"
+    r"|token (?:count|limit)\b.{0,40}exceed|\btokens\b.{0,80}\bexceed|exceed.{0,60}\btokens\b"
+    r"|reduce (?:the length of |the number of tokens in |your |the )(?:the |your )?(?:input |messages?|prompt|input)"
+    r"|too many (?:input |prompt )?tokens|range of input length|\binputs`? tokens \+|\binputs`? must have less"
+    r"|sequence length.{0,60}exceed|exceed.{0,20}\bmax_model_len|tokens? ?\d{0,20} ?> ?max"
+    r"|current length is \d{1,20}.{0,20}limit is",
+    re.IGNORECASE,
+)
+_CHARACTERS = re.compile(r"\d characters", re.IGNORECASE)
+_QUOTED = re.compile(r"""['"]?\binput(?:_value)?['"]?\s{0,3}[:=]\s{0,3}['"{\[]""")
+"""What validators quote of the request begins here, and is none of theirs."""
+
+
+def read_overflow(status: int, body: bytes) -> Overflow | None:
+    """What an answer of this status and body says of the window; None where it is about something else.
+
+    An answer of status 200, or one event of a stream, may hold such an error too.
+    """
+    if status != 200 and status not in REFUSAL_STATUSES:
+        return None
+    answer = _decode(body)
+    if isinstance(answer, list) and answer:
+        answer = answer[0]
+    if status == 200:
+        return _read_success(answer)
+    if not body.strip():
+        return Overflow(Kind.SIZE) if status in {400, TOO_LARGE} else None
+    members = answer if isinstance(answer, dict) else {"error": body.decode("utf-8", "replace")}
+    return _read_refusal(status, members)
+
+
+def _read_success(answer: Any) -> Overflow | None:
+    """An error where an answer should be, or an answer that ended before it began."""
+    if not isinstance(answer, dict):
+        return None
+    if answer.get("error") or answer.get("type") == "error":
+        return _read_refusal(400, answer)
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    message = choice.get("message") or choice.get("delta")
+    is_empty = not isinstance(message, dict) or not (message.get("content") or message.get("tool_calls"))
+    ended = choice.get("finish_reason") == "model_context_window_exceeded"
+    return Overflow(Kind.PROMPT) if ended and is_empty else None
+
+
+def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
+    error = answer.get("error")
+    members = error if isinstance(error, dict) else answer
+    texts = [_QUOTED.split(text, maxsplit=1)[0][:MAX_TEXT_CHARS] for text in _find_texts(answer, members)]
+    named = [members.get("code"), members.get("type"), answer.get("error_type")]
+    has_code = any(isinstance(name, str) and _CODES.search(name) for name in named)
+    found = next(filter(None, (_read_text(status, text, has_code=has_code) for text in texts or [""])), None)
+    if found is None and status == TOO_LARGE and not any(map(_RATE.search, texts)):
+        found = Overflow(Kind.SIZE, texts[0] if texts else "")
+    if found is None:
+        return None
+    limit, requested = members.get("n_ctx"), members.get("n_prompt_tokens")
+    if type(limit) is int and type(requested) is int:
+        found = replace(found, limit=limit, requested=requested)
+    return replace(found, is_flat="error" not in answer)
+
+
+def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:
+    """What one text says; `has_code` where the error calls itself an overflow."""
+    kind = _classify(text, has_code=has_code)
+    if kind is None:
+        return None
+    numbers = read_numbers(text)
+    requested = None if kind is Kind.COMPLETION or _CHARACTERS.search(text) else numbers.requested
+    found = Overflow(
+        kind,
+        text,
+        numbers.limit,
+        requested,
+        completion_tokens=numbers.completion,
+        excess_tokens=numbers.excess,
+        is_least=numbers.is_least,
+    )
+    if kind is Kind.STRING:
+        is_text = (numbers.limit or 0) >= MIN_STRING_CHARS
+        return replace(found, requested=None, unit="characters") if is_text else None
+    if kind is Kind.SIZE:
+        return _read_size(found)
+    if status == 500 and kind is not Kind.GENERATION and not has_code and numbers.limit is None:
+        return None  # a fault in words that sound like it
+    return found
+
+
+def _read_size(found: Overflow) -> Overflow | None:
+    """A size in bytes; or what a rate limit never lets through, however long one waits."""
+    if not _RATE.search(found.text):
+        return replace(found, unit="bytes")
+    return found if found.limit and (found.requested or 0) > found.limit else None
+
+
+def _classify(text: str, *, has_code: bool) -> Kind | None:
+    if _RATE.search(text):
+        return Kind.SIZE if _TOO_LARGE_AT_ALL.search(text) else None
+    if _STRING.search(text):
+        return Kind.STRING
+    kinds = ((_GENERATION, Kind.GENERATION), (_BODY_SIZE, Kind.SIZE), (_PROMPT, Kind.PROMPT))
+    if not has_code and _OTHER.search(text):
+        return None
+    if _COMPLETION.search(text):
+        return Kind.COMPLETION
+    found = next((kind for pattern, kind in kinds if pattern.search(text)), None)
+    return Kind.PROMPT if found is None and has_code else found
+
+
+def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str]:
+    """Everything that an error says in words, the most telling first."""
+    metadata = members.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None  # OpenRouter: what the provider said
+    details = answer.get("detail")
+    if isinstance(details, list):
+        details = next((item.get("msg") for item in details if isinstance(item, dict)), None)
+    for text in (raw, members.get("message"), answer.get("error"), details, answer.get("message"), answer.get("msg")):
+        if isinstance(text, str) and text:
+            yield text
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except UNKNOWN_FORM:
+        return None

@@ -1,0 +1,202 @@
+"""An overflow is told from all other errors, whatever server it comes from, and its numbers are read."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.overflow import Kind, Overflow, read_overflow
+
+RECORDED = Path(__file__).parents[3] / "shared" / "data" / "overflow_errors.jsonl"
+recorded = pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")
+
+
+def _read(message: str, status: int = 400, **members: object) -> Overflow | None:
+    return read_overflow(status, orjson.dumps({"error": {"message": message, **members}}))
+
+
+@recorded
+def test_recorded_overflows_are_recognised_with_their_numbers():
+    rows = [orjson.loads(line) for line in RECORDED.read_bytes().splitlines()]
+    # Silent servers send no error at all, and one text is known in part only.
+    told = [
+        row for row in rows if not row["body"].startswith("(no ") and row["confidence"] not in {"inferred", "partial"}
+    ]
+    assert len(told) > 50
+    for row in told:
+        found = read_overflow(row["status"], row["body"].encode())
+        assert found is not None, row["server"]
+        assert (found.limit, found.requested) == (row["limit"], row["requested"]), row["server"]
+
+
+@pytest.mark.parametrize(
+    ("message", "limit", "requested"),
+    [
+        ("too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000.", 4081, 5000),
+        (
+            "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178.",
+            272000,
+            509178,
+        ),
+        ("Requested tokens (5000) exceed context window of 4096", 4096, 5000),
+        ("Prompt tokens (5000) exceeds context size (4096)", 4096, 5000),
+        ("current length is 5000 while limit is 4096", 4096, 5000),
+        ("The prompt (total length 44393) is too long to fit into the model (context length 32768).", 32768, 44393),
+        ("Your prompt is longer than the model's context length of 2048.", 2048, None),
+        ("The total number of tokens (9000) exceeds the model's limit (4096).", 4096, 9000),
+        ("Input too long: 5000 tokens, max 4096", 4096, 5000),
+        ("Request exceeded the maximum context window: 40000 tokens requested, 32768 allowed", 32768, 40000),
+        ("`inputs` must have less than 1024 tokens. Given: 1500", 1024, 1500),
+        ("prompt is too long: 213,462 tokens > 200,000 maximum", 200000, 213462),
+        ("The input exceeds the context window.", None, None),
+    ],
+)
+def test_other_wordings_are_understood_too(message: str, limit: int | None, requested: int | None):
+    found = _read(message)
+    assert found is not None
+    assert (found.kind, found.limit, found.requested) == (Kind.PROMPT, limit, requested)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Rate limit reached on tokens per min (TPM): Limit 10000, Used 9000, Requested 2000. Please try again in 6s.",
+        "Too many tokens, please wait before trying again.",
+        "Request too large on tokens per minute (TPM): Limit 10000, Requested 900, please try again in 2s.",
+        "Invalid value for 'temperature': must be <= 2",
+        "The model `gpt-9` does not exist or you do not have access to it.",
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
+        "Your authentication token has exceeded its lifetime",
+        "Invalid image: image in message is too large",
+        "Invalid 'tools': array too long. Expected an array with maximum length 128, but got 200.",
+        "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got 64.",
+        "1 validation error: {'loc': ('messages', 3), 'msg': 'Field required', 'input': {'x': 'prompt is too long'}}",
+    ],
+)
+def test_other_errors_are_no_overflows(message: str):
+    assert _read(message) is None
+
+
+def test_a_rate_limit_that_a_request_alone_exceeds_is_one_of_size():
+    found = _read("Request too large on tokens per minute (TPM): Limit 6000, Requested 9001", 413)
+    assert found is not None
+    assert (found.kind, found.limit, found.requested, found.unit) == (Kind.SIZE, 6000, 9001, "tokens")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for this model",
+        "`max_tokens` must be less than or equal to `8192`: it is less than the `context_window` for this model",
+        "max_tokens is too large: 99999. This model supports at most 4096 completion tokens.",
+    ],
+)
+def test_a_completion_that_is_too_long_says_nothing_of_the_prompt(message: str):
+    found = _read(message)
+    assert found is not None
+    assert found.kind is Kind.COMPLETION
+
+
+@pytest.mark.parametrize("status", [200, 401, 404, 429, 502, 503, 529])
+def test_other_statuses_are_no_overflows(status: int):
+    body = {"message": "This model's maximum context length is 8192 tokens. However, you requested 9001 tokens."}
+    assert read_overflow(status, orjson.dumps(body)) is None
+
+
+def test_an_answer_of_200_may_hold_the_error():
+    error = {"message": "prompt is too long: 5000 tokens > 4096 maximum"}
+    for answer in ({"error": error}, {"type": "error", **error}, {"error": error["message"]}):
+        found = read_overflow(200, orjson.dumps(answer))
+        assert found is not None
+        assert (found.limit, found.requested) == (4096, 5000)
+
+
+def test_an_answer_that_ended_before_it_began_is_an_overflow_and_one_that_was_cut_short_is_none():
+    def answer(content: str) -> bytes:
+        choice = {"finish_reason": "model_context_window_exceeded", "message": {"content": content}}
+        return orjson.dumps({"choices": [choice]})
+
+    assert read_overflow(200, answer("")) == Overflow(Kind.PROMPT)
+    assert read_overflow(200, answer("Half a")) is None
+
+
+def test_every_413_is_one_of_size_and_an_empty_400_may_be():
+    for body in (b"", b"<html>413 Request Entity Too Large</html>", b'{"error":{"message":"no"}}'):
+        found = read_overflow(413, body)
+        assert found is not None
+        assert found.kind is Kind.SIZE
+    assert read_overflow(400, b"") == Overflow(Kind.SIZE)
+    assert read_overflow(422, b"") is None
+    assert read_overflow(500, b"") is None
+
+
+def test_what_a_provider_said_behind_a_gateway_counts():
+    raw = '{"error":{"message":"prompt is too long: 5000 tokens > 4096 maximum"}}'
+    found = _read("Provider returned error", metadata={"raw": raw})
+    assert found is not None
+    assert (found.limit, found.requested) == (4096, 5000)
+    found = read_overflow(
+        422, orjson.dumps({"detail": [{"msg": "Input is too long for requested model.", "input": "x"}]})
+    )
+    assert found is not None
+
+
+def test_a_flat_error_is_written_anew_in_the_form_that_clients_recognise():
+    found = read_overflow(400, b'{"object":"error","message":"The input (9 tokens) is longer than the context length"}')
+    assert found is not None
+    assert found.is_flat
+    error = orjson.loads(found.write_error())["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert error["message"] == "The input (9 tokens) is longer than the context length"
+    assert not _read("prompt is too long", code="context_length_exceeded").is_flat
+
+
+_words = st.lists(
+    st.sampled_from(
+        [
+            "context length",
+            "exceeds",
+            "tokens",
+            "limit",
+            "is",
+            "at least",
+            "prompt",
+            "input",
+            "too long",
+            "requested",
+            "(",
+            ")",
+            ">",
+            "+",
+            ":",
+            "[1, ",
+            "max_tokens",
+            "n_ctx",
+            "8192",
+            "9,001",
+            "1e9",
+            "-5",
+            "9" * 40,
+            "\x00",
+            "é",
+        ]
+    ),
+    max_size=40,
+).map(" ".join)
+
+
+@given(text=_words, status=st.sampled_from([200, 400, 413, 422, 500]))
+def test_whatever_is_said_numbers_are_sane(text: str, status: int):
+    for body in (text.encode(), orjson.dumps({"error": {"message": text}}), orjson.dumps({"message": text})):
+        found = read_overflow(status, body)
+        for number in (found.limit, found.requested, found.completion_tokens, found.excess_tokens) if found else ():
+            assert number is None or 0 <= number < 2 * 10**12
+
+
+@given(body=st.binary(max_size=200) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(orjson.dumps))
+def test_garbage_is_no_overflow_of_a_prompt(body: bytes):
+    for status in (200, 400, 422, 500):
+        found = read_overflow(status, body)
+        assert found is None or found.kind is Kind.SIZE or found.text
