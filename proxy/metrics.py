@@ -71,6 +71,18 @@ class Metrics:
             ("model", "cause"),
             registry=registry,
         )
+        self.overflow_retries = Counter(
+            "trimtab_overflow_retries",
+            "Refusals for the length of the prompt, by what became of the second attempt.",
+            ("model", "result"),
+            registry=registry,
+        )
+        self.silent_truncations = Counter(
+            "trimtab_silent_truncations",
+            "Answers that report far fewer prompt tokens than were sent, as an upstream does that cuts prompts short.",
+            ("model",),
+            registry=registry,
+        )
         self.fail_open = Counter(
             "trimtab_fail_open",
             "Faults inside compaction; the request went on without what was at fault.",

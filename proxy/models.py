@@ -12,11 +12,14 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+import msgspec
+
 from proxy.config import UpstreamConfig
-from proxy.discovery import Windows, discover
+from proxy.discovery import MIN_WINDOW_TOKENS, Windows, discover
+from proxy.lessons import Lesson
 from proxy.lru import BytesLRU
 from proxy.metrics import Metrics
-from proxy.records import MAX_RATIO, ModelName, Record, Records
+from proxy.records import MAX_RATIO, MAX_REFUTED, ModelName, Record, Records
 from proxy.stores import SummaryStore
 from proxy.upstream import Headers, UpstreamClient
 from rules.families import find_family
@@ -51,17 +54,27 @@ MAX_TRIED = 16
 MAX_MODELS_BYTES = 4 * 1024 * 1024
 MODEL_BYTES = 4096
 MAX_NAME_CHARS = 256
+MAX_WRITES = 3
+"""Of one lesson, where others change the same model's record meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a model.
 
-    `ratio` is its tokens for one of ours. `window_tokens` is its context window, None where it is not known.
+    `ratio` is its tokens for one of ours. `window_tokens` is its context window, None where it is not known;
+    `learned_tokens` what it turned out to be where prompts were refused that went by one of the windows `refuted`.
     """
 
     ratio: float
     window_tokens: int | None = None
+    learned_tokens: int | None = None
+    refuted: tuple[int, ...] = ()
+
+    def correct(self, window_tokens: int) -> int:
+        """The window to go by where `window_tokens` is configured, or found, or assumed."""
+        is_refuted = self.learned_tokens is not None and window_tokens in self.refuted
+        return self.learned_tokens if is_refuted and self.learned_tokens else window_tokens
 
 
 @dataclass(slots=True)
@@ -170,6 +183,29 @@ class Models:
                 calibrated = model.is_calibrated or len(model.samples) >= WARM_UP_SAMPLES
                 model.writing = self._spawn(self._write(name, model, ratio=found, calibrated=calibrated))
 
+    async def learn(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
+        """An upstream has refused a prompt that went by a window of `believed_tokens`: it really is another.
+
+        Waits for the store, but not for long.
+        """
+        self.vouch_for(name)
+        model = self._models.get(name)
+        if model is None:
+            return
+        known = model.facts
+        changes: dict[str, Any] = {}
+        if lesson.window_tokens is not None and lesson.window_tokens >= MIN_WINDOW_TOKENS:
+            refuted = (*(item for item in known.refuted if item != believed_tokens), believed_tokens)[-MAX_REFUTED:]
+            changes |= {"learned_tokens": lesson.window_tokens, "refuted": refuted}
+        if lesson.ratio is not None:
+            changes |= {"ratio": _clamp(lesson.ratio), "calibrated": False}
+        now = replace(known, **{key: value for key, value in changes.items() if key != "calibrated"})
+        if now == known:
+            return
+        await asyncio.wait({self._spawn(self._write_lesson(name, model, changes))}, timeout=READ_SECONDS)
+        if model.facts == known:  # the store hangs, and the next request must not be refused again
+            model.facts = now
+
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers | None = None) -> None:
         """Ask an upstream for its models' windows behind the scenes, if that is due; `headers` are a credential's."""
         known = self._upstreams.setdefault(upstream.base_url, _Upstream())
@@ -222,7 +258,7 @@ class Models:
             generation, record = await self._records.read(name)
             if generation < model.generation:  # the store has lost what it had
                 model.generation = generation
-                await self._write(name, model, ratio=model.facts.ratio, calibrated=model.is_calibrated)
+                await self._write(name, model)
             elif record is not None and (generation > model.generation or record.ratio != model.facts.ratio):
                 self._adopt(model, generation, record, is_first=model.read_at == 0.0)
             await self._take_window(name, model)
@@ -238,28 +274,29 @@ class Models:
             model.facts = replace(model.facts, window_tokens=found)
             return
         if found != model.facts.window_tokens or not model.generation:
-            await self._write(name, model, window_tokens=found, calibrated=model.is_calibrated)
+            await self._write(name, model, window_tokens=found)
         if found == model.facts.window_tokens:
             model.discovered = found
 
-    async def _write(
-        self,
-        name: ModelName,
-        model: _Model,
-        *,
-        calibrated: bool,
-        ratio: float | None = None,
-        window_tokens: int | None = None,
-    ) -> None:
+    async def _write(self, name: ModelName, model: _Model, **changes: Any) -> None:
         """Make a change, unless another process has made one meanwhile: then that is taken over."""
         known = model.facts
-        record = Record(ratio or known.ratio, window_tokens or known.window_tokens, calibrated)
+        record = Record(known.ratio, known.window_tokens, model.is_calibrated, known.learned_tokens, known.refuted)
+        record = msgspec.structs.replace(record, **changes)
         self._adopt(model, *await self._records.append(name, model.generation, record), is_first=False)
+
+    async def _write_lesson(self, name: ModelName, model: _Model, changes: dict[str, Any]) -> None:
+        """Make a change even where others make theirs at the same time."""
+        for _ in range(MAX_WRITES):
+            await self._write(name, model, **changes)
+            if all(getattr(model.facts, key, value) == value for key, value in changes.items()):
+                return
 
     def _adopt(self, model: _Model, generation: int, record: Record, *, is_first: bool) -> None:
         """Go by a record from now on."""
         before = model.facts
-        model.facts = Facts(record.ratio, record.window_tokens or before.window_tokens)
+        window_tokens = record.window_tokens or before.window_tokens
+        model.facts = Facts(record.ratio, window_tokens, record.learned_tokens, record.refuted)
         model.generation, model.is_calibrated = generation, record.calibrated
         model.error, model.answers_off = 0.0, 0
         if record.calibrated:
@@ -270,6 +307,7 @@ class Models:
         for cause, old, new in (
             ("calibration", before.ratio, record.ratio),
             ("window", before.window_tokens, model.facts.window_tokens),
+            ("window", before.learned_tokens, model.facts.learned_tokens),
         ):
             if old != new:
                 self._metrics.policy_changes.labels(model.label, cause).inc()

@@ -39,9 +39,9 @@ class Overflow:
     """An overflow as the upstream tells of it; None is what it does not tell.
 
     `limit` and `requested` are in `unit`: tokens, characters or bytes. `requested` is prompt and completion together
-    where the server adds them, `completion_tokens` what of it is the completion. `is_least`: the server stopped
-    counting there. `excess_tokens` is by how much the prompt was too long. `is_flat`: the body was an object without
-    an `error`, which clients lose.
+    where the server adds them; `prompt_tokens` and `completion_tokens` are what of it is which. `is_least`: the server
+    stopped counting there. `excess_tokens` is by how much the prompt was too long. `is_flat`: the body was an object
+    without an `error`, which clients lose.
     """
 
     kind: Kind
@@ -49,6 +49,7 @@ class Overflow:
     limit: int | None = None
     requested: int | None = None
     unit: str = "tokens"
+    prompt_tokens: int | None = None
     completion_tokens: int | None = None
     excess_tokens: int | None = None
     is_least: bool = False
@@ -146,7 +147,7 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
         return None
     limit, requested = members.get("n_ctx"), members.get("n_prompt_tokens")
     if type(limit) is int and type(requested) is int:
-        found = replace(found, limit=limit, requested=requested)
+        found = replace(found, limit=limit, requested=requested, prompt_tokens=requested)
     return replace(found, is_flat="error" not in answer)
 
 
@@ -162,6 +163,7 @@ def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:
         text,
         numbers.limit,
         requested,
+        prompt_tokens=None if requested is None else numbers.prompt,
         completion_tokens=numbers.completion,
         excess_tokens=numbers.excess,
         is_least=numbers.is_least,

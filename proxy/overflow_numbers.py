@@ -80,12 +80,14 @@ _LEAST = re.compile(r"at least \d", re.IGNORECASE)
 class Numbers(NamedTuple):
     """What a text says, None for what it does not.
 
-    `requested` is prompt and completion together where both are told, else the one sum or the prompt that is.
+    `requested` is prompt and completion together where both are told, else the one sum or the prompt that is; `prompt`
+    is the prompt alone.
     `is_least`: the server stopped counting there. `excess` is by how much the prompt was too long.
     """
 
     limit: int | None
     requested: int | None
+    prompt: int | None
     completion: int | None
     excess: int | None
     is_least: bool
@@ -97,12 +99,14 @@ def read_numbers(text: str) -> Numbers:
     total, completion = _find(_TOTALS, text), _find(_COMPLETIONS, text)
     if total is None and prompt is not None:
         total = prompt + (completion or 0)
+    elif total is not None and completion is not None:
+        prompt = total - completion
     excess = _find(_EXCESS, text)
     if excess is None and (limit is None or limit == total):
         compared = _compare(text)
         limit, total = compared if compared[0] is not None else (limit, total)
     is_least = _LEAST.search(text) is not None
-    return Numbers(limit, total, completion, excess, is_least)
+    return Numbers(limit, total, prompt, completion, excess, is_least)
 
 
 def _compare(text: str) -> tuple[int | None, int | None]:

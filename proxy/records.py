@@ -10,10 +10,12 @@ from typing import Annotated
 
 import msgspec
 
+from proxy.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
 from proxy.stores import SummaryStore
 
 MAX_RATIO = 6.0
 """And its inverse the least. Servers that count bytes report some four for one of ours."""
+MAX_REFUTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,21 @@ class ModelName:
     vocabulary: str
 
 
+_Window = Annotated[int, msgspec.Meta(ge=MIN_WINDOW_TOKENS, le=MAX_WINDOW_TOKENS)]
+
+
 class Record(msgspec.Struct, frozen=True):
-    """What was known from one change on; `calibrated` once the ratio is the upstream's own word."""
+    """What was known from one change on; `calibrated` once the ratio is the upstream's own word.
+
+    `window_tokens` is what the upstream says when asked, `learned_tokens` what it holds to when it refuses; that goes
+    for every window that it has `refuted`.
+    """
 
     ratio: Annotated[float, msgspec.Meta(ge=1 / MAX_RATIO, le=MAX_RATIO)]
-    window_tokens: Annotated[int, msgspec.Meta(ge=1024)] | None = None
+    window_tokens: _Window | None = None
     calibrated: bool = False
+    learned_tokens: _Window | None = None
+    refuted: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_REFUTED)] = ()
 
 
 class Records:

@@ -5,6 +5,8 @@ it were whole.
 """
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -42,9 +44,25 @@ class Relayed:
 
 
 async def relay_answer(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, added: Headers, tap: ResponseTap | None, relayed: Relayed
+    request: web.BaseRequest,
+    answer: aiohttp.ClientResponse,
+    added: Headers,
+    tap: ResponseTap | None,
+    relayed: Relayed,
+    held: bytes = b"",
 ) -> web.StreamResponse:
-    """Pass the answer on, with the headers `added`; `relayed` is filled in on the way."""
+    """Pass the answer on, with the headers `added`; `relayed` is filled in on the way.
+
+    `held` are the first bytes of its body where those were read already.
+    """
+    response = await begin_answer(request, answer, added, relayed)
+    return await _copy(request, answer, response, tap, relayed, held)
+
+
+async def begin_answer(
+    request: web.BaseRequest, answer: aiohttp.ClientResponse, added: Headers, relayed: Relayed
+) -> PlainResponse:
+    """Pass on the answer's status and headers, with the headers `added`."""
     relayed.status = answer.status
     headers = CIMultiDict(drop_hop_by_hop(read_headers(answer.raw_headers)))
     headers.extend(added)
@@ -52,7 +70,25 @@ async def relay_answer(
     if request.version < HttpVersion11 and "Content-Length" not in headers:
         response.force_close()  # its end is the connection's
     await response.prepare(request)
-    return await _copy(request, answer, response, tap, relayed)
+    return response
+
+
+async def replace_answer(
+    request: web.BaseRequest, answer: aiohttp.ClientResponse, added: Headers, relayed: Relayed, body: bytes
+) -> web.StreamResponse:
+    """Pass the answer on with another body, which is JSON."""
+    relayed.status = answer.status
+    relayed.first_byte_at = relayed.last_byte_at = time.monotonic()
+    headers = CIMultiDict(drop_hop_by_hop(read_headers(answer.raw_headers)))
+    for name in ("Content-Length", "Content-Encoding", "Content-Type"):
+        headers.popall(name, None)
+    headers.extend([("Content-Type", "application/json"), *added])
+    response = PlainResponse(status=answer.status, reason=answer.reason, headers=headers)
+    response.content_length = len(body)
+    await response.prepare(request)
+    with suppress(ConnectionError):  # the client has left
+        await response.write_eof(body)
+    return response
 
 
 async def relay_into_stream(
@@ -61,12 +97,11 @@ async def relay_into_stream(
     stream: web.StreamResponse,
     tap: ResponseTap | None,
     relayed: Relayed,
+    held: bytes = b"",
 ) -> web.StreamResponse:
     """The same where an event stream has been begun already: an answer that is none becomes one event of it."""
     relayed.status = answer.status
-    if answer.status == 200 and answer.content_type == "text/event-stream":
-        return await _copy(request, answer, stream, tap, relayed)
-    return await _copy(request, answer, stream, tap, relayed, as_event=True)
+    return await _copy(request, answer, stream, tap, relayed, held)
 
 
 async def _copy(
@@ -75,19 +110,19 @@ async def _copy(
     response: web.StreamResponse,
     tap: ResponseTap | None,
     relayed: Relayed,
-    *,
-    as_event: bool = False,
+    held: bytes,
 ) -> web.StreamResponse:
-    """The answer's body, chunk by chunk, and its end."""
-    held = bytearray()
+    """The answer's body, chunk by chunk, and its end; as one event where a stream was begun and this is none."""
+    as_event = _is_stream(response) and not _is_stream(answer)
+    event = bytearray()
     try:
-        async for chunk in answer.content.iter_any():
+        async for chunk in _chain(held, answer):
             if not relayed.first_byte_at:
                 relayed.first_byte_at = time.monotonic()
             if as_event:
-                held += chunk[: MAX_EVENT_BYTES - len(held)]
+                event += chunk[: MAX_EVENT_BYTES - len(event)]
             else:
-                await _write(response, chunk, relayed)
+                await write_chunk(response, chunk, relayed)
             if tap is not None:
                 tap.feed(chunk)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
@@ -96,10 +131,21 @@ async def _copy(
             request.transport.abort()
         return response
     relayed.last_byte_at = time.monotonic()
-    await response.write_eof(_write_event(answer.status, bytes(held)) if as_event else b"")
+    await response.write_eof(_write_event(answer.status, bytes(event)) if as_event else b"")
     if tap is not None:
         tap.finish()
     return response
+
+
+def _is_stream(answer: aiohttp.ClientResponse | web.StreamResponse) -> bool:
+    return answer.status == 200 and answer.content_type == "text/event-stream"
+
+
+async def _chain(held: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    if held:
+        yield held
+    async for chunk in answer.content.iter_any():
+        yield chunk
 
 
 def _write_event(status: int, body: bytes) -> bytes:
@@ -115,7 +161,7 @@ def _write_event(status: int, body: bytes) -> bytes:
     return b"data: " + body.translate(None, b"\r\n") + b"\n\n"
 
 
-async def _write(response: web.StreamResponse, chunk: bytes, relayed: Relayed) -> None:
+async def write_chunk(response: web.StreamResponse, chunk: bytes, relayed: Relayed) -> None:
     """Write a chunk; a failure is the client's, who has left."""
     try:
         await response.write(chunk)

@@ -13,6 +13,8 @@ from rules.conversation import CountTokens
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """A longer event, or a longer answer that is no stream, is not read."""
+MAX_FIRST_EVENT_BYTES = 64 * 1024
+"""A longer first event is no error."""
 MAX_TOKENS = 10**9
 """A larger figure is none."""
 MAX_HELD_BYTES = 16 * 1024 * 1024
@@ -213,3 +215,38 @@ class ResponseTap:
             self._texts[index, kind].append(text)
             self._chars += len(text)
             self._held += len(text) + PIECE_BYTES
+
+
+class FirstEvent:
+    """Holds a stream back until its first event with data is whole, in chunks cut anywhere; comments pass.
+
+    `held` is what must not pass yet; `data` is the event's data, None until `is_done` and where it is too long.
+    """
+
+    def __init__(self) -> None:
+        self.held = bytearray()
+        self.data: bytes | None = None
+        self.is_done = False
+        self._read = 0
+        self._lines: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take in the next bytes; those that may pass."""
+        self.held += chunk
+        passed = 0
+        while not self.is_done and (stop := self.held.find(b"\n", self._read)) >= 0:
+            line = bytes(self.held[self._read : stop]).rstrip(b"\r")
+            self._read = stop + 1
+            if line.startswith(b"data:"):
+                self._lines.append(line[5:])
+            elif not line and self._lines:
+                self.data = b"\n".join(self._lines)
+                self.is_done = True
+            elif not self._lines and (not line or line.startswith(b":")):
+                passed = self._read
+        if not self.is_done and len(self.held) - passed > MAX_FIRST_EVENT_BYTES:
+            self.is_done = True
+        free = bytes(self.held[:passed])
+        del self.held[:passed]
+        self._read -= passed
+        return free

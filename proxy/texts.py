@@ -26,7 +26,10 @@ from rules.summarise import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequ
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A chat request on its way, and what it is served with."""
+    """A chat request on its way, and what it is served with.
+
+    `believed_tokens` is the window that is configured, or found, or assumed, whatever refusals have taught.
+    """
 
     services: Services
     request: web.BaseRequest
@@ -35,6 +38,7 @@ class Call:
     exchange: Exchange
     compactor: Compactor
     policy: Policy
+    believed_tokens: int
     model: ModelName
     summariser: Summariser
 
@@ -71,8 +75,10 @@ async def make_call(
     policy = settings.to_policy(
         services.config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens
     )
+    believed_tokens = policy.context_window
+    policy = replace(policy, context_window=facts.correct(believed_tokens))
     summariser = _choose_summariser(services, request, chat, settings, label)
-    return Call(services, request, chat, settings, exchange, compactor, policy, model, summariser)
+    return Call(services, request, chat, settings, exchange, compactor, policy, believed_tokens, model, summariser)
 
 
 async def carry_out(call: Call, planned: Planned, *, in_thread: bool) -> Carried:
@@ -188,6 +194,7 @@ def _choose_summariser(
     asked = config.policy_for(settings.model) if settings.model else policy
     facts = services.models.recall(ModelName(upstream.base_url, model, asked.count))
     numbers = asked.to_policy(config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
+    numbers = replace(numbers, context_window=facts.correct(numbers.context_window))
     return Summariser(
         upstream=upstream,
         url=target_url(upstream, request.raw_path if own else "/v1/chat/completions", is_api=True),

@@ -29,7 +29,7 @@ async def wait_aloud(request: web.BaseRequest, exchange: Exchange, work: Corouti
     try:
         done, _ = await asyncio.wait({task}, timeout=FIRST_COMMENT_SECONDS)
         with suppress(ConnectionError):  # the client has left; the server will cancel us
-            if not done:
+            if not done and exchange.stream is None:
                 exchange.stream = await _begin_stream(request, exchange)
             while not done and exchange.stream is not None:
                 await exchange.stream.write(COMMENT)

@@ -60,8 +60,8 @@ class Prices:
 class Policy:
     """What a model's requests are compacted by.
 
-    `context_window` and `completion_reserve` are in the model's own tokens, of which `token_ratio` make one of ours.
-    All else is in ours.
+    `context_window`, `completion_reserve` and `ceiling_tokens` are in the model's own tokens, of which `token_ratio`
+    make one of ours. All else is in ours. `ceiling_tokens` bounds the limit where an upstream has refused more.
     """
 
     context_window: int = 128_000
@@ -78,6 +78,7 @@ class Policy:
     summary_role: SummaryRole = SummaryRole.AUTO
     prices: Prices = Prices()
     token_ratio: float = 1.0
+    ceiling_tokens: int | None = None
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """Prompt tokens that a request may have, as we count them: see `model_limit_tokens`."""
@@ -92,4 +93,5 @@ class Policy:
         reserve = min(self.completion_reserve, self.context_window // 4)
         if request_max_tokens is not None and request_max_tokens > 0:
             reserve = max(reserve, 1 << (request_max_tokens - 1).bit_length())
-        return self.context_window - min(reserve, self.context_window // 2)
+        limit = self.context_window - min(reserve, self.context_window // 2)
+        return limit if self.ceiling_tokens is None else min(limit, self.ceiling_tokens)

@@ -1,0 +1,170 @@
+"""A chat request on its way: to the upstream, once more if it was refused for its length, and the answer back.
+
+Law: the client sees one answer. It is asked for a second time only where the first attempt was refused unread.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import aiohttp
+from aiohttp import web
+
+from proxy.codecs.message import UndecodableError
+from proxy.config import PolicyConfig
+from proxy.errors import ProxyError
+from proxy.exchange import Exchange
+from proxy.fail_open import fail_open
+from proxy.observing import count_answer, observe
+from proxy.opening import read_opening
+from proxy.overflow import Overflow
+from proxy.recovery import Again, confirm, learn, plan_again
+from proxy.relay import relay_answer, relay_into_stream, replace_answer
+from proxy.services import Services
+from proxy.stream import ResponseTap
+from proxy.texts import Call, Carried, write_ahead
+from proxy.threads import run_work
+from proxy.upstream import Body, read_headers, request_headers, target_url
+
+
+@dataclass(slots=True)
+class Done:
+    """A request that was planned and carried out; or is left as it came, and `carried` is None until it is counted."""
+
+    call: Call
+    carried: Carried | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One request, and what it is served with."""
+
+    services: Services
+    request: web.BaseRequest
+    settings: PolicyConfig
+    exchange: Exchange
+
+    async def run(self, outgoing: Body, done: Done | None) -> web.StreamResponse:
+        """Send the body, and pass the answer on; `done` is None where nothing is known of the request.
+
+        Raises UpstreamUnreachableError, UpstreamTimeoutError.
+        """
+        self.exchange.sent_at = time.monotonic()
+        async with self._count_beside(done) as counted, self._send(outgoing) as answer:
+            await counted
+            if done is None or done.carried is None or self.exchange.mode != "enforce":
+                return await self._finish(answer, done)
+            held, overflow = await read_opening(self.request, answer, self.exchange)
+            again = None if overflow is None else await self._recover(done.call, done.carried, overflow)
+            if overflow is None or again is None:
+                return await self._finish(answer, done, held, overflow)
+            answer.close()
+            return await self._run_again(again, overflow)
+
+    @asynccontextmanager
+    async def _send(self, outgoing: Body) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The upstream's answer, its body not read yet."""
+        upstream = self.services.config.upstream_for(self.settings.upstream)
+        url = target_url(upstream, self.request.raw_path, is_api=True)
+        headers = request_headers(read_headers(self.request.raw_headers), upstream, identity=True)
+        if not isinstance(outgoing, bytes) and "Content-Length" in self.request.headers:
+            headers["Content-Length"] = self.request.headers["Content-Length"]
+        async with self.services.client.send("POST", url, headers, outgoing, upstream) as answer:
+            yield answer
+
+    async def _recover(self, call: Call, carried: Carried, overflow: Overflow) -> Again | None:
+        """The second attempt; None where the refusal stands."""
+        again = None
+        with fail_open(self.services, self.exchange, "recover"):
+            again = await plan_again(call, carried, overflow)
+        if again is None:
+            self._record_retry("hopeless")
+        else:
+            self.exchange.compacted, self.exchange.outcome = again.carried.compacted, "compacted"
+        return again
+
+    async def _run_again(self, again: Again, refused: Overflow) -> web.StreamResponse:
+        result = "failed"
+        try:
+            async with self._send(again.carried.compacted.body) as answer:
+                held, overflow = await read_opening(self.request, answer, self.exchange)
+                with fail_open(self.services, self.exchange, "recover"):
+                    if overflow is not None:
+                        result = "refused"
+                        await learn(again.call, again.carried, overflow)
+                    elif answer.status == 200:
+                        result = "recovered"
+                        await confirm(again, refused)
+                return await self._finish(answer, Done(again.call, again.carried), held, overflow)
+        finally:
+            self._record_retry(result)
+
+    def _record_retry(self, result: str) -> None:
+        recorder = self.services.recorder
+        recorder.metrics.overflow_retries.labels(recorder.label(self.exchange), result).inc()
+
+    async def _finish(
+        self, answer: aiohttp.ClientResponse, done: Done | None, held: bytes = b"", overflow: Overflow | None = None
+    ) -> web.StreamResponse:
+        """Pass the answer on, whose first bytes are `held`, and learn from it."""
+        if done is None or answer.status != 200 or overflow is not None:
+            return await self._relay(answer, held, overflow)
+        if self.exchange.mode == "enforce" and done.carried is not None:
+            with fail_open(self.services, self.exchange, "write_ahead"):
+                # The upstream has read the prompt by now: a question behind it finds it in the cache.
+                write_ahead(done.call, done.carried)
+        response = await self._relay(answer, held, None)
+        with fail_open(self.services, self.exchange, "observe"):
+            self.services.models.vouch_for(done.call.model)
+            if done.carried is not None:
+                await observe(done.call, done.carried)
+        return response
+
+    async def _relay(
+        self, answer: aiohttp.ClientResponse, held: bytes, overflow: Overflow | None
+    ) -> web.StreamResponse:
+        """Pass the answer on, and count what the model wrote."""
+        exchange, relayed = self.exchange, self.exchange.relayed
+        is_stream = answer.content_type == "text/event-stream"
+        tap = ResponseTap(is_stream=is_stream) if answer.status == 200 else None
+        if overflow is not None and overflow.is_flat and answer.status != 200:
+            held = overflow.write_error()
+            if exchange.stream is None:
+                return await replace_answer(self.request, answer, exchange.response_headers(), relayed, held)
+        if exchange.stream is not None:
+            response = await relay_into_stream(self.request, answer, exchange.stream, tap, relayed, held)
+        else:
+            response = await relay_answer(self.request, answer, exchange.response_headers(), tap, relayed, held)
+        if tap is not None:
+            await count_answer(self.services, self.settings, tap, exchange)
+        return response
+
+    @asynccontextmanager
+    async def _count_beside(self, done: Done | None) -> AsyncIterator[Awaitable[None]]:
+        """While the block runs, a request that was sent uncounted is counted; the block gets what waits for that."""
+        counting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if done is None or done.carried is not None:
+            counting.set_result(None)
+        else:
+            counting = asyncio.get_running_loop().create_task(self._count_sent(done))
+        try:
+            yield counting
+        except ProxyError:  # its answer tells, too, what was sent
+            await counting
+            raise
+        finally:
+            counting.cancel()
+
+    async def _count_sent(self, done: Done) -> None:
+        """Count a request that is on its way as it came."""
+        call, exchange = done.call, self.exchange
+        try:
+            with fail_open(self.services, exchange, "count"):
+                planned = await run_work(partial(call.compactor.plan, call.chat, call.policy), in_thread=True)
+                exchange.compacted = call.compactor.leave(planned)
+                done.carried = Carried(planned, exchange.compacted, planned.plan.prefetch)
+        except UndecodableError:
+            exchange.outcome = "undecodable"
