@@ -3,16 +3,22 @@
 Law: each says what was wrong, where, and what to do; none carries message text or a credential.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import orjson
+
+RETRY_AFTER_SECONDS = 1
 
 
 class ProxyError(Exception):
-    """An error with an HTTP status and a stable code."""
+    """An error with an HTTP status and a stable code; `headers` go with its answer."""
 
     status = 500
     code = "internal_error"
     type = "trimtab_error"
     param: str | None = None
+    headers: ClassVar[Mapping[str, str]] = {}
 
     def body(self) -> bytes:
         """The error as OpenAI error JSON."""
@@ -39,6 +45,14 @@ class OverloadedError(ProxyError):
 
     status = 503
     code = "overloaded"
+    headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+
+
+class NoSuchPageError(ProxyError):
+    """A path under /trimtab where there is no page."""
+
+    status = 404
+    code = "not_found"
 
 
 class MethodNotAllowedError(ProxyError):
