@@ -15,7 +15,7 @@ from aiohttp import web
 from proxy.compactors import Compactors
 from proxy.config import Config
 from proxy.exchange import Recorder
-from proxy.handlers import handle
+from proxy.handlers import handle, handle_pages
 from proxy.metrics import Metrics
 from proxy.models import Models
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
@@ -34,9 +34,10 @@ CANCEL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy that listens; `url` is where, without a slash at the end."""
+    """A proxy that listens; `url` is where, without a slash at the end, and `metrics_url` where its metrics are."""
 
     url: str
+    metrics_url: str
     services: Services
 
 
@@ -73,21 +74,23 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     estimators: asyncio.Future[None] | None = None
     try:
-        await runner.setup()
-        host, port = split_address(config.listen)
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        services.lifecycle.ready = True
-        estimators = asyncio.get_running_loop().run_in_executor(None, compactors.load_estimators)
-        for upstream in config.discovered_upstreams():
-            models.seek_windows(upstream)
-        yield Proxy(site_url(host, runner.addresses[0][1]), services)
-        services.lifecycle.ready = False
-        await site.stop()
-        server.pre_shutdown()  # connections without a request
-        with suppress(TimeoutError):
-            async with asyncio.timeout(config.limits.drain_seconds):
-                await services.lifecycle.idle.wait()
+        async with _serve_pages(services) as pages_url:
+            await runner.setup()
+            host, port = split_address(config.listen)
+            site = web.TCPSite(runner, host, port)
+            await site.start()
+            services.lifecycle.ready = True
+            estimators = asyncio.get_running_loop().run_in_executor(None, compactors.load_estimators)
+            for upstream in config.discovered_upstreams():
+                models.seek_windows(upstream)
+            url = site_url(host, runner.addresses[0][1])
+            yield Proxy(url, (pages_url or url) + config.metrics_path, services)
+            services.lifecycle.ready = False
+            await site.stop()
+            server.pre_shutdown()  # connections without a request
+            with suppress(TimeoutError):
+                async with asyncio.timeout(config.limits.drain_seconds):
+                    await services.lifecycle.idle.wait()
     finally:
         await runner.cleanup()
         await summaries.close()
@@ -96,6 +99,26 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         await client.close()
         if estimators is not None:
             await estimators
+
+
+@asynccontextmanager
+async def _serve_pages(services: Services) -> AsyncIterator[str | None]:
+    """While the block runs, our own pages at `metrics_listen`; its address, None where there is none.
+
+    It is the first to come and the last to go, so that a drain can be watched. Raises OSError.
+    """
+    if services.config.metrics_listen is None:
+        yield None
+        return
+    server = web.Server(partial(handle_pages, services), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS)
+    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
+    try:
+        await runner.setup()
+        host, port = split_address(services.config.metrics_listen)
+        await web.TCPSite(runner, host, port).start()
+        yield site_url(host, runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:

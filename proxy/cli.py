@@ -96,7 +96,8 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
                 runner.run(_serve(config))
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            click.echo(f"trimtab: cannot listen on {config.listen}: {reason}", err=True)
+            where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
+            click.echo(f"trimtab: cannot listen on {where}: {reason}", err=True)
             sys.exit(1)
 
 
@@ -106,11 +107,12 @@ async def _serve(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    if not config.listens_on_loopback:
-        log.warning("listening_wide", listen=config.listen, meaning="anyone who reaches this port can use the proxy")
+    for address, meaning in config.open_addresses().items():
+        log.warning("listening_wide", listen=address, meaning=meaning)
     async with run_proxy(config, log) as proxy:
         gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
-        log.info("listening", url=f"{proxy.url}/v1", upstream=config.upstream.base_url, mode=config.mode)
+        upstream, metrics = config.upstream.base_url, proxy.metrics_url
+        log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
         await stop.wait()
         log.info("draining", seconds=config.limits.drain_seconds)
 

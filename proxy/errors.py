@@ -48,6 +48,14 @@ class OverloadedError(ProxyError):
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 
 
+class UnauthorizedError(ProxyError):
+    """The request shows no key that this proxy knows. As OpenAI's clients know it."""
+
+    status = 401
+    code = "invalid_api_key"
+    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
+
+
 class NoSuchPageError(ProxyError):
     """A path under /trimtab where there is no page."""
 

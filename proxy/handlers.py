@@ -12,7 +12,8 @@ from aiohttp import web
 from proxy.chat import serve_chat
 from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.exchange import Exchange
-from proxy.pages import answer_error, answer_page
+from proxy.gate import admit_client
+from proxy.pages import answer_error, answer_page, is_own
 from proxy.relay import relay_answer
 from proxy.services import Services
 from proxy.upstream import Body, read_headers, request_headers, target_url
@@ -25,18 +26,15 @@ SWITCHING_PROTOCOLS = 101
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer one request, whatever it is."""
     path = request.path
-    try:
-        page = answer_page(services, path)
-    except ProxyError as error:
-        return answer_error(error)
-    if page is not None:
-        return page
+    if is_own(services.config, path):
+        return answer_page(services, path, read_headers(request.raw_headers), of_pages=False)
     is_chat = request.method == "POST" and path in CHAT_PATHS
     exchange = Exchange(endpoint="chat" if is_chat else "other", method=request.method)
     lifecycle = services.lifecycle
     lifecycle.enter()
     services.recorder.metrics.in_flight.set(lifecycle.in_flight)
     try:
+        admit_client(services.config, read_headers(request.raw_headers))
         if lifecycle.in_flight > services.config.limits.max_concurrent_requests:
             message = "too many requests at once (limits.max_concurrent_requests); try again"
             raise OverloadedError(message)
@@ -59,6 +57,11 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         lifecycle.leave()
         services.recorder.metrics.in_flight.set(lifecycle.in_flight)
         services.recorder.record(exchange)
+
+
+async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
+    """Answer one request at `metrics_listen`, where there are our own pages and nothing else."""
+    return answer_page(services, request.path, read_headers(request.raw_headers), of_pages=True)
 
 
 async def _invite_body(request: web.BaseRequest) -> None:

@@ -1,27 +1,52 @@
 """Our own pages: each path and what answers it.
 
-Law: whatever is under /trimtab is ours; none of it ever reaches an upstream.
+Law: whatever is under /trimtab is ours; none of it ever reaches an upstream. Health and readiness are for everybody,
+the rest for whom the gate lets in.
 """
 
 from collections.abc import Callable
 
 from aiohttp import web
 
+from proxy.config import Config
 from proxy.errors import NoSuchPageError, ProxyError
+from proxy.gate import admit_admin
 from proxy.services import Services
+from proxy.upstream import Headers
+
+ROOT = "/trimtab"
 
 Page = Callable[[Services], web.Response]
 
 
-def answer_page(services: Services, path: str) -> web.Response | None:
-    """The page at a path; None where the path is none of ours. Raises NoSuchPageError where ours has no page."""
-    page = show_metrics if path == services.config.metrics_path else PAGES.get(path)
-    if page is not None:
-        return page(services)
-    if path == "/trimtab" or path.startswith("/trimtab/"):
-        message = f"trimtab has no such page; known: {', '.join(PAGES)} and {services.config.metrics_path}"
-        raise NoSuchPageError(message)
-    return None
+def is_own(config: Config, path: str) -> bool:
+    """Whether a path is ours to answer."""
+    return path in {config.metrics_path, ROOT} or path.startswith(f"{ROOT}/")
+
+
+def answer_page(services: Services, path: str, headers: Headers, *, of_pages: bool) -> web.Response:
+    """The page at a path, or why there is none; `of_pages` is asked at `metrics_listen`, which has an address for us.
+
+    Who asks for more than health and readiness must be let in. At an address of their own the pages are for whoever
+    reaches it, unless there is an `admin_token`.
+    """
+    config = services.config
+    try:
+        if path not in OPEN_PAGES and not (of_pages and config.admin_token is None):
+            admit_admin(config, headers)
+        return _find_page(config, path, of_pages=of_pages)(services)
+    except ProxyError as error:
+        return answer_error(error)
+
+
+def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:
+    """What answers a path. Raises NoSuchPageError."""
+    if path == config.metrics_path and (of_pages or config.metrics_listen is None):
+        return show_metrics
+    if path in PAGES:
+        return PAGES[path]
+    message = f"trimtab has no such page here; known: {', '.join(PAGES)}; {config.metrics_path} is at "
+    raise NoSuchPageError(message + ("metrics_listen" if config.metrics_listen else "the same address"))
 
 
 def answer_error(error: ProxyError) -> web.Response:
@@ -51,3 +76,5 @@ def show_metrics(services: Services) -> web.Response:
 
 PAGES: dict[str, Page] = {"/trimtab/health": show_health, "/trimtab/ready": show_ready}
 """By path; the metrics' is for the configuration to say."""
+OPEN_PAGES = frozenset({"/trimtab/health", "/trimtab/ready"})
+"""For load balancers, which have no key."""

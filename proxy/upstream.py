@@ -23,6 +23,8 @@ HOP_BY_HOP = frozenset(
 )  # fmt: skip
 """Source: RFC 9110 section 7.6.1, with `proxy-connection` as browsers send it."""
 OWN_PREFIX = "x-trimtab-"
+KEY_HEADER = f"{OWN_PREFIX}key"
+"""For clients whose `Authorization` is the upstream's; it goes no further than here."""
 SCHEMES = frozenset({"bearer", "basic"})
 CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key")
 SUMMARY_HEADERS = frozenset({*CREDENTIAL_HEADERS, "openai-organization", "openai-project"})
