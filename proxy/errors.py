@@ -12,13 +12,14 @@ RETRY_AFTER_SECONDS = 1
 
 
 class ProxyError(Exception):
-    """An error with an HTTP status and a stable code; `headers` go with its answer."""
+    """An error with an HTTP status and a stable code; `headers` go with its answer, which may close the connection."""
 
     status = 500
     code = "internal_error"
     type = "trimtab_error"
     param: str | None = None
     headers: ClassVar[Mapping[str, str]] = {}
+    closes = False
 
     def body(self) -> bytes:
         """The error as OpenAI error JSON."""
@@ -46,6 +47,21 @@ class OverloadedError(ProxyError):
     status = 503
     code = "overloaded"
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+
+
+class UpstreamInvalidError(ProxyError):
+    """The upstream's answer is none that HTTP knows."""
+
+    status = 502
+    code = "upstream_invalid"
+
+
+class BadFramingError(ProxyError):
+    """It is not certain where the request ends; its connection must not be used again."""
+
+    status = 400
+    code = "bad_framing"
+    closes = True
 
 
 class UnauthorizedError(ProxyError):

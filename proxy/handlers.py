@@ -12,6 +12,7 @@ from aiohttp import web
 from proxy.chat import serve_chat
 from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.exchange import Exchange
+from proxy.framing import check_framing
 from proxy.gate import admit_client
 from proxy.pages import answer_error, answer_page, is_own
 from proxy.relay import relay_answer
@@ -34,6 +35,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     lifecycle.enter()
     services.recorder.metrics.in_flight.set(lifecycle.in_flight)
     try:
+        check_framing(request)
         admit_client(services.config, read_headers(request.raw_headers))
         if lifecycle.in_flight > services.config.limits.max_concurrent_requests:
             message = "too many requests at once (limits.max_concurrent_requests); try again"

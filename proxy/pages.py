@@ -51,9 +51,12 @@ def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:
 
 def answer_error(error: ProxyError) -> web.Response:
     """An error that the proxy itself makes."""
-    return web.Response(
+    answer = web.Response(
         body=error.body(), status=error.status, content_type="application/json", headers=dict(error.headers)
     )
+    if error.closes:
+        answer.force_close()
+    return answer
 
 
 def show_health(_services: Services) -> web.Response:

@@ -4,6 +4,7 @@ Law: the client's credential goes to the request's own upstream and to no other 
 hop; everything else passes as it is.
 """
 
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -22,6 +23,9 @@ HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 """Source: RFC 9110 section 7.6.1, with `proxy-connection` as browsers send it."""
+NOT_FORWARDED = HOP_BY_HOP | {"host", "content-length", "expect"}
+"""Of a request: said anew for the next hop, or said for this one."""
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"
 """For clients whose `Authorization` is the upstream's; it goes no further than here."""
@@ -52,12 +56,22 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
     return [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP and name.lower() not in named]
 
 
+def answer_headers(headers: Headers) -> Headers:
+    """What the client receives of an upstream's headers: all but this hop's own and what cannot be sent on."""
+    return [(name, value) for name, value in drop_hop_by_hop(headers) if is_sendable(value)]
+
+
+def is_sendable(text: str) -> bool:
+    """Whether a header's value, or a reason, has no control character in it, which might split the answer."""
+    return CONTROL.search(text) is None
+
+
 def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: bool) -> CIMultiDict[str]:
     """What the upstream receives of a client's headers; `identity` asks it not to compress its answer."""
     forwarded: CIMultiDict[str] = CIMultiDict()
     for name, value in drop_hop_by_hop(headers):
-        lower = name.lower()
-        if lower in {"host", "content-length", "expect"} or lower.startswith(OWN_PREFIX):
+        lower = name.lower().replace("_", "-")  # some servers cannot tell these apart
+        if lower in NOT_FORWARDED or lower.startswith(OWN_PREFIX):
             continue
         if identity and lower == "accept-encoding":
             continue

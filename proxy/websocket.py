@@ -10,7 +10,7 @@ from yarl import URL
 
 from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
 from proxy.relay import Relayed
-from proxy.upstream import drop_hop_by_hop
+from proxy.upstream import answer_headers
 
 MAX_MESSAGE_BYTES = 0
 """No bound of ours: both ends have theirs."""
@@ -41,7 +41,7 @@ async def relay_websocket(
             upstream = await _connect(request, session, url, headers)
     except aiohttp.WSServerHandshakeError as error:
         relayed.status = error.status
-        refused = drop_hop_by_hop(list((error.headers or CIMultiDict()).items()))
+        refused = answer_headers(list((error.headers or CIMultiDict()).items()))
         kept = [(name, value) for name, value in refused if name.lower() not in {"content-length", "content-encoding"}]
         return web.Response(status=error.status, headers=CIMultiDict(kept))
     except TimeoutError as error:
