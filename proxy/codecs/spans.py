@@ -49,6 +49,11 @@ def find_array(body: bytes, key: bytes, elements: Sequence[bytes]) -> Array | No
     return found
 
 
+def has_more_values(body: bytes, most: int) -> bool:
+    """Whether a JSON text has more than `most` values, by the commas between them; those in strings do not count."""
+    return body.count(b",") > most and _STRING.sub(b"", body).count(b",") > most
+
+
 def _match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | None:
     """The array that begins at `start`, if it is one and holds these elements and no others."""
     if body[start : start + 1] != b"[":
