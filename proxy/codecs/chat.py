@@ -26,7 +26,7 @@ OBJECT_BYTES = 150
 CHARACTER_BYTES = 2
 """Of a text in memory, roughly."""
 MAX_PARTS = 600_000
-"""Strings of a request, and commas between its values. Fifteen million held the loop for 24 seconds, and 2 gigabytes."""
+"""Strings of a request, and commas between its values. 15 million held the loop for 24 seconds, and 2 gigabytes."""
 TOOLS_FACTOR = 16
 """Rendering hostile tools takes as long as counting so many times their length."""
 
