@@ -124,7 +124,8 @@ def _read_success(answer: Any) -> Overflow | None:
     """An error where an answer should be, or an answer that ended before it began."""
     if not isinstance(answer, dict):
         return None
-    if answer.get("error") or answer.get("type") == "error":
+    is_flat = "choices" not in answer and isinstance(answer.get("message"), str)
+    if answer.get("error") or is_flat:
         return _read_refusal(400, answer)
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
