@@ -12,6 +12,7 @@ from typing import Any
 import platformdirs
 from aiohttp import web
 
+from proxy.catalogue import load_catalogue
 from proxy.compactors import Compactors
 from proxy.config import Config
 from proxy.exchange import Recorder
@@ -78,7 +79,7 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         site = web.TCPSite(runner, host, port)
         await site.start()
         services.lifecycle.ready = True
-        estimators = asyncio.get_running_loop().run_in_executor(None, compactors.load_estimators)
+        estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
         for upstream in config.discovered_upstreams():
             models.seek_windows(upstream)
         yield Proxy(site_url(host, runner.addresses[0][1]), services)
@@ -96,6 +97,12 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         await client.close()
         if estimators is not None:
             await estimators
+
+
+def _load_the_rest(compactors: Compactors, config: Config) -> None:
+    """What is not needed at the start, and slow."""
+    load_catalogue(tuple(upstream.base_url for upstream in config.discovered_upstreams()))
+    compactors.load_estimators()
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:

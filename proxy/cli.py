@@ -18,6 +18,7 @@ import orjson
 import uvloop
 
 from proxy.app import run_proxy
+from proxy.catalogue import find_window
 from proxy.codecs.chat import read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted
@@ -174,7 +175,11 @@ def _compact(body: bytes, config: Config, compactors: Compactors) -> Compacted:
         request = read_damaged_request(body)
     settings = config.policy_for(request.model)
     compactor = compactors.choose(settings, request.model)
-    policy = settings.to_policy(config.prices.to_prices(), token_ratio=find_family(request.model).ratio)
+    window_tokens = None
+    if settings.context_window == "auto":
+        window_tokens = find_window(config.upstream_for(settings.upstream).base_url, request.model)
+    ratio = find_family(request.model).ratio
+    policy = settings.to_policy(config.prices.to_prices(), token_ratio=ratio, window_tokens=window_tokens)
     return compactor.apply(compactor.plan(request, policy), None)
 
 

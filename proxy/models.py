@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from proxy.catalogue import find_window, is_ready, load_catalogue
 from proxy.config import UpstreamConfig
 from proxy.discovery import Windows, discover
 from proxy.lru import BytesLRU
@@ -126,7 +127,7 @@ class Models:
             return self.recall(name)
         model = self._find(name)
         if model is None:
-            model = self._strangers[name] = _Model(self.recall(name), label=label)
+            model = self._strangers[name] = _Model(self._recall(name), label=label)
             model.reading = self._spawn(self._read(name, model))
         model.label = label
         if model.read_at == 0.0 and model.reading is not None:
@@ -134,7 +135,9 @@ class Models:
             model.read_at = model.read_at or self._clock()  # a store that hangs is waited for once
         elif self._clock() - model.read_at > REFRESH_SECONDS and (model.reading is None or model.reading.done()):
             model.reading = self._spawn(self._read(name, model))
-        return model.facts
+        if not is_ready(name.base_url):
+            await asyncio.to_thread(load_catalogue, (name.base_url,))
+        return _complete(name, model.facts)
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success."""
@@ -145,7 +148,10 @@ class Models:
                 model.reading = self._spawn(self._take_window(name, model))
 
     def recall(self, name: ModelName) -> Facts:
-        """What this process knows of a model already."""
+        """What this process knows of a model already, and where it knows no window, the catalogue's."""
+        return _complete(name, self._recall(name))
+
+    def _recall(self, name: ModelName) -> Facts:
         model = self._find(name)
         return model.facts if model is not None else Facts(find_family(name.model).ratio, self._find_window(name))
 
@@ -298,6 +304,13 @@ class Models:
         for name, model in (*self._models.items(), *self._strangers.items()):
             if name.base_url == upstream.base_url and model.read_at:  # else its first look at the store takes it
                 await self._take_window(name, model)
+
+
+def _complete(name: ModelName, facts: Facts) -> Facts:
+    """With the catalogue's window where none was learned or discovered; nobody keeps that in the store."""
+    if facts.window_tokens is not None:
+        return facts
+    return replace(facts, window_tokens=find_window(name.base_url, name.model))
 
 
 def _choose_ratio(model: _Model) -> float | None:
