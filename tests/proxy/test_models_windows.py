@@ -50,7 +50,7 @@ async def _seek(process: Process, upstream: FakeUpstream, headers: list[tuple[st
 
 def _count_questions(upstream: FakeUpstream) -> int:
     """How often the upstream was asked for its list."""
-    return sum(asked.path.endswith("/v1/models") for asked in upstream.questions)
+    return sum(asked.path == "/v1/models" for asked in upstream.questions)
 
 
 async def test_a_window_reaches_a_model_that_is_known(upstream: FakeUpstream, start: Start, name: ModelName) -> None:
@@ -143,7 +143,7 @@ async def test_a_credential_is_tried_once_where_nothing_was_learned(
     assert _count_questions(upstream) == 1
     await _seek(process, upstream, CREDENTIAL)
 
-    assert [asked.header("authorization") for asked in upstream.questions if asked.path.endswith("/v1/models")] == [
+    assert [asked.header("authorization") for asked in upstream.questions if asked.path == "/v1/models"] == [
         [],
         ["Bearer sk-client"],
     ]
