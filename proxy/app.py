@@ -5,7 +5,6 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from proxy.handlers import handle
 from proxy.metrics import Metrics
 from proxy.models import Models
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
-from proxy.services import Lifecycle, Services
+from proxy.services import Current, Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
@@ -38,7 +37,12 @@ class Proxy:
     """A proxy that listens; `url` is where, without a slash at the end."""
 
     url: str
-    services: Services
+    current: Current
+
+    @property
+    def services(self) -> Services:
+        """What a request that comes now is served with."""
+        return self.current.services
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -61,8 +65,9 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log)
     services = Services(config, client, summaries, recorder, tenancy, compactors, models, Lifecycle())
+    current = Current(services)
     server = web.Server(
-        partial(handle, services),
+        current.serve_by(handle),
         handler_cancellation=True,
         auto_decompress=False,
         access_log=None,
@@ -82,12 +87,12 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
         for upstream in config.discovered_upstreams():
             models.seek_windows(upstream)
-        yield Proxy(site_url(host, runner.addresses[0][1]), services)
+        yield Proxy(site_url(host, runner.addresses[0][1]), current)
         services.lifecycle.ready = False
         await site.stop()
         server.pre_shutdown()  # connections without a request
         with suppress(TimeoutError):
-            async with asyncio.timeout(config.limits.drain_seconds):
+            async with asyncio.timeout(current.services.config.limits.drain_seconds):
                 await services.lifecycle.idle.wait()
     finally:
         await runner.cleanup()

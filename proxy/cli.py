@@ -8,8 +8,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, ParamSpec
 
@@ -27,6 +28,7 @@ from proxy.config import Config
 from proxy.config_load import load_config
 from proxy.errors import ConfigError
 from proxy.logs import configure_log, get_log
+from proxy.reloading import reload_when_told
 from rules.families import find_family
 from rules.pipeline import LimitExceededError
 
@@ -85,35 +87,40 @@ def main() -> None:
 @_config_option
 @_set_option
 def serve(upstream: str | None, listen: str | None, config_path: Path | None, settings: tuple[str, ...]) -> None:
-    """Run the proxy until it is stopped (SIGTERM or Ctrl-C)."""
+    """Run the proxy until it is stopped (SIGTERM or Ctrl-C); SIGHUP has it read the --config file again."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop takes it
+    short = [f"upstream.base_url={upstream}"] if upstream else []
+    short += [f"listen={listen}"] if listen else []
+    load = partial(_load, config_path, (*settings, *short))
     with _wrong_use():
-        short = [f"upstream.base_url={upstream}"] if upstream else []
-        short += [f"listen={listen}"] if listen else []
-        config = _load(config_path, (*settings, *short))
+        config = load()
     configure_log()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             with _wrong_use():
-                runner.run(_serve(config))
+                runner.run(_serve(config, load if config_path else None))
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             click.echo(f"trimtab: cannot listen on {config.listen}: {reason}", err=True)
             sys.exit(1)
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     log = get_log()
-    stop = asyncio.Event()
+    stop, reload = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload.set)
     if not config.listens_on_loopback:
         log.warning("listening_wide", listen=config.listen, meaning="anyone who reaches this port can use the proxy")
     async with run_proxy(config, log) as proxy:
         gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
         log.info("listening", url=f"{proxy.url}/v1", upstream=config.upstream.base_url, mode=config.mode)
+        reloading = loop.create_task(reload_when_told(reload, proxy.current, load, log))
         await stop.wait()
-        log.info("draining", seconds=config.limits.drain_seconds)
+        reloading.cancel()
+        log.info("draining", seconds=proxy.services.config.limits.drain_seconds)
 
 
 @main.command()
