@@ -115,24 +115,28 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
 
     Raises ConfigError for a store that cannot be.
     """
-    data_directory = Path(platformdirs.user_data_dir("trimtab", appauthor=False))
     store = open_store(
         config.store,
         ttl_seconds=config.store_ttl_seconds,
-        data_directory=data_directory,
+        data_directory=data_directory(),
         on_error=lambda name: metrics.store_errors.labels(name).inc(),
         log=log,
     )
     scheme, _, path = config.store.partition(":///")
     if config.store == "memory":
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
-    beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory / "key"
+    beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory() / "key"
     try:
         return store, Tenancy(config.tenant, load_key(beside))
     except KeyFileError as error:
         # Nothing is lost but what clients without a credential find again after a restart.
         log.warning("key_missing", reason=str(error))
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
+
+
+def data_directory() -> Path:
+    """Where the user's stores and keys are kept, unless the configuration says otherwise."""
+    return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
 def site_url(host: str, port: int) -> str:

@@ -1,4 +1,4 @@
-"""The command line: `trimtab serve | check | compact | count | demo | schema`.
+"""The command line: `trimtab serve | check | doctor | compact | count | demo | schema`.
 
 Wrong arguments and wrong configuration end with status 2 and sentences that say what is allowed.
 """
@@ -244,6 +244,43 @@ def count(
         else:
             click.echo(tally.write_json())
     sys.exit(1 if failed else 0)
+
+
+@main.command()
+@click.option("--model", "models", multiple=True, metavar="NAME", help="A model to look at; may be given again.")
+@click.option(
+    "--key-from-env",
+    metavar="NAME",
+    help="Show the key in this environment variable to the main upstream, where the configuration has none for it.",
+)
+@click.option("--table/--json", "as_table", default=None, help="Tables are for terminals, JSON for all else.")
+@_config_option
+@_set_option
+def doctor(
+    *,
+    models: tuple[str, ...],
+    key_from_env: str | None,
+    as_table: bool | None,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Look whether the proxy will work here: upstreams, windows, counting, store, address. What to do is said."""
+    from rich.console import Console  # noqa: PLC0415 - of no use to `serve`
+
+    from proxy.doctor import examine  # noqa: PLC0415 - the same
+
+    key = os.environ.get(key_from_env, "") if key_from_env is not None else None
+    if key is not None and not (key.isascii() and key.isprintable() and key.strip()):
+        message = "there is no key in this variable of the environment"
+        raise click.BadParameter(message, param_hint="--key-from-env")
+    with _wrong_use(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        config = _load(config_path, settings)
+        report = runner.run(examine(config, models, key))
+    if as_table if as_table is not None else sys.stdout.isatty():
+        report.print_tables(Console())
+    else:
+        click.echo(report.write_json())
+    sys.exit(1 if report.will_fail else 0)
 
 
 @main.command()

@@ -80,6 +80,12 @@ def read_models(body: bytes) -> Windows:
     return _read_list(body, (*_SERVED, _TRAINED))
 
 
+def read_names(body: bytes) -> list[str]:
+    """The models' names in a list of models, windows or not."""
+    names = (_find_name(entry) for entry in _find_entries(_decode(body)))
+    return [name for name in names if name is not None]
+
+
 def read_props(body: bytes) -> int | None:
     """The window in tokens in the answer of llama.cpp's /props; None where there is none."""
     return _read_window(_decode(body), (_PROPS,))
@@ -141,7 +147,7 @@ def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
     by_model: dict[str, int] = {}
     by_alias: dict[str, int] = {}
     for entry in entries:
-        name = next((name for path in _NAMES for name in _find(entry, path) if isinstance(name, str)), None)
+        name = _find_name(entry)
         window_tokens = _read_window(entry, ranks)
         if window_tokens is None and isinstance(entry.get("parent"), str):
             window_tokens = by_model.get(entry["parent"])  # vLLM: an adapter runs in the window of its model
@@ -152,6 +158,10 @@ def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
     if len(entries) == 1 and _is_llama(entries[0]):  # with several, llama.cpp is a router and heeds the name
         return Windows(by_model, next(iter(by_model.values()), None))
     return Windows(by_model, None)
+
+
+def _find_name(entry: dict[str, Any]) -> str | None:
+    return next((name for path in _NAMES for name in _find(entry, path) if isinstance(name, str)), None)
 
 
 def _find_aliases(entry: dict[str, Any], name: str) -> list[str]:
