@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.app import data_directory
-from proxy.catalogue import find_window
 from proxy.checks import (
     Answer,
     Finding,
@@ -22,6 +21,8 @@ from proxy.checks import (
 )
 from proxy.compactors import HEURISTIC, Compactors
 from proxy.config import DEFAULT_CONTEXT_WINDOW, Config
+from proxy.known import describe_window, name_vocabulary
+from proxy.models import Facts, complete
 from proxy.records import ModelName, Record, Records
 from proxy.stores import SummaryStore, open_store
 from proxy.upstream import UpstreamClient
@@ -159,30 +160,23 @@ def _choose_models(config: Config, asked: Iterable[str], answers: dict[str, Answ
 
 
 async def _describe(config: Config, model: str, answers: dict[str, Answer], store: SummaryStore) -> ModelFinding:
-    policy, family = config.policy_for(model), find_family(model)
-    base_url = config.upstream_for(policy.upstream).base_url
-    _, record = await Records(store).read(ModelName(base_url, model, policy.count))
-    window_tokens, window_from = DEFAULT_CONTEXT_WINDOW, "default"
-    for tokens, origin in (
-        (None if policy.context_window == "auto" else policy.context_window, "configured"),
-        (record.window_tokens if record is not None and _is_learned(record) else None, "learned"),
-        (answers[base_url].windows.find(model), "discovered"),
-        (record.window_tokens if record is not None else None, "store"),
-        (await asyncio.to_thread(find_window, base_url, model), "catalogue"),
-    ):
-        if tokens is not None:
-            window_tokens, window_from = tokens, origin
-            break
-    calibrated = record is not None and record.calibrated
-    vocabulary = family.vocabulary if policy.count == "auto" else policy.count
+    settings, family = config.policy_for(model), find_family(model)
+    base_url = config.upstream_for(settings.upstream).base_url
+    name = ModelName(base_url, model, settings.count)
+    _, record = await Records(store).read(name)
+    kept = record or Record(family.ratio)
+    told = answers[base_url].windows.find(model)
+    facts = await asyncio.to_thread(complete, name, Facts(kept.ratio, told or kept.window_tokens))
+    window_tokens, window_from = describe_window(settings, facts)
+    vocabulary = name_vocabulary(settings, model)
     return ModelFinding(
         model,
         base_url,
         window_tokens,
-        window_from,
+        "store" if window_from == "discovered" and told is None else window_from,
         vocabulary,
-        record.ratio if record is not None and calibrated else family.ratio,
-        "calibrated" if calibrated else _name_accuracy(family, vocabulary),
+        kept.ratio,
+        "calibrated" if kept.calibrated else _name_accuracy(family, vocabulary),
     )
 
 
@@ -192,8 +186,3 @@ def _name_accuracy(family: Family, vocabulary: str) -> str:
         return "characters"
     # OpenAI's alone read tools as TypeScript.
     return "exact" if family.costs.reads_typescript and vocabulary == family.vocabulary else "expected"
-
-
-def _is_learned(record: Record) -> bool:
-    """Whether the window is of the upstream's refusals."""
-    return getattr(record, "learned", False) is True

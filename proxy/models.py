@@ -58,11 +58,24 @@ MAX_NAME_CHARS = 256
 class Facts:
     """What is known of a model.
 
-    `ratio` is its tokens for one of ours. `window_tokens` is its context window, None where it is not known.
+    `ratio` is its tokens for one of ours. `window_tokens` is its context window, None where it is not known;
+    `from_catalogue` where nobody but the catalogue knows it.
     """
 
     ratio: float
     window_tokens: int | None = None
+    from_catalogue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What may be shown of a model: `samples` are those since its ratio was last found, `mean_error` that of counts."""
+
+    name: ModelName
+    facts: Facts
+    is_calibrated: bool = False
+    samples: int = 0
+    mean_error: float = 0.0
 
 
 @dataclass(slots=True)
@@ -137,7 +150,7 @@ class Models:
             model.reading = self._spawn(self._read(name, model))
         if not is_ready(name.base_url):
             await asyncio.to_thread(load_catalogue, (name.base_url,))
-        return _complete(name, model.facts)
+        return complete(name, model.facts)
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success."""
@@ -149,11 +162,22 @@ class Models:
 
     def recall(self, name: ModelName) -> Facts:
         """What this process knows of a model already, and where it knows no window, the catalogue's."""
-        return _complete(name, self._recall(name))
+        return complete(name, self._recall(name))
 
     def _recall(self, name: ModelName) -> Facts:
         model = self._find(name)
         return model.facts if model is not None else Facts(find_family(name.model).ratio, self._find_window(name))
+
+    def list_known(self) -> list[Known]:
+        """The models that an upstream has answered for; names that only a client has said are not among them."""
+        return [
+            Known(name, complete(name, model.facts), model.is_calibrated, len(model.samples), model.error)
+            for name, model in self._models.items()
+        ]
+
+    def list_told(self) -> list[tuple[str, str]]:
+        """The upstreams' base_url and model, of each whose window an upstream has told this process."""
+        return [(url, model) for url, known in self._upstreams.items() for model in known.windows.by_model]
 
     def observe(self, name: ModelName, estimated_tokens: int, reported_tokens: int, limit_tokens: int) -> None:
         """A request of `estimated_tokens` by our own count, without images and the like, was reported as so many.
@@ -306,11 +330,12 @@ class Models:
                 await self._take_window(name, model)
 
 
-def _complete(name: ModelName, facts: Facts) -> Facts:
+def complete(name: ModelName, facts: Facts) -> Facts:
     """With the catalogue's window where none was learned or discovered; nobody keeps that in the store."""
     if facts.window_tokens is not None:
         return facts
-    return replace(facts, window_tokens=find_window(name.base_url, name.model))
+    window_tokens = find_window(name.base_url, name.model)
+    return replace(facts, window_tokens=window_tokens, from_catalogue=window_tokens is not None)
 
 
 def _choose_ratio(model: _Model) -> float | None:

@@ -59,7 +59,7 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
 async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
     """Where the upstream tells nothing."""
     monkeypatch.setattr(
-        "proxy.doctor.find_window", lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None
+        "proxy.models.find_window", lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None
     )
     report = await _examine(upstream, "defaults.count=heuristic", models=("m",))
 
