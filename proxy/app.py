@@ -5,13 +5,13 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 from aiohttp import web
 
+from proxy.catalogue import load_catalogue
 from proxy.compactors import Compactors
 from proxy.config import Config
 from proxy.exchange import Recorder
@@ -19,7 +19,7 @@ from proxy.handlers import handle
 from proxy.metrics import Metrics
 from proxy.models import Models
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
-from proxy.services import Lifecycle, Services
+from proxy.services import Current, Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
@@ -37,7 +37,12 @@ class Proxy:
     """A proxy that listens; `url` is where, without a slash at the end."""
 
     url: str
-    services: Services
+    current: Current
+
+    @property
+    def services(self) -> Services:
+        """What a request that comes now is served with."""
+        return self.current.services
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -60,8 +65,9 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log)
     services = Services(config, client, summaries, recorder, tenancy, compactors, models, Lifecycle())
+    current = Current(services)
     server = web.Server(
-        partial(handle, services),
+        current.serve_by(handle),
         handler_cancellation=True,
         auto_decompress=False,
         access_log=None,
@@ -78,15 +84,15 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         site = web.TCPSite(runner, host, port)
         await site.start()
         services.lifecycle.ready = True
-        estimators = asyncio.get_running_loop().run_in_executor(None, compactors.load_estimators)
+        estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
         for upstream in config.discovered_upstreams():
             models.seek_windows(upstream)
-        yield Proxy(site_url(host, runner.addresses[0][1]), services)
+        yield Proxy(site_url(host, runner.addresses[0][1]), current)
         services.lifecycle.ready = False
         await site.stop()
         server.pre_shutdown()  # connections without a request
         with suppress(TimeoutError):
-            async with asyncio.timeout(config.limits.drain_seconds):
+            async with asyncio.timeout(current.services.config.limits.drain_seconds):
                 await services.lifecycle.idle.wait()
     finally:
         await runner.cleanup()
@@ -98,29 +104,39 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
             await estimators
 
 
+def _load_the_rest(compactors: Compactors, config: Config) -> None:
+    """What is not needed at the start, and slow."""
+    load_catalogue(tuple(upstream.base_url for upstream in config.discovered_upstreams()))
+    compactors.load_estimators()
+
+
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:
     """The summaries' store, and the key for clients that show no credential, which lies beside it.
 
     Raises ConfigError for a store that cannot be.
     """
-    data_directory = Path(platformdirs.user_data_dir("trimtab", appauthor=False))
     store = open_store(
         config.store,
         ttl_seconds=config.store_ttl_seconds,
-        data_directory=data_directory,
+        data_directory=data_directory(),
         on_error=lambda name: metrics.store_errors.labels(name).inc(),
         log=log,
     )
     scheme, _, path = config.store.partition(":///")
     if config.store == "memory":
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
-    beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory / "key"
+    beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory() / "key"
     try:
         return store, Tenancy(config.tenant, load_key(beside))
     except KeyFileError as error:
         # Nothing is lost but what clients without a credential find again after a restart.
         log.warning("key_missing", reason=str(error))
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
+
+
+def data_directory() -> Path:
+    """Where the user's stores and keys are kept, unless the configuration says otherwise."""
+    return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
 def site_url(host: str, port: int) -> str:

@@ -69,7 +69,8 @@ class PolicyConfig(_Section):
 
     upstream: OptionalName = Field(None, description="null: upstream; else one of upstreams")
     context_window: ContextWindow = Field(
-        "auto", description="tokens of prompt and completion; auto: asked of the upstream, else 128000"
+        "auto",
+        description="tokens of prompt and completion; auto: asked of the upstream, else the catalogue, else 128000",
     )
     completion_reserve: int = Field(
         8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"

@@ -13,6 +13,7 @@ from multidict import CIMultiDict
 from proxy.chat import serve_chat
 from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.exchange import Exchange
+from proxy.known import write_models
 from proxy.relay import relay_answer
 from proxy.services import Services
 from proxy.upstream import Body, read_headers, request_headers, target_url
@@ -74,6 +75,8 @@ def _answer_own(services: Services, path: str) -> web.Response:
         ready = services.lifecycle.ready
         body = b'{"status":"ready"}' if ready else b'{"status":"draining"}'
         return web.Response(body=body, status=200 if ready else 503, content_type="application/json")
+    if path == "/trimtab/api/models":
+        return web.Response(body=write_models(services), content_type="application/json")
     body = b'{"error":{"message":"no such page","type":"trimtab_error","param":null,"code":"not_found"}}'
     return web.Response(body=body, status=404, content_type="application/json")
 

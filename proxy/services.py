@@ -1,7 +1,10 @@
 """What requests are served with."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+
+from aiohttp import web
 
 from proxy.compactors import Compactors
 from proxy.config import Config
@@ -49,3 +52,21 @@ class Services:
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
+
+
+Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True)
+class Current:
+    """The services of requests to come, which may be replaced; a request keeps those that it began with."""
+
+    services: Services
+
+    def serve_by(self, handler: Handler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        """The handler for a server."""
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            return await handler(self.services, request)
+
+        return answer

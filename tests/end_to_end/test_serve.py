@@ -1,47 +1,16 @@
 """`trimtab serve` as a process: it starts, it serves, it drains, it says what is wrong."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from asyncio.subprocess import PIPE
 
 import aiohttp
 import orjson
 import pytest
 from fake_upstream import event
-
-
-def own_environment() -> dict[str, str]:
-    """The test's environment, without the user's settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
-
-
-@asynccontextmanager
-async def serving(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
-    """The process and its address with /v1, read from its log."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "proxy",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        *arguments,
-        stderr=PIPE,
-        env=own_environment(),
-    )
-    try:
-        line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
-        assert line["event"] == "listening"
-        yield process, line["url"]
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+from serving import own_environment, serving
 
 
 async def test_streams_finish_before_the_process_ends(client, upstream):
