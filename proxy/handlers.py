@@ -100,12 +100,7 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
         session = services.client.session
         seconds = upstream.connect_timeout_seconds
         return await relay_websocket(request, session, url, headers, exchange.relayed, seconds)
-    body: Body | None = None
-    if request.body_exists:
-        body = request.content.iter_any()
-        length = request.headers.get("Content-Length")
-        if length is not None:
-            headers["Content-Length"] = length
+    body: Body | None = request.content.iter_any() if request.body_exists else None
     exchange.sent_at = time.monotonic()
     async with services.client.send(request.method, url, headers, body, upstream) as answer:
         return await relay_answer(request, answer, [], None, exchange.relayed)

@@ -51,21 +51,27 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
 
 
 def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: bool) -> CIMultiDict[str]:
-    """What the upstream receives of a client's headers; `identity` asks it not to compress its answer."""
+    """What the upstream receives of a client's headers, in their order; `identity` asks it not to compress its answer.
+
+    A header that comes again is spelt as it was at first: aiohttp would drop it otherwise.
+    """
+    own: dict[str, tuple[str, str]] = {}
+    if identity:
+        own["accept-encoding"] = ("Accept-Encoding", "identity")
+    if upstream.api_key is not None:
+        own |= dict.fromkeys(CREDENTIAL_HEADERS, ("Authorization", f"Bearer {upstream.api_key}"))
+    spelt: dict[str, str] = {}
     forwarded: CIMultiDict[str] = CIMultiDict()
     for name, value in drop_hop_by_hop(headers):
         lower = name.lower()
-        if lower in {"host", "content-length", "expect"} or lower.startswith(OWN_PREFIX):
+        if lower in {"host", "expect"} or lower.startswith(OWN_PREFIX):
             continue
-        if identity and lower == "accept-encoding":
-            continue
-        if upstream.api_key is not None and lower in CREDENTIAL_HEADERS:
-            continue
-        forwarded.add(name, value)
-    if identity:
-        forwarded["Accept-Encoding"] = "identity"
-    if upstream.api_key is not None:
-        forwarded["Authorization"] = f"Bearer {upstream.api_key}"
+        if lower not in own:
+            forwarded.add(spelt.setdefault(lower, name), value)
+        elif own[lower][0] not in forwarded:
+            forwarded.add(*own[lower])
+    for name, value in own.values():
+        forwarded.setdefault(name, value)
     return forwarded
 
 
@@ -127,9 +133,9 @@ class UpstreamClient:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
         )
-        if isinstance(body, bytes) and len(body) > PIECE_BYTES:
-            headers["Content-Length"] = str(len(body))
-            body = _pieces(body)
+        if isinstance(body, bytes):
+            headers["Content-Length"] = str(len(body))  # where the client's stood
+            body = _pieces(body) if len(body) > PIECE_BYTES else body
         try:
             response = await self._session.request(
                 method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False

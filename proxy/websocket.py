@@ -16,8 +16,11 @@ MAX_MESSAGE_BYTES = 0
 """No bound of ours: both ends have theirs."""
 CLOSE_SECONDS = 10.0
 _HANDSHAKE = frozenset(
-    {"sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol"}
-)
+    {
+        "sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol",
+        "content-length",
+    }
+)  # fmt: skip
 
 Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
