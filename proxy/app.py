@@ -18,6 +18,7 @@ from proxy.exchange import Recorder
 from proxy.handlers import handle
 from proxy.metrics import Metrics
 from proxy.models import Models
+from proxy.raw_headers import keep_header_bytes
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.services import Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
@@ -52,6 +53,7 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
 
     Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
+    keep_header_bytes()
     compactors = compactors or Compactors(log)
     metrics = Metrics()
     store, tenancy = _open_store(config, metrics, log)

@@ -7,7 +7,7 @@ import asyncio
 import time
 from contextlib import suppress
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from proxy.chat import serve_chat
@@ -63,7 +63,8 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
 
 async def _invite_body(request: web.BaseRequest) -> None:
     """Tell a client that waits for leave to send its body (curl does, for a large one) to go on."""
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+    asks = request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
+    if asks and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 

@@ -4,6 +4,7 @@ Law: the client's credential goes to the request's own upstream and to no other 
 hop; everything else passes as it is.
 """
 
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -29,6 +30,8 @@ SUMMARY_HEADERS = frozenset({*CREDENTIAL_HEADERS, "openai-organization", "openai
 """What a summary's request takes over from the client's."""
 PIECE_BYTES = 256 * 1024
 """A larger body is handed over in pieces, so that a slow upstream holds up its sender and nothing else."""
+
+_PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
 Headers = list[tuple[str, str]]
 Body = bytes | AsyncIterator[bytes]
@@ -85,18 +88,28 @@ def find_credential(headers: Headers) -> str:
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:
     """`/v1/X` is base_url/X, any other path is on base_url's origin; `is_api` paths belong to base_url without /v1.
 
-    The path goes out as it came in, percent-encoding and all; the host is always the upstream's.
+    The path goes out as it came in, percent-encoding, empty query and all; the host is always the upstream's.
     """
-    if not path.startswith("/"):  # absolute form: only its path counts
-        parts = urlsplit(path)
-        rest = parts.path if parts.path.startswith("/") else "/"
-        path = rest + (f"?{parts.query}" if parts.query else "")
-    if path == "/v1" or path.startswith(("/v1/", "/v1?")):
-        return URL(upstream.base_url + path[3:], encoded=True)
-    if is_api:
-        return URL(upstream.base_url + path, encoded=True)
     base = urlsplit(upstream.base_url)
-    return URL(f"{base.scheme}://{base.netloc}{path}", encoded=True)
+    path = _origin_form(path)
+    if path == "/v1" or path.startswith(("/v1/", "/v1?")):
+        path = base.path + path[3:]
+    elif is_api:
+        path = base.path + path
+    if not path.startswith(("/", "*")):
+        path = f"/{path}"
+    # All of it as the path: yarl would drop an empty query and a fragment.
+    return URL.build(scheme=base.scheme, authority=base.netloc, path=path, encoded=True)
+
+
+def _origin_form(target: str) -> str:
+    """The path and query of a request target; of an absolute one, only these count."""
+    if target.startswith("/") or target == "*":
+        return target
+    start = _PATH_OR_QUERY.search(target.partition("://")[2])
+    if start is None:
+        return "/"
+    return start[0] if start[0].startswith("/") else f"/{start[0]}"
 
 
 class UpstreamClient:
@@ -134,7 +147,8 @@ class UpstreamClient:
             total=None, sock_connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
         )
         if isinstance(body, bytes):
-            headers["Content-Length"] = str(len(body))  # where the client's stood
+            if headers.get("Content-Length") != str(len(body)):
+                headers["Content-Length"] = str(len(body))  # where the client's stood
             body = _pieces(body) if len(body) > PIECE_BYTES else body
         try:
             response = await self._session.request(

@@ -66,7 +66,7 @@ async def test_a_compressed_body_is_compacted(coding, client, upstream, start_pr
         (gzip.compress(orjson.dumps(CHAT | {"x": "a" * 70_000}), compresslevel=0), "gzip", "too_large"),
     ],
 )
-async def test_what_cannot_be_read_is_left_to_the_upstream(body, coding, outcome, *, client, upstream, start_proxy, log):
+async def test_what_cannot_be_read_is_passed_on(body, coding, outcome, *, client, upstream, start_proxy, log):
     """Damaged, unknown or too large when decompressed: as it came, counted as what it was."""
     proxy = await start_proxy("limits.max_body_bytes=65536")
     headers = {"Content-Encoding": coding}
