@@ -16,11 +16,10 @@ from proxy.exchange import Exchange
 from proxy.relay import relay_answer
 from proxy.services import Services
 from proxy.upstream import Body, read_headers, request_headers, target_url
-from proxy.websocket import is_upgrade, relay_websocket
+from proxy.websocket import SWITCHING_PROTOCOLS, is_upgrade, relay_websocket
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
 RETRY_AFTER_SECONDS = 1
-SWITCHING_PROTOCOLS = 101
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -98,9 +97,7 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
     exchange.outcome = "passed"
     if is_upgrade(request):
         exchange.sent_at = time.monotonic()
-        session = services.client.session
-        seconds = upstream.connect_timeout_seconds
-        return await relay_websocket(request, session, url, headers, exchange.relayed, seconds)
+        return await relay_websocket(request, services.client, url, headers, upstream, exchange.relayed)
     body: Body | None = request.content.iter_any() if request.body_exists else None
     exchange.sent_at = time.monotonic()
     async with services.client.send(request.method, url, headers, body, upstream) as answer:

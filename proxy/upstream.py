@@ -125,11 +125,6 @@ class UpstreamClient:
             max_field_size=64 * 1024,
         )
 
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """The session, for WebSockets."""
-        return self._session
-
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()

@@ -16,11 +16,12 @@ _CHUNKED = re.compile(rb"(?im)^transfer-encoding: *chunked\r$")
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """The head as it came, without the blank line, and the body with its framing taken off."""
+    """The head as it came, without the blank line; the body without its framing; `reader` has what follows."""
 
     head: bytes
     body: bytes
     connection: int
+    reader: asyncio.StreamReader
 
     @property
     def lines(self) -> list[bytes]:
@@ -48,7 +49,7 @@ class RawUpstream:
     connections: int = 0
 
 
-async def read_raw(reader: asyncio.StreamReader, connection: int = 0) -> RawRequest:
+async def _read_request(reader: asyncio.StreamReader, connection: int) -> RawRequest:
     """One request from a socket. Raises IncompleteReadError at its end."""
     head = (await reader.readuntil(b"\r\n\r\n"))[:-4] + b"\r\n"
     body = bytearray()
@@ -59,7 +60,7 @@ async def read_raw(reader: asyncio.StreamReader, connection: int = 0) -> RawRequ
         await reader.readline()
     elif length:
         body += await reader.readexactly(int(length[1]))
-    return RawRequest(head[:-2], bytes(body), connection)
+    return RawRequest(head[:-2], bytes(body), connection, reader)
 
 
 @asynccontextmanager
@@ -74,7 +75,7 @@ async def run_raw_upstream() -> AsyncIterator[RawUpstream]:
         writers.add(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while not writer.is_closing():
-                request = await read_raw(reader, connection)
+                request = await _read_request(reader, connection)
                 if request.asks_for_windows:
                     writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                     continue
