@@ -24,11 +24,15 @@ from proxy.services import Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
+from proxy.uploads import Uploads
 from proxy.upstream import UpstreamClient
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 256
 KEEP_ALIVE_SECONDS = 75.0
+"""Without a request, or until the whole head of one has come."""
+LINGERING_SECONDS = 2.0
+"""What a client that was refused may still send before its connection is closed."""
 CANCEL_SECONDS = 0.2
 """What requests still in flight after the drain have to notice that they were cancelled."""
 
@@ -61,7 +65,8 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     summaries = Summaries(store, client, metrics)
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log)
-    services = Services(config, client, summaries, recorder, tenancy, compactors, models, Lifecycle())
+    uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
+    services = Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, Lifecycle())
     server = web.Server(
         partial(handle, services),
         handler_cancellation=True,
@@ -71,6 +76,7 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         max_line_size=MAX_HEADER_BYTES,
         max_field_size=MAX_HEADER_BYTES,
         max_headers=MAX_HEADERS,
+        lingering_time=LINGERING_SECONDS,
     )
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     estimators: asyncio.Future[None] | None = None

@@ -25,7 +25,7 @@ from rules.pipeline import LimitExceededError
 
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
     """Serve a chat completion, compacted where that is called for."""
-    received = await receive_body(request, services.config.limits.max_body_bytes)
+    received = await receive_body(request, services.config.limits.max_body_bytes, services.uploads)
     chat = None if received.json is None else await read_chat(received.json)
     done: Done | None = None
     body: bytes | None = None

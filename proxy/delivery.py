@@ -74,7 +74,7 @@ class Delivery:
         upstream = self.services.config.upstream_for(self.settings.upstream)
         url = target_url(upstream, self.request.raw_path, is_api=True)
         headers = request_headers(read_headers(self.request.raw_headers), upstream, identity=True)
-        outgoing = self.received.write(body, headers, self.request)
+        outgoing = self.received.write(body, headers)
         async with self.services.client.send("POST", url, headers, outgoing, upstream) as answer:
             yield answer
 

@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from proxy.chat import serve_chat
-from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
+from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError, SlowRequestError
 from proxy.exchange import Exchange
 from proxy.relay import relay_answer
 from proxy.services import Services
@@ -55,6 +55,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         relayed.client_left = relayed.status != SWITCHING_PROTOCOLS and not relayed.last_byte_at
         raise
     finally:
+        services.uploads.release(request)
         lifecycle.leave()
         services.recorder.metrics.in_flight.set(lifecycle.in_flight)
         services.recorder.record(exchange)
@@ -86,7 +87,10 @@ async def _answer_error(error: ProxyError, exchange: Exchange) -> web.StreamResp
     headers = CIMultiDict([("Content-Type", "application/json"), *exchange.response_headers()])
     if isinstance(error, OverloadedError):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return web.Response(body=error.body(), status=error.status, headers=headers)
+    response = web.Response(body=error.body(), status=error.status, headers=headers)
+    if isinstance(error, SlowRequestError | OverloadedError):
+        response.force_close()  # the rest of the request is not worth reading
+    return response
 
 
 async def _pass_through(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
@@ -98,7 +102,7 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
     if is_upgrade(request):
         exchange.sent_at = time.monotonic()
         return await relay_websocket(request, services.client, url, headers, upstream, exchange.relayed)
-    body: Body | None = request.content.iter_any() if request.body_exists else None
+    body: Body | None = services.uploads.read(request) if request.body_exists else None
     exchange.sent_at = time.monotonic()
     async with services.client.send(request.method, url, headers, body, upstream) as answer:
         return await relay_answer(request, answer, [], None, exchange.relayed)

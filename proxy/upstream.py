@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config import UpstreamConfig
-from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
 
 HOP_BY_HOP = frozenset(
     {
@@ -153,6 +153,8 @@ class UpstreamClient:
             message = f"{url.host}:{url.port} did not answer in time; see upstream.*_timeout_seconds"
             raise UpstreamTimeoutError(message) from error
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error.__cause__, ProxyError):
+                raise error.__cause__ from None  # the body's own fault
             message = f"{url.host}:{url.port} could not be reached ({type(error).__name__}); check upstream.base_url"
             raise UpstreamUnreachableError(message) from error
         try:
