@@ -1,0 +1,139 @@
+"""A coding agent mends a program through the proxy, at a window that its session exceeds several times.
+
+The upstream's model is scripted; the agent, its tools and its transcript are real.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+from checker import check_request
+from installed_clients import NODE, skip_without
+from processes import run_program
+from scripted_model import Call, ScriptedModel, Turn
+from wire_tap import WireTap
+
+OPENCODE = NODE / "node_modules" / "opencode-ai" / "bin" / "opencode.exe"
+NAMES = {"read": ("read", "read_file"), "edit": ("edit", "replace"), "run": ("bash", "run_shell_command", "shell")}
+PARAMETERS = {
+    "path": ("filePath", "file_path", "absolute_path", "path"),
+    "old": ("oldString", "old_string"),
+    "new": ("newString", "new_string"),
+    "command": ("command",),
+}
+OTHERS = {"string": "as the task says", "boolean": False, "integer": 1000, "number": 1000}
+"""What stands for a parameter that a tool must have and the script does not know."""
+
+WRONG, RIGHT = "return length - draught", "return depth - draught"
+PROGRAM = f'''"""How much water is left under a keel."""
+
+
+def clearance(depth, length, draught):
+    """In metres."""
+    {WRONG}
+'''
+CHECK = "from harbour import clearance; assert clearance(12, 90, 7) == 5; print('all', 'well')"
+NOTES = 16
+WINDOW_TOKENS = 20_000
+
+
+def fit(call: Call, tools: list[dict[str, Any]]) -> Call:
+    """The call for the agent's own tool, whatever that and its parameters are called."""
+    offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
+    name = next(name for name in NAMES[call.name] if name in offered)
+    known = offered[name]["properties"]
+    arguments = {next(key for key in PARAMETERS[ours] if key in known): it for ours, it in call.arguments.items()}
+    missing = [key for key in offered[name].get("required", ()) if key not in arguments]
+    return Call(name, arguments | {key: OTHERS[known[key]["type"]] for key in missing})
+
+
+def write_project(directory: Path) -> None:
+    """A small program with a mistake, and notes that are long."""
+    directory.mkdir()
+    (directory / "harbour.py").write_text(PROGRAM)
+    for number in range(NOTES):
+        lines = (f"On day {day} of month {number} the pilot sounded {day + number} metres." for day in range(90))
+        (directory / f"notes_{number}.md").write_text("\n".join(lines))
+
+
+def make_script(directory: Path) -> list[Turn]:
+    """See it fail, read the notes and the program, mend it, see it work."""
+    program = str(directory / "harbour.py")
+    check = Call("run", {"command": f'{sys.executable} -c "{CHECK}"'})
+    notes = [Call("read", {"path": str(directory / f"notes_{number}.md")}) for number in range(NOTES)]
+    return [
+        Turn("I see whether it works.", (check,)),
+        *(Turn("I read on in the notes.", (note,)) for note in notes),
+        Turn("Now the program.", (Call("read", {"path": program}),)),
+        Turn("I mend it.", (Call("edit", {"path": program, "old": WRONG, "new": RIGHT}),)),
+        Turn("I look again.", (check,)),
+        Turn("The clearance is right now."),
+    ]
+
+
+def write_home(home: Path) -> None:
+    """A home in which opencode finds what it would install there from the network at each start."""
+    settings = home / ".config" / "opencode"
+    (settings / "node_modules").mkdir(parents=True)
+    root = {"dependencies": {"@opencode-ai/plugin": "*"}}
+    (settings / "package-lock.json").write_bytes(orjson.dumps({"packages": {"": root}}))
+
+
+def configure(base_url: str) -> dict[str, str]:
+    """The environment of opencode: one provider, nothing asked of anybody else, its own compaction out of reach."""
+    limits = {"context": 1_000_000, "output": 2048}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": base_url, "apiKey": "sk-of-the-agent"},
+        "models": {"scripted": {"limit": limits, "tool_call": True}},
+    }
+    configuration = {
+        "model": "trimtab/scripted",
+        "provider": {"trimtab": provider},
+        "enabled_providers": ["trimtab"],
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": {"*": "allow"},
+    }
+    off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE", "AUTOCOMPACT", "PRUNE")
+    quiet = {f"OPENCODE_DISABLE_{name}": "1" for name in off}
+    return quiet | {"OPENCODE_CONFIG_CONTENT": orjson.dumps(configuration).decode(), "CI": "1"}
+
+
+def results_of(body: dict[str, Any]) -> list[str]:
+    """The texts of the tool results."""
+    return [message["content"] for message in body["messages"] if message["role"] == "tool"]
+
+
+CONFIGURED = (f"defaults.context_window={WINDOW_TOKENS}", "defaults.completion_reserve=2048")
+
+
+@skip_without(OPENCODE, "opencode-ai")
+async def test_opencode_finishes_its_task(upstream, start_tapped, log, tmp_path):
+    """It ends well, the file is mended, and what it sent was forwarded in a valid form that the upstream accepts."""
+    project = tmp_path / "project"
+    write_project(project)
+    write_home(tmp_path)
+    model = ScriptedModel(make_script(project), WINDOW_TOKENS, fit=fit)
+    upstream.answer = model.answer
+    tap = await start_tapped(*CONFIGURED)
+    command = (str(OPENCODE), "run", "harbour.py reckons a wrong clearance. Find out why, and mend it.")
+    ended = await run_program(command, tmp_path, configure(tap.url), directory=project, limit_seconds=180)
+    assert ended.status == 0, ended.err
+    assert (project / "harbour.py").read_text() == PROGRAM.replace(WRONG, RIGHT)
+    check_forwarded(tap, model)
+    assert model.refused == []
+    assert any(line["decisions"] for line in log.lines if line["event"] == "request")
+
+
+def check_forwarded(tap: WireTap, model: ScriptedModel) -> None:
+    """Each turn was asked for once; what was forwarded is valid, holds the newest result, and would not fit as sent."""
+    originals = [body for body in tap.bodies if orjson.loads(body).get("tools")]
+    sent = [item for item in model.accepted if item.json.get("tools") and not item.asks_for_summary]
+    assert len(originals) == len(sent) == len(model.turns)
+    for original, forwarded in zip(originals, sent, strict=True):
+        assert check_request(original, forwarded.body) == []
+    assert "AssertionError" in results_of(orjson.loads(originals[-1]))[0]
+    assert "all well" in results_of(sent[-1].json)[-1]
+    assert len(originals[-1]) / 4 > WINDOW_TOKENS
