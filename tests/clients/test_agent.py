@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from checker import check_request
 from installed_clients import NODE, skip_without
 from processes import run_program
-from scripted_model import Call, ScriptedModel, Turn
+from scripted_model import Call, ScriptedModel, Turn, refuse_flatly
 from wire_tap import WireTap
 
 OPENCODE = NODE / "node_modules" / "opencode-ai" / "bin" / "opencode.exe"
@@ -109,21 +110,22 @@ def results_of(body: dict[str, Any]) -> list[str]:
 CONFIGURED = (f"defaults.context_window={WINDOW_TOKENS}", "defaults.completion_reserve=2048")
 
 
+@pytest.mark.parametrize("settings", [pytest.param(CONFIGURED, id="configured"), pytest.param((), id="unknown")])
 @skip_without(OPENCODE, "opencode-ai")
-async def test_opencode_finishes_its_task(upstream, start_tapped, log, tmp_path):
-    """It ends well, the file is mended, and what it sent was forwarded in a valid form that the upstream accepts."""
+async def test_opencode_finishes_its_task(settings, upstream, start_tapped, log, tmp_path):
+    """The file is mended, no request fails, all that is forwarded is valid; also where nobody has said the window."""
     project = tmp_path / "project"
     write_project(project)
     write_home(tmp_path)
-    model = ScriptedModel(make_script(project), WINDOW_TOKENS, fit=fit)
+    model = ScriptedModel(make_script(project), WINDOW_TOKENS, refuse_flatly, fit)
     upstream.answer = model.answer
-    tap = await start_tapped(*CONFIGURED)
+    tap = await start_tapped(*settings)
     command = (str(OPENCODE), "run", "harbour.py reckons a wrong clearance. Find out why, and mend it.")
     ended = await run_program(command, tmp_path, configure(tap.url), directory=project, limit_seconds=180)
     assert ended.status == 0, ended.err
     assert (project / "harbour.py").read_text() == PROGRAM.replace(WRONG, RIGHT)
     check_forwarded(tap, model)
-    assert model.refused == []
+    assert len([item for item in model.refused if not item.asks_for_summary]) == (0 if settings else 1)
     assert any(line["decisions"] for line in log.lines if line["event"] == "request")
 
 

@@ -14,7 +14,7 @@ from checker import check_request
 from fake_upstream import break_off, error, event
 from installed_clients import CLIENTS, DRIVERS, Client
 from processes import run_program
-from scripted_model import Call, ScriptedModel, Turn
+from scripted_model import Call, ScriptedModel, Turn, refuse, refuse_flatly
 from wire_tap import WireTap
 
 Answers = list[dict[str, Any]]
@@ -116,3 +116,16 @@ async def test_a_session_of_several_windows(kind, drive, upstream, start_tapped,
     lines = [line for line in log.lines if line["event"] == "request"]
     assert {"prune", "summarise"} <= {decision["rule"] for line in lines for decision in line["decisions"]}
     assert len(model.accepted[-1].body) < len(tap.bodies[-1]) / 3
+
+
+@pytest.mark.parametrize(("kind", "refusal"), [("read", refuse_flatly), ("read-stream", refuse)])
+async def test_overflow_is_not_seen(kind, refusal, drive, upstream, start_tapped):
+    """Nobody has said how large the window is; one refusal is enough to learn it, and the client hears of none."""
+    model = ScriptedModel(TURNS, window_tokens=6000, refusal=refusal)
+    upstream.answer = model.answer
+    tap = await start_tapped()
+    (answer,) = await drive(tap.url, f"{kind}=m")
+    assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
+    assert answer["parts"] == list(range(PARTS))
+    assert len([item for item in model.refused if not item.asks_for_summary]) == 1
+    check_session(tap, model)
