@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 import pytest
-from checker import check_request
-from installed_clients import NODE, skip_without
+from checker import check_request, texts_of
+from coding_agents import AGENTS
+from installed_clients import skip_without
 from processes import run_program
 from scripted_model import Call, ScriptedModel, Turn, refuse_flatly
 from wire_tap import WireTap
 
-OPENCODE = NODE / "node_modules" / "opencode-ai" / "bin" / "opencode.exe"
 NAMES = {"read": ("read", "read_file"), "edit": ("edit", "replace"), "run": ("bash", "run_shell_command", "shell")}
 PARAMETERS = {
     "path": ("filePath", "file_path", "absolute_path", "path"),
@@ -35,8 +35,8 @@ def clearance(depth, length, draught):
     {WRONG}
 '''
 CHECK = "from harbour import clearance; assert clearance(12, 90, 7) == 5; print('all', 'well')"
-NOTES = 16
-WINDOW_TOKENS = 20_000
+NOTES = 20
+TASK = "harbour.py reckons a wrong clearance. Find out why, and mend it."
 
 
 def fit(call: Call, tools: list[dict[str, Any]]) -> Call:
@@ -73,59 +73,29 @@ def make_script(directory: Path) -> list[Turn]:
     ]
 
 
-def write_home(home: Path) -> None:
-    """A home in which opencode finds what it would install there from the network at each start."""
-    settings = home / ".config" / "opencode"
-    (settings / "node_modules").mkdir(parents=True)
-    root = {"dependencies": {"@opencode-ai/plugin": "*"}}
-    (settings / "package-lock.json").write_bytes(orjson.dumps({"packages": {"": root}}))
-
-
-def configure(base_url: str) -> dict[str, str]:
-    """The environment of opencode: one provider, nothing asked of anybody else, its own compaction out of reach."""
-    limits = {"context": 1_000_000, "output": 2048}
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": base_url, "apiKey": "sk-of-the-agent"},
-        "models": {"scripted": {"limit": limits, "tool_call": True}},
-    }
-    configuration = {
-        "model": "trimtab/scripted",
-        "provider": {"trimtab": provider},
-        "enabled_providers": ["trimtab"],
-        "autoupdate": False,
-        "share": "disabled",
-        "permission": {"*": "allow"},
-    }
-    off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE", "AUTOCOMPACT", "PRUNE")
-    quiet = {f"OPENCODE_DISABLE_{name}": "1" for name in off}
-    return quiet | {"OPENCODE_CONFIG_CONTENT": orjson.dumps(configuration).decode(), "CI": "1"}
-
-
 def results_of(body: dict[str, Any]) -> list[str]:
     """The texts of the tool results."""
-    return [message["content"] for message in body["messages"] if message["role"] == "tool"]
+    return ["".join(texts_of(message)) for message in body["messages"] if message["role"] == "tool"]
 
 
-CONFIGURED = (f"defaults.context_window={WINDOW_TOKENS}", "defaults.completion_reserve=2048")
-
-
-@pytest.mark.parametrize("settings", [pytest.param(CONFIGURED, id="configured"), pytest.param((), id="unknown")])
-@skip_without(OPENCODE, "opencode-ai")
-async def test_opencode_finishes_its_task(settings, upstream, start_tapped, log, tmp_path):
+@pytest.mark.parametrize("knows", [pytest.param(True, id="configured"), pytest.param(False, id="unknown")])
+@pytest.mark.parametrize(
+    "agent", [pytest.param(agent, id=agent.name, marks=skip_without(agent.program, agent.name)) for agent in AGENTS]
+)
+async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, log, tmp_path):
     """The file is mended, no request fails, all that is forwarded is valid; also where nobody has said the window."""
     project = tmp_path / "project"
     write_project(project)
-    write_home(tmp_path)
-    model = ScriptedModel(make_script(project), WINDOW_TOKENS, refuse_flatly, fit)
+    model = ScriptedModel(make_script(project), agent.window_tokens, refuse_flatly, fit)
     upstream.answer = model.answer
-    tap = await start_tapped(*settings)
-    command = (str(OPENCODE), "run", "harbour.py reckons a wrong clearance. Find out why, and mend it.")
-    ended = await run_program(command, tmp_path, configure(tap.url), directory=project, limit_seconds=180)
+    tap = await start_tapped(*([f"defaults.context_window={agent.window_tokens}"] if knows else ()))
+    environment = agent.prepare(tmp_path, tap.url)
+    command = (str(agent.program), *agent.words, TASK)
+    ended = await run_program(command, tmp_path, environment, directory=project, limit_seconds=180)
     assert ended.status == 0, ended.err
     assert (project / "harbour.py").read_text() == PROGRAM.replace(WRONG, RIGHT)
     check_forwarded(tap, model)
-    assert len([item for item in model.refused if not item.asks_for_summary]) == (0 if settings else 1)
+    assert len([item for item in model.refused if not item.asks_for_summary]) == (0 if knows else 1)
     assert any(line["decisions"] for line in log.lines if line["event"] == "request")
 
 
@@ -138,4 +108,4 @@ def check_forwarded(tap: WireTap, model: ScriptedModel) -> None:
         assert check_request(original, forwarded.body) == []
     assert "AssertionError" in results_of(orjson.loads(originals[-1]))[0]
     assert "all well" in results_of(sent[-1].json)[-1]
-    assert len(originals[-1]) / 4 > WINDOW_TOKENS
+    assert len(originals[-1]) / 4 > model.window_tokens
