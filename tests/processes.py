@@ -22,7 +22,7 @@ class Ended:
 async def run_program(
     command: Sequence[str], home: Path, environment: Mapping[str, str], *, directory: Path, limit_seconds: float = 120
 ) -> Ended:
-    """Run a program to its end; TimeoutError, with what it said, if that does not come in time.
+    """Run a program to its end; TimeoutError if that does not come in time. Its children end with it.
 
     It sees nothing of the user's: only PATH, a home that is `home`, and `environment`.
     """

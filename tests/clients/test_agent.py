@@ -80,7 +80,7 @@ def results_of(body: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("knows", [pytest.param(True, id="configured"), pytest.param(False, id="unknown")])
 @pytest.mark.parametrize(
-    "agent", [pytest.param(agent, id=agent.name, marks=skip_without(agent.program, agent.name)) for agent in AGENTS]
+    "agent", [pytest.param(agent, id=agent.name, marks=skip_without(agent.name, agent.program)) for agent in AGENTS]
 )
 async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, log, tmp_path):
     """The file is mended, no request fails, all that is forwarded is valid; also where nobody has said the window."""
