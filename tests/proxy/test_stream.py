@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import stream
-from proxy.stream import MAX_EVENT_BYTES, MAX_FIRST_EVENT_BYTES, MAX_HELD_BYTES, PIECE_BYTES, FirstEvent, ResponseTap, Usage
+from proxy.stream import (
+    MAX_EVENT_BYTES,
+    MAX_FIRST_EVENT_BYTES,
+    MAX_HELD_BYTES,
+    PIECE_BYTES,
+    FirstEvent,
+    ResponseTap,
+    Usage,
+)
 
 
 def _delta(index: int = 0, **delta: object) -> dict[str, object]:
@@ -228,7 +236,19 @@ def _feed(whole: bytes, cuts: list[int]) -> tuple[bytes, FirstEvent]:
 @given(cuts=st.lists(st.integers(0, 200), max_size=8), ends=st.sampled_from([b"\n", b"\r\n"]))
 def test_the_first_event_is_found_wherever_the_stream_is_cut(cuts, ends):
     """Comments and events without data pass; not a byte is lost."""
-    lines = [b": ping", b"", b"retry: 3000", b"", b"event: error", b"data: one", b"data:two", b"", b"data: [DONE]", b"", b""]
+    lines = [
+        b": ping",
+        b"",
+        b"retry: 3000",
+        b"",
+        b"event: error",
+        b"data: one",
+        b"data:two",
+        b"",
+        b"data: [DONE]",
+        b"",
+        b"",
+    ]
     whole = ends.join(lines)
     seen, first = _feed(whole, cuts)
     assert seen == whole
