@@ -108,7 +108,7 @@ async def test_a_kept_connection_that_the_upstream_has_closed_is_not_used(raw, s
         writer.close()
 
     raw.answer = answer_and_close
-    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "defaults.context_window=8000")
     reader, writer = await _open(proxy.url, b"")
     kept = proxy.services.client._session.connector._conns
     for number in range(1, 4):
@@ -134,7 +134,7 @@ async def test_what_may_have_been_done_is_never_asked_for_again(method, times, r
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
     raw.answer = drop_second
-    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "defaults.context_window=8000")
     reader, writer = await _open(proxy.url, method + b" /v1/first HTTP/1.1\r\nHost: x\r\n\r\n")
     await asyncio.wait_for(reader.readuntil(b"{}"), 5)
     writer.write(method + b" /v1/second HTTP/1.1\r\nHost: x\r\n\r\n")
