@@ -4,6 +4,7 @@ Law: what arrives leaves at once and unchanged; the tap reads a copy. An answer 
 it were whole.
 """
 
+import asyncio
 import socket
 import struct
 import time
@@ -20,6 +21,8 @@ from multidict import CIMultiDict
 from proxy.stream import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
 from proxy.upstream import Headers, drop_hop_by_hop, read_headers
 
+STALLED_SECONDS = 600.0
+"""A client that takes nothing of its answer for so long has gone without a word."""
 _RESET = struct.pack("ii", 1, 0)
 """Linger for no time: closing sends a reset."""
 MAX_REASON_BYTES = 2000
@@ -185,9 +188,10 @@ def _write_event(status: int, body: bytes) -> bytes:
 
 
 async def write_chunk(response: web.StreamResponse, chunk: bytes, relayed: Relayed) -> None:
-    """Write a chunk; a failure is the client's, who has left."""
+    """Write a chunk; a failure is the client's, who has left, or reads no more."""
     try:
-        await response.write(chunk)
-    except ConnectionError:
+        async with asyncio.timeout(STALLED_SECONDS):
+            await response.write(chunk)
+    except (ConnectionError, TimeoutError):
         relayed.client_left = True
         raise

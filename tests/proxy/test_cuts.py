@@ -100,6 +100,26 @@ async def test_a_client_that_does_not_read_stops_the_upstream(path, raw, start_p
     await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 5)
 
 
+async def test_a_client_that_never_reads_again_is_let_go(raw, start_proxy, monkeypatch, log):
+    """It cannot hold its place for ever; the upstream's connection is closed, too."""
+    monkeypatch.setattr("proxy.relay.STALLED_SECONDS", 0.2)
+
+    async def pour(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEADS["connection"])
+        while True:
+            writer.write(event("a" * 1_000_000))
+            await writer.drain()
+
+    raw.answer = pour
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    reader, writer = await _open(proxy.url, _request(b"/v1/chat/completions"))
+    async with asyncio.timeout(10):
+        await reader.readline()
+        await proxy.services.lifecycle.idle.wait()
+    assert log.lines[-1]["outcome"] == "aborted"
+    writer.transport.abort()
+
+
 async def test_a_kept_connection_that_the_upstream_has_closed_is_not_used(raw, start_proxy):
     """A POST goes out on a new one, once, and nobody notices."""
 
