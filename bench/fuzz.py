@@ -1,0 +1,72 @@
+"""A million inputs for everything that reads what comes over the wire: no crash, and no law broken.
+
+    python bench/fuzz.py --inputs 1000000 --engine atheris
+
+The targets and their laws are those of tests/fuzzing, where a few inputs run with every test. Each target has a process
+of its own, one after the other. What breaks one is kept under its hash in --findings, and the run goes on; to see it again:
+
+    python bench/fuzz.py --target chat --again FILE
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+from figures import describe_machine
+from fuzz_target import ROOT, Report
+from markdown import print_table
+
+sys.path.insert(0, str(ROOT / "tests"))
+from fuzzing.targets import TARGETS  # noqa: E402 - the tests' own, told apart from packages by their place
+
+HEADINGS = ("target", "inputs", "crashes", "different ones", "seconds", "inputs/s", "slowest, ms")
+
+
+@click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    "))
+@click.option("--inputs", default=1_000_000, show_default=True, help="of all the targets together, each by its share")
+@click.option("--engine", type=click.Choice(["atheris", "hypothesis"]), default="atheris", show_default=True)
+@click.option("--target", "names", type=click.Choice(list(TARGETS)), multiple=True, help="these only; else all of them")
+@click.option("--findings", type=click.Path(path_type=Path), default=Path(".fuzz-findings"), show_default=True)
+@click.option("--again", type=click.Path(path_type=Path, exists=True), help="feed the targets this one input")
+def main(inputs: int, engine: str, names: tuple[str, ...], findings: Path, again: Path | None) -> None:
+    chosen = names or tuple(TARGETS)
+    if again is not None:
+        for name in chosen:
+            TARGETS[name].run(again.read_bytes())
+        return
+    print(describe_machine())
+    shares = sum(TARGETS[name].share for name in chosen)
+    reports = {}
+    for name in chosen:
+        reports[name] = _run(name, engine, -(-inputs * TARGETS[name].share // shares), findings)
+        print(f"{name}: {reports[name].inputs} inputs", file=sys.stderr)
+    print_table(f"{engine}, {sum(report.inputs for report in reports.values())} inputs", HEADINGS, map(_row, reports.items()))
+    for name, report in reports.items():
+        for place, said in report.findings.items():
+            print(f"\n{name}: {place}\n  {said}")
+    sys.exit(any(report.crashes for report in reports.values()))
+
+
+def _run(name: str, engine: str, inputs: int, findings: Path) -> Report:
+    """Run one target to its end; a process that ends without a report has crashed itself."""
+    findings.mkdir(parents=True, exist_ok=True)
+    options = ("--engine", engine, "--inputs", str(inputs), "--findings", str(findings))
+    command = [sys.executable, str(Path(__file__).with_name("fuzz_target.py")), name, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
+    try:
+        return msgspec.json.decode(done.stdout.splitlines()[-1], type=Report)
+    except (IndexError, msgspec.DecodeError):
+        return Report(crashes=1, findings={f"ended with status {done.returncode}": done.stderr[-2000:]})
+
+
+def _row(item: tuple[str, Report]) -> tuple[str, ...]:
+    name, report = item
+    rate = report.inputs / report.seconds if report.seconds else 0
+    figures = (report.inputs, report.crashes, len(report.findings), round(report.seconds), round(rate))
+    return (name, *map(str, figures), f"{report.slowest_seconds * 1000:.0f}")
+
+
+if __name__ == "__main__":
+    main()
