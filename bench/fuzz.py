@@ -3,13 +3,14 @@
     python bench/fuzz.py --inputs 1000000 --engine atheris
 
 The targets and their laws are those of tests/fuzzing, where a few inputs run with every test. Each target has a process
-of its own, one after the other. What breaks one is kept under its hash in --findings, and the run goes on; to see it again:
+of its own. What breaks one is kept under its hash in --findings, and the run goes on; to see it again:
 
     python bench/fuzz.py --target chat --again FILE
 """
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -28,9 +29,12 @@ HEADINGS = ("target", "inputs", "crashes", "different ones", "seconds", "inputs/
 @click.option("--inputs", default=1_000_000, show_default=True, help="of all the targets together, each by its share")
 @click.option("--engine", type=click.Choice(["atheris", "hypothesis"]), default="atheris", show_default=True)
 @click.option("--target", "names", type=click.Choice(list(TARGETS)), multiple=True, help="these only; else all of them")
+@click.option("--at-once", default=2, show_default=True, help="targets, each in a process of its own")
 @click.option("--findings", type=click.Path(path_type=Path), default=Path(".fuzz-findings"), show_default=True)
 @click.option("--again", type=click.Path(path_type=Path, exists=True), help="feed the targets this one input")
-def main(inputs: int, engine: str, names: tuple[str, ...], findings: Path, again: Path | None) -> None:
+def main(  # noqa: PLR0913 - an option each
+    *, inputs: int, engine: str, names: tuple[str, ...], at_once: int, findings: Path, again: Path | None
+) -> None:
     chosen = names or tuple(TARGETS)
     if again is not None:
         for name in chosen:
@@ -38,10 +42,15 @@ def main(inputs: int, engine: str, names: tuple[str, ...], findings: Path, again
         return
     print(describe_machine())
     shares = sum(TARGETS[name].share for name in chosen)
-    reports = {}
-    for name in chosen:
-        reports[name] = _run(name, engine, -(-inputs * TARGETS[name].share // shares), findings)
-        print(f"{name}: {reports[name].inputs} inputs", file=sys.stderr)
+    findings.mkdir(parents=True, exist_ok=True)
+
+    def run(name: str) -> Report:
+        report = _run(name, engine, -(-inputs * TARGETS[name].share // shares), findings)
+        print(f"{name}: {report.inputs} inputs, {report.crashes} crashes", file=sys.stderr)
+        return report
+
+    with ThreadPoolExecutor(at_once) as threads:
+        reports = dict(zip(chosen, threads.map(run, chosen), strict=True))
     print_table(f"{engine}, {sum(report.inputs for report in reports.values())} inputs", HEADINGS, map(_row, reports.items()))
     for name, report in reports.items():
         for place, said in report.findings.items():
@@ -51,7 +60,6 @@ def main(inputs: int, engine: str, names: tuple[str, ...], findings: Path, again
 
 def _run(name: str, engine: str, inputs: int, findings: Path) -> Report:
     """Run one target to its end; a process that ends without a report has crashed itself."""
-    findings.mkdir(parents=True, exist_ok=True)
     options = ("--engine", engine, "--inputs", str(inputs), "--findings", str(findings))
     command = [sys.executable, str(Path(__file__).with_name("fuzz_target.py")), name, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
