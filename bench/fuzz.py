@@ -10,17 +10,21 @@ of its own. What breaks one is kept under its hash in --findings, and the run go
 
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
 import msgspec
 from figures import describe_machine
-from fuzz_target import ROOT, Report
+from fuzz_target import ROOT, Job, Report
 from markdown import print_table
 
 sys.path.insert(0, str(ROOT / "tests"))
-from fuzzing.targets import TARGETS  # noqa: E402 - the tests' own, told apart from packages by their place
+from fuzzing.live import LIVE  # noqa: E402 - the tests' own, told apart from packages by their place
+from fuzzing.targets import TARGETS  # noqa: E402
+
+ALL = {**LIVE, **TARGETS}
 
 HEADINGS = ("target", "inputs", "crashes", "different ones", "seconds", "inputs/s", "slowest, ms")
 
@@ -28,24 +32,26 @@ HEADINGS = ("target", "inputs", "crashes", "different ones", "seconds", "inputs/
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    "))
 @click.option("--inputs", default=1_000_000, show_default=True, help="of all the targets together, each by its share")
 @click.option("--engine", type=click.Choice(["atheris", "hypothesis"]), default="atheris", show_default=True)
-@click.option("--target", "names", type=click.Choice(list(TARGETS)), multiple=True, help="these only; else all of them")
+@click.option("--target", "names", type=click.Choice(list(ALL)), multiple=True, help="these only; else all of them")
+@click.option("--minutes", default=600.0, show_default=True, help="what is not done by then is left")
 @click.option("--at-once", default=2, show_default=True, help="targets, each in a process of its own")
 @click.option("--findings", type=click.Path(path_type=Path), default=Path(".fuzz-findings"), show_default=True)
 @click.option("--again", type=click.Path(path_type=Path, exists=True), help="feed the targets this one input")
 def main(  # noqa: PLR0913 - an option each
-    *, inputs: int, engine: str, names: tuple[str, ...], at_once: int, findings: Path, again: Path | None
+    *, inputs: int, engine: str, names: tuple[str, ...], minutes: float, at_once: int, findings: Path, again: Path | None
 ) -> None:
-    chosen = names or tuple(TARGETS)
+    chosen = names or tuple(ALL)
     if again is not None:
         for name in chosen:
-            TARGETS[name].run(again.read_bytes())
+            ALL[name].run(again.read_bytes())
         return
     print(describe_machine())
-    shares = sum(TARGETS[name].share for name in chosen)
+    shares = sum(ALL[name].share for name in chosen)
     findings.mkdir(parents=True, exist_ok=True)
+    until = time.time() + 60 * minutes
 
     def run(name: str) -> Report:
-        report = _run(name, engine, -(-inputs * TARGETS[name].share // shares), findings)
+        report = _run(engine, Job(name, -(-inputs * ALL[name].share // shares), until, findings))
         print(f"{name}: {report.inputs} inputs, {report.crashes} crashes", file=sys.stderr)
         return report
 
@@ -58,10 +64,11 @@ def main(  # noqa: PLR0913 - an option each
     sys.exit(any(report.crashes for report in reports.values()))
 
 
-def _run(name: str, engine: str, inputs: int, findings: Path) -> Report:
+def _run(engine: str, job: Job) -> Report:
     """Run one target to its end; a process that ends without a report has crashed itself."""
-    options = ("--engine", engine, "--inputs", str(inputs), "--findings", str(findings))
-    command = [sys.executable, str(Path(__file__).with_name("fuzz_target.py")), name, *options]
+    options = ("--inputs", str(job.inputs), "--until", str(job.until), "--findings", str(job.findings))
+    program = str(Path(__file__).with_name("fuzz_target.py"))
+    command = [sys.executable, program, job.name, "--engine", engine, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
     try:
         return msgspec.json.decode(done.stdout.splitlines()[-1], type=Report)

@@ -10,7 +10,7 @@ from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRo
 from rules.truncate import Budget
 
 Wire = dict[str, Any]
-MAX_ROWS = 24
+MAX_ROWS = 18
 RAW, DAMAGED, ODD = 1, 2, 3
 """What the first byte says; anything else is a plain session."""
 
@@ -94,12 +94,12 @@ def _row(choices: Choices, number: int) -> Sequence[Wire]:
         ids = [choices.pick(_IDS) for _ in range(1 + choices.below(3))]
         return [{"role": "assistant", "content": None, "tool_calls": [_call(one, "{}") for one in ids]}]
     if kind == 7:
-        return [{"role": "tool", "tool_call_id": choices.pick(_IDS), "content": _text(choices, 300)}]
+        return [{"role": "tool", "tool_call_id": choices.pick(_IDS), "content": _text(choices, 90)}]
     if kind == 8:
         parts = [{"type": "text", "text": _text(choices, 30)}, choices.pick(_MEDIA)]
         return [{"role": "user", "content": parts}]
     role = ("user", "assistant", "user", "function")[kind - 9 if kind < 12 else 0]
-    return [{"role": role, "content": _text(choices, 200)}]
+    return [{"role": role, "content": _text(choices, 60)}]
 
 
 def _step(choices: Choices, number: int) -> Sequence[Wire]:
@@ -118,8 +118,8 @@ def _call(call_id: str, arguments: str) -> Wire:
 def _content(choices: Choices) -> Any:
     """A result's content: one text, or a few parts."""
     if not choices.happens(32):
-        return _text(choices, 600)
-    return [{"type": "text", "text": _text(choices, 300)} for _ in range(1 + choices.below(3))]
+        return _text(choices, 120)
+    return [{"type": "text", "text": _text(choices, 90)} for _ in range(1 + choices.below(3))]
 
 
 def _text(choices: Choices, max_repeats: int) -> str:

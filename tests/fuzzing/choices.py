@@ -103,7 +103,7 @@ def dump(value: Any, choices: Choices) -> bytes:
     """JSON in one of the ways in which clients write it; lone surrogates as escapes, or as bytes that are no UTF-8."""
     form = choices.below(8)
     if form == 1:
-        return json.dumps(value, indent=choices.below(3)).encode()
+        return json.dumps(value, separators=(" ,\n", "\t: ")).encode()
     if form == 2:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     return json.dumps(value, separators=(",", ":") if form % 2 else None).encode()

@@ -32,14 +32,14 @@ class Target:
 
 TARGETS = {
     "chat": Target(fuzz_chat, 100),
-    "stream": Target(fuzz_stream, 200),
-    "config": Target(fuzz_config, 100),
-    "overflow": Target(fuzz_overflow, 200, "overflow_errors.jsonl"),
-    "models": Target(fuzz_models, 100, "models_endpoints.jsonl"),
-    "spans": Target(fuzz_spans, 100),
+    "stream": Target(fuzz_stream, 250),
+    "config": Target(fuzz_config, 30),
+    "overflow": Target(fuzz_overflow, 170, "overflow_errors.jsonl"),
+    "models": Target(fuzz_models, 130, "models_endpoints.jsonl"),
+    "spans": Target(fuzz_spans, 70),
     "surrogates": Target(fuzz_surrogates, 100),
-    "addresses": Target(fuzz_addresses, 50),
-    "stored": Target(fuzz_stored, 50),
+    "addresses": Target(fuzz_addresses, 75),
+    "stored": Target(fuzz_stored, 75),
 }
 _RAW = b"\x00\x01"
 """Of the overflow target: status 400, and the rest is the body. Of the others: near enough."""
