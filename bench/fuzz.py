@@ -21,8 +21,8 @@ from fuzz_target import ROOT, Job, Report
 from markdown import print_table
 
 sys.path.insert(0, str(ROOT / "tests"))
-from fuzzing.live import LIVE  # noqa: E402 - the tests' own, told apart from packages by their place
-from fuzzing.targets import TARGETS  # noqa: E402
+from fuzzing.live import LIVE
+from fuzzing.targets import TARGETS
 
 ALL = {**LIVE, **TARGETS}
 
@@ -38,7 +38,14 @@ HEADINGS = ("target", "inputs", "crashes", "different ones", "seconds", "inputs/
 @click.option("--findings", type=click.Path(path_type=Path), default=Path(".fuzz-findings"), show_default=True)
 @click.option("--again", type=click.Path(path_type=Path, exists=True), help="feed the targets this one input")
 def main(  # noqa: PLR0913 - an option each
-    *, inputs: int, engine: str, names: tuple[str, ...], minutes: float, at_once: int, findings: Path, again: Path | None
+    *,
+    inputs: int,
+    engine: str,
+    names: tuple[str, ...],
+    minutes: float,
+    at_once: int,
+    findings: Path,
+    again: Path | None,
 ) -> None:
     chosen = names or tuple(ALL)
     if again is not None:
@@ -57,7 +64,9 @@ def main(  # noqa: PLR0913 - an option each
 
     with ThreadPoolExecutor(at_once) as threads:
         reports = dict(zip(chosen, threads.map(run, chosen), strict=True))
-    print_table(f"{engine}, {sum(report.inputs for report in reports.values())} inputs", HEADINGS, map(_row, reports.items()))
+    print_table(
+        f"{engine}, {sum(report.inputs for report in reports.values())} inputs", HEADINGS, map(_row, reports.items())
+    )
     for name, report in reports.items():
         for place, said in report.findings.items():
             print(f"\n{name}: {place}\n  {said}")

@@ -1,6 +1,6 @@
 """One fuzz target in a process of its own, for fuzz.py: the last line that it prints is its report, as JSON.
 
-    python bench/fuzz_target.py chat --engine atheris --inputs 1000 --findings .fuzz-findings
+python bench/fuzz_target.py chat --engine atheris --inputs 1000 --findings .fuzz-findings
 """
 
 import hashlib
@@ -30,7 +30,7 @@ SHOWN_CHARS = 300
 
 
 class Report(msgspec.Struct):
-    """How many inputs, in what time; each crash once, by what was raised where: the first input's file and what it said."""
+    """How many inputs, in what time; each kind of crash by what was raised where, in which input, and what it said."""
 
     inputs: int = 0
     crashes: int = 0
@@ -114,8 +114,8 @@ def run_atheris(job: Job) -> None:
         for number, seed in enumerate(write_seeds(target, DATA)):
             (Path(corpus) / str(number)).write_bytes(seed)
         options = [
-            f"-max_len={MAX_INPUT_BYTES}", "-len_control=0", "-seed=1", "-verbosity=0", f"-timeout={HANG_SECONDS}", "-rss_limit_mb=2048",
-            f"-artifact_prefix={job.findings}/",
+            f"-max_len={MAX_INPUT_BYTES}", "-len_control=0", "-seed=1", "-verbosity=0", f"-timeout={HANG_SECONDS}",
+            "-rss_limit_mb=2048", f"-artifact_prefix={job.findings}/",
         ]  # fmt: skip
         atheris.Setup([sys.argv[0], *options, corpus], run.feed)
         atheris.Fuzz()

@@ -1,6 +1,6 @@
 """What the proxy reads of an upstream's answers: the tap on a stream, and the windows of models.
 
-Laws: nothing is ever raised. However an answer is cut into chunks, the tap reads the same; and what it holds is bounded.
+Laws: nothing is ever raised. However an answer is cut into chunks, the tap reads the same; what it holds is bounded.
 """
 
 from collections.abc import Iterator

@@ -15,8 +15,34 @@ _USAGES: Sequence[Any] = (
     None,
     [],
 )
-_MODEL_KEYS = ("id", "key", "parent", "owned_by", "context_length", "max_model_len", "context_window", "meta", "loaded_instances")
-_WINDOWS = (4096, 1023, 1024, 131_072, 10**8, 10**8 + 1, -1, 0, True, "4096", 4096.0, 10**30, None, [8192], {"n_ctx": 8192})
+_MODEL_KEYS = (
+    "id",
+    "key",
+    "parent",
+    "owned_by",
+    "context_length",
+    "max_model_len",
+    "context_window",
+    "meta",
+    "loaded_instances",
+)
+_WINDOWS = (
+    4096,
+    1023,
+    1024,
+    131_072,
+    10**8,
+    10**8 + 1,
+    -1,
+    0,
+    True,
+    "4096",
+    4096.0,
+    10**30,
+    None,
+    [8192],
+    {"n_ctx": 8192},
+)
 
 
 def write_answer(choices: Choices) -> bytes:
@@ -60,7 +86,9 @@ def _chunk(choices: Choices, key: str) -> Mapping[str, Any]:
             delta["tool_calls"] = [{"index": 0, choices.pick(("function", "custom")): named}]
         if choices.happens(24):
             delta[choices.pick(("content", "tool_calls", "reasoning"))] = choices.value()
-        chunk["choices"].append({"index": choices.pick((index, 0, 10**30, -1, "0")) if choices.happens(16) else index, key: delta})
+        chunk["choices"].append(
+            {"index": choices.pick((index, 0, 10**30, -1, "0")) if choices.happens(16) else index, key: delta}
+        )
     if choices.happens(64):
         chunk["usage"] = choices.pick(_USAGES)
     if choices.happens(24):

@@ -137,7 +137,7 @@ def _check_leaders(request: ChatRequest, arrived: ChatRequest) -> Sequence[str]:
 
 
 def _defies_pairing(outlines: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether nothing would be left of a transcript, or calls are made by whom no rule may touch: the upstream judges."""
+    """Whether nothing would be left of it, or calls are made by whom no rule may touch: the upstream judges."""
     calls_of_others = any(item["tool_calls"] and item["role"] in {*LEADERS, "user"} for item in outlines)
     return calls_of_others or all(item["role"] == "tool" for item in outlines)
 

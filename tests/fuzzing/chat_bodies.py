@@ -1,4 +1,4 @@
-"""Bodies of chat completions: agents' sessions in plain form, sessions with every oddity, damaged ones, and mere bytes."""
+"""Bodies of chat completions: sessions in plain form, sessions with every oddity, damaged ones, and mere bytes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +14,14 @@ MAX_ROWS = 18
 RAW, DAMAGED, ODD = 1, 2, 3
 """What the first byte says; anything else is a plain session."""
 
-_PLAIN = ("all of this is what came out\n", "line of a log 12345\n", "word ", "é中\U0001f600 ", "x", "error: no such file\n")
+_PLAIN = (
+    "all of this is what came out\n",
+    "line of a log 12345\n",
+    "word ",
+    "é中\U0001f600 ",
+    "x",
+    "error: no such file\n",
+)
 _IDS = ("a", "b", "c", "call_1", "")
 _MEDIA = (
     {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
@@ -24,12 +31,26 @@ _MEDIA = (
     {"type": "thing", "url": "data:"},
 )
 _KEYS = (
-    "role", "content", "tool_calls", "tool_call_id", "name", "function_call", "reasoning_content", "reasoning_details", "refusal",
-    "cache_control", "audio",
+    "role", "content", "tool_calls", "tool_call_id", "name", "function_call", "reasoning_content",
+    "reasoning_details", "refusal", "cache_control", "audio",
 )  # fmt: skip
 _ROLES = ("user", "assistant", "tool", "system", "developer", "function", "critic", "")
-_MEMBERS = ("model", "stream", "max_tokens", "max_completion_tokens", "tools", "functions", "tool_choice", "response_format", "n", "user")
-_TOOL = {"type": "function", "function": {"name": "run", "description": "Runs.", "parameters": {"type": "object", "properties": {}}}}
+_MEMBERS = (
+    "model",
+    "stream",
+    "max_tokens",
+    "max_completion_tokens",
+    "tools",
+    "functions",
+    "tool_choice",
+    "response_format",
+    "n",
+    "user",
+)
+_TOOL = {
+    "type": "function",
+    "function": {"name": "run", "description": "Runs.", "parameters": {"type": "object", "properties": {}}},
+}
 
 
 def choose_policy(choices: Choices) -> Policy:

@@ -10,12 +10,31 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 TEXTS = (
-    "ok", "", " ", "a", "é", "中", "\U0001f600", "\ud800", "x\udfff", "\x00", "\x7f", "\u2028", "\ufeff", '"', "\\", "\\u0041", "{",
-    "</s>", "<|im_end|>", "<think>", "error: no such file\n", "\r\n", "\t", "all of this came out ", "1234567890", "=" * 20, "messages",
-    "role", "tool", "../", "%00", "${HOME}", "data: [DONE]\n\n", "𝕏\u0301",
+    "ok", "", " ", "a", "é", "中", "\U0001f600", "\ud800", "x\udfff", "\x00", "\x7f", "\u2028", "\ufeff", '"', "\\",
+    "\\u0041", "{", "</s>", "<|im_end|>", "<think>", "error: no such file\n", "\r\n", "\t", "all of this came out ",
+    "1234567890", "=" * 20, "messages", "role", "tool", "../", "%00", "${HOME}", "data: [DONE]\n\n", "\U0001d54f\u0301",
 )  # fmt: skip
 """Texts that some program somewhere has stumbled over, and plain ones."""
-NUMBERS = (0, 1, -1, 2, 7, 1023, 1024, 4096, 10**6, 2**31, 2**53 + 1, 2**63, 2**64, -(2**63) - 1, 10**30, 1.5, -0.0, 1e308)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    7,
+    1023,
+    1024,
+    4096,
+    10**6,
+    2**31,
+    2**53 + 1,
+    2**63,
+    2**64,
+    -(2**63) - 1,
+    10**30,
+    1.5,
+    -0.0,
+    1e308,
+)
 
 
 class Choices:
@@ -94,8 +113,9 @@ class Choices:
 
 
 DAMAGES = (
-    b"\\", b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\ud800", b"\\udc00", b"\\u0000", b"\xff", b"\xed\xa0\x80", b"\x00", b"\n", b"\r",
-    b"NaN", b"-", b"1e999", b"0" * 30, b"[" * 600, b'{"a":' * 600, b"null", b"true", b'"messages":[]', b'"\\u006dessages":[],',
+    b"\\", b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\ud800", b"\\udc00", b"\\u0000", b"\xff", b"\xed\xa0\x80",
+    b"\x00", b"\n", b"\r", b"NaN", b"-", b"1e999", b"0" * 30, b"[" * 600, b'{"a":' * 600, b"null", b"true",
+    b'"messages":[]', b'"\\u006dessages":[],',
 )  # fmt: skip
 
 

@@ -6,26 +6,66 @@ from fuzzing.answers import write_answer
 from fuzzing.chat_bodies import write_body
 from fuzzing.choices import Choices
 
-_METHODS = (b"POST", b"POST", b"POST", b"POST", b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE", b"BREW", b"post")
+_METHODS = (
+    b"POST",
+    b"POST",
+    b"POST",
+    b"POST",
+    b"GET",
+    b"HEAD",
+    b"PUT",
+    b"DELETE",
+    b"OPTIONS",
+    b"PATCH",
+    b"CONNECT",
+    b"TRACE",
+    b"BREW",
+    b"post",
+)
 _PATHS = (
-    b"/v1/chat/completions", b"/v1/chat/completions", b"/v1/chat/completions", b"/chat/completions", b"/v1/chat/completions?a=b&c",
-    b"/v1/models", b"/v1/realtime", b"/", b"//", b"/%2e%2e/%00", b"/v1/../x", b"*", b"http://evil.example/v1/chat/completions", b"http://[",
-    b"evil.example:443", b"/trimtab/health", b"/trimtab/none", b"/metrics", b"/\xff", b"/a b", b"/#", b"/[", b"", b"/" + b"a" * 9000,
+    b"/v1/chat/completions", b"/v1/chat/completions", b"/v1/chat/completions", b"/chat/completions",
+    b"/v1/chat/completions?a=b&c", b"/v1/models", b"/v1/realtime", b"/", b"//", b"/%2e%2e/%00", b"/v1/../x", b"*",
+    b"http://evil.example/v1/chat/completions", b"http://[", b"evil.example:443", b"/trimtab/health",
+    b"/trimtab/none", b"/metrics", b"/\xff", b"/a b", b"/#", b"/[", b"", b"/" + b"a" * 9000,
 )  # fmt: skip
 _VERSIONS = (b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.0", b" HTTP/2.0", b"")
 _HEADERS = (
-    b"Content-Type: application/json", b"Authorization: Bearer sk-1", b"Authorization: ", b"Accept-Encoding: gzip", b"X-Trimtab-Mode: observe",
-    b"x-trimtab-mode: off", b"X-Trimtab-Profile: none", b"Expect: 100-continue", b"expect: x", b"Content-Encoding: gzip", b"Content-Encoding: zstd",
-    b"Connection: X-A", b"TE: trailers", b"X-A: 1\r\nX-A: 2", b"X-B: \xff\xfe", b"Cookie: a=b; c", b"Upgrade: websocket\r\nConnection: Upgrade",
-    b"Sec-WebSocket-Key: x", b"Host: other", b"Host: [", b": x", b"X : y", b"X-C: a\r\n b", b"Transfer-Encoding: gzip", b"X-D: " + b"d" * 9000,
-    b"Content-Length: 3", b"Content-Length: -1", b"Content-Length: 99999999999999999999", b"Range: bytes=0-", b"Keep-Alive: 1",
+    b"Content-Type: application/json", b"Authorization: Bearer sk-1", b"Authorization: ", b"Accept-Encoding: gzip",
+    b"X-Trimtab-Mode: observe", b"x-trimtab-mode: off", b"X-Trimtab-Profile: none", b"Expect: 100-continue",
+    b"expect: x", b"Content-Encoding: gzip", b"Content-Encoding: zstd", b"Connection: X-A", b"TE: trailers",
+    b"X-A: 1\r\nX-A: 2", b"X-B: \xff\xfe", b"Cookie: a=b; c", b"Upgrade: websocket\r\nConnection: Upgrade",
+    b"Sec-WebSocket-Key: x", b"Host: other", b"Host: [", b": x", b"X : y", b"X-C: a\r\n b",
+    b"Transfer-Encoding: gzip", b"X-D: " + b"d" * 9000, b"Content-Length: 3", b"Content-Length: -1",
+    b"Content-Length: 99999999999999999999", b"Range: bytes=0-", b"Keep-Alive: 1",
 )  # fmt: skip
-_STATUSES = (b"200", b"200", b"200", b"201", b"204", b"304", b"302", b"400", b"401", b"404", b"413", b"422", b"429", b"501", b"503", b"999", b"100", b"1", b"x")
+_STATUSES = (
+    b"200",
+    b"200",
+    b"200",
+    b"201",
+    b"204",
+    b"304",
+    b"302",
+    b"400",
+    b"401",
+    b"404",
+    b"413",
+    b"422",
+    b"429",
+    b"501",
+    b"503",
+    b"999",
+    b"100",
+    b"1",
+    b"x",
+)
 _ANSWER_HEADERS = (
-    b"Content-Type: application/json", b"Content-Type: text/event-stream", b"Content-Type: text/event-stream; charset=utf-8", b"Content-Type: ;;\xff",
-    b"Content-Encoding: gzip", b"Set-Cookie: a=b", b"Location: http://evil.example/", b"X-A: 1\r\nX-A: 2", b"X-B: \xff", b"Connection: close, X-A",
-    b"Upgrade: h2c", b"Trailer: X", b"Content-Length: 5", b"Content-Length: 999999", b"Retry-After: 1", b"x-trimtab-tokens: 1", b"Date: never",
-    b"Transfer-Encoding: identity", b"Bad", b"X : y", b"Server: up",
+    b"Content-Type: application/json", b"Content-Type: text/event-stream",
+    b"Content-Type: text/event-stream; charset=utf-8", b"Content-Type: ;;\xff", b"Content-Encoding: gzip",
+    b"Set-Cookie: a=b", b"Location: http://evil.example/", b"X-A: 1\r\nX-A: 2", b"X-B: \xff",
+    b"Connection: close, X-A", b"Upgrade: h2c", b"Trailer: X", b"Content-Length: 5", b"Content-Length: 999999",
+    b"Retry-After: 1", b"x-trimtab-tokens: 1", b"Date: never", b"Transfer-Encoding: identity", b"Bad", b"X : y",
+    b"Server: up",
 )  # fmt: skip
 
 
@@ -44,7 +84,12 @@ def write_request(choices: Choices) -> RawRequest:
         return RawRequest(choices.take(200), is_whole=False)
     method, path, version, odd = _METHODS[0], _PATHS[0], _VERSIONS[0], 0
     if choices.happens(96):
-        method, path, version, odd = choices.pick(_METHODS), choices.pick(_PATHS), choices.pick(_VERSIONS), choices.below(4)
+        method, path, version, odd = (
+            choices.pick(_METHODS),
+            choices.pick(_PATHS),
+            choices.pick(_VERSIONS),
+            choices.below(4),
+        )
     headers = [b"Host: trimtab", *(choices.pick(_HEADERS) for _ in range(odd)), b"Connection: close"]
     body = write_body(choices)[0]
     framing = choices.below(6)
@@ -65,7 +110,17 @@ def write_request(choices: Choices) -> RawRequest:
     return RawRequest(data, is_whole=is_plain and method == b"POST" and b" HTTP/1." in data)
 
 
-_HARMLESS = (b"Content-Type", b"Authorization", b"Accept", b"X-Trimtab", b"x-trimtab", b"X-A", b"Cookie", b"TE", b"Expect: 100")
+_HARMLESS = (
+    b"Content-Type",
+    b"Authorization",
+    b"Accept",
+    b"X-Trimtab",
+    b"x-trimtab",
+    b"X-A",
+    b"Cookie",
+    b"TE",
+    b"Expect: 100",
+)
 
 
 def _chunk(body: bytes, choices: Choices) -> bytes:
@@ -74,7 +129,9 @@ def _chunk(body: bytes, choices: Choices) -> bytes:
     extension = b";a=b" if choices.happens(32) else b""
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     trailer = b"X-T: 1\r\n" if choices.happens(32) else b""
-    return b"".join(b"%x%s\r\n%s\r\n" % (len(piece), extension, piece) for piece in pieces) + b"0\r\n" + trailer + b"\r\n"
+    return (
+        b"".join(b"%x%s\r\n%s\r\n" % (len(piece), extension, piece) for piece in pieces) + b"0\r\n" + trailer + b"\r\n"
+    )
 
 
 def write_response(choices: Choices) -> bytes:

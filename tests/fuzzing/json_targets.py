@@ -20,7 +20,9 @@ def fuzz_spans(data: bytes) -> None:
     members = []
     for _ in range(1 + choices.below(5)):
         key = choices.pick(("messages", "messages", "model", "a", choices.text()))
-        members.append((key, [choices.value() for _ in range(choices.below(4))] if choices.happens(128) else choices.value(3)))
+        members.append(
+            (key, [choices.value() for _ in range(choices.below(4))] if choices.happens(128) else choices.value(3))
+        )
     body = b"{" + b" ,\n".join(dump(key, choices) + b" : " + dump(value, choices) for key, value in members) + b"}"
     if _is_utf8(body):
         _check_spans(body)

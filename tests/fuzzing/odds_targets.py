@@ -1,9 +1,8 @@
 """What else comes from outside: addresses and headers of requests, and what stands in a store.
 
-Laws: no path leads to another host, and no header of this hop goes on; garbage in a store is nothing, never an exception.
+Laws: no path leads to another host, and no header of this hop goes on; garbage in a store is nothing, never an
+exception.
 """
-
-from yarl import URL
 
 from fuzzing.choices import DAMAGES, Choices
 from yarl import URL
@@ -17,15 +16,34 @@ from rules.summarise import Summary
 
 _UPSTREAMS = (UpstreamConfig(base_url="http://up:1/v1"), UpstreamConfig(base_url="https://up/a/v1", api_key="sk-own"))
 _PATHS = (
-    "/v1", "/v1/", "/", "//", "\\", "evil.example", "@", ":", "?", "#", "%", "%2f", "%00", "..", "/chat/completions", "http://", "https:", "[", "]",
-    "\u00e9", "\udcff", " ", "\t", "*", ";", "&", "=", "a", "//evil.example/", "http://u:p@evil.example:9/v1/x", "/v1/models",
+    "/v1", "/v1/", "/", "//", "\\", "evil.example", "@", ":", "?", "#", "%", "%2f", "%00", "..", "/chat/completions",
+    "http://", "https:", "[", "]", "\u00e9", "\udcff", " ", "\t", "*", ";", "&", "=", "a", "//evil.example/",
+    "http://u:p@evil.example:9/v1/x", "/v1/models",
 )  # fmt: skip
 _NAMES = (
-    b"Connection", b"X-A", b"Authorization", b"api-key", b"Host", b"Content-Length", b"Expect", b"TE", b"Accept-Encoding", b"X-Trimtab-Mode",
-    b"x-api-key", b"Keep-Alive", b"Upgrade", b"\xff",
+    b"Connection", b"X-A", b"Authorization", b"api-key", b"Host", b"Content-Length", b"Expect", b"TE",
+    b"Accept-Encoding", b"X-Trimtab-Mode", b"x-api-key", b"Keep-Alive", b"Upgrade", b"\xff",
 )  # fmt: skip
-_HEADER_VALUES = (b"X-A, close", b"close", b"Bearer sk-1", b"Bearer", b"", b" ", b"\xff\xfe", b"Host", b",,", b"identity", b"5")
-_RECORDS = (b'{"ratio":1.0}', b'{"ratio":1e999}', b'{"ratio":0}', b'{"ratio":1.5,"window_tokens":1023}', b'{"ratio":2,"calibrated":true}')
+_HEADER_VALUES = (
+    b"X-A, close",
+    b"close",
+    b"Bearer sk-1",
+    b"Bearer",
+    b"",
+    b" ",
+    b"\xff\xfe",
+    b"Host",
+    b",,",
+    b"identity",
+    b"5",
+)
+_RECORDS = (
+    b'{"ratio":1.0}',
+    b'{"ratio":1e999}',
+    b'{"ratio":0}',
+    b'{"ratio":1.5,"window_tokens":1023}',
+    b'{"ratio":2,"calibrated":true}',
+)
 _SECRET, _ID = b"s" * 32, "an id"
 _SEALED = seal(_SECRET, _ID, Summary("a text \ud800", by_model=True))
 

@@ -12,20 +12,48 @@ from proxy.overflow import Overflow, read_overflow
 MAX_NUMBER = 10**12
 STATUSES = (400, 200, 413, 422, 500, 429, 404, 0, -1, 10**6)
 _RATES = (
-    "Rate limit reached for m: limit {n}, used {n}. ", "Too many requests. ", "Please try again in {n}s. ", "You exceeded your quota. ",
-    "{n} tokens per minute. ", "Limit {n} TPM. ",
+    "Rate limit reached for m: limit {n}, used {n}. ", "Too many requests. ", "Please try again in {n}s. ",
+    "You exceeded your quota. ", "{n} tokens per minute. ", "Limit {n} TPM. ",
 )  # fmt: skip
 _PIECES = (
-    "This model's maximum context length is {n} tokens. ", "However, you requested {n} tokens ({n} in the messages, {n} in the completion). ",
-    "prompt is too long: {n} tokens > {n} maximum. ", "the request exceeds the available context size. ", "input length {n} exceeds {n} ",
-    "Please reduce the length of the messages. ", "at least {n} tokens ", "`inputs` tokens + `max_new_tokens` must be <= {n}. Given: {n} ",
-    "string too long. Expected a string with maximum length {n}, but got {n} ", "max_tokens must be at most {n} ", "{n} characters ",
-    "Request too large for m ", "payload too large ", "image ", "context window ", "tokens exceed ", "limit is {n} ", "input: '", "{n}/{n} ",
-    "{n} + {n} > {n} ", "range of input length should be [1, {n}] ", "context size has been exceeded", "max_prompt_tokens ", "input tokens ",
-    "too long ", "larger than ", "reduce ", "prompt ", "token limit ", "_", "(", ",", "-", "~", "\n", " ", "x",
+    "This model's maximum context length is {n} tokens. ",
+    "However, you requested {n} tokens ({n} in the messages, {n} in the completion). ",
+    "prompt is too long: {n} tokens > {n} maximum. ", "the request exceeds the available context size. ",
+    "input length {n} exceeds {n} ", "Please reduce the length of the messages. ", "at least {n} tokens ",
+    "`inputs` tokens + `max_new_tokens` must be <= {n}. Given: {n} ",
+    "string too long. Expected a string with maximum length {n}, but got {n} ", "max_tokens must be at most {n} ",
+    "{n} characters ", "Request too large for m ", "payload too large ", "image ", "context window ",
+    "tokens exceed ", "limit is {n} ", "input: '", "{n}/{n} ", "{n} + {n} > {n} ",
+    "range of input length should be [1, {n}] ", "context size has been exceeded", "max_prompt_tokens ",
+    "input tokens ", "too long ", "larger than ", "reduce ", "prompt ", "token limit ", "_", "(", ",", "-", "~", "\n",
+    " ", "x",
 )  # fmt: skip
-_NUMBERS = ("4096", "0", "-1", "131,072", "128k", "1.5", "1e9", "00", "99999999999999999999999", "٣", "²", "8192tokens", "1,2,3,4", ",", "9" * 400)
-_CODES = ("context_length_exceeded", "rate_limit_exceeded", "invalid_request_error", None, 400, "", ["context_length_exceeded"])
+_NUMBERS = (
+    "4096",
+    "0",
+    "-1",
+    "131,072",
+    "128k",
+    "1.5",
+    "1e9",
+    "00",
+    "99999999999999999999999",
+    "٣",
+    "²",
+    "8192tokens",
+    "1,2,3,4",
+    ",",
+    "9" * 400,
+)
+_CODES = (
+    "context_length_exceeded",
+    "rate_limit_exceeded",
+    "invalid_request_error",
+    None,
+    400,
+    "",
+    ["context_length_exceeded"],
+)
 
 
 def fuzz_overflow(data: bytes) -> None:
@@ -42,7 +70,10 @@ def fuzz_overflow(data: bytes) -> None:
         assert status == 413 or read_overflow(status, body) is None, "a rate limit is taken for an overflow"
         return
     text = "".join(_fill(choices, _PIECES) for _ in range(choices.below(8))) * choices.pick((1, 1, 1, 1, 50, 400))
-    members = {choices.pick(("n_ctx", "n_prompt_tokens", "metadata", "param")): choices.value() for _ in range(choices.below(3))}
+    members = {
+        choices.pick(("n_ctx", "n_prompt_tokens", "metadata", "param")): choices.value()
+        for _ in range(choices.below(3))
+    }
     if choices.happens(64):
         members |= {"n_ctx": choices.pick(NUMBERS), "n_prompt_tokens": choices.pick(NUMBERS)}
     body = _wrap(choices, text, choices.pick(_CODES), members)

@@ -46,7 +46,7 @@ _RAW = b"\x00\x01"
 
 
 def write_seeds(target: Target, data: Path) -> Iterator[bytes]:
-    """Inputs to begin with: any bytes of several sizes, for they make sessions; and recorded bodies where `data` has any."""
+    """Inputs to begin with: any bytes of several sizes, which make sessions; recorded bodies where `data` has any."""
     generator = random.Random(1)  # noqa: S311 - the same at every run
     for size in SEED_SIZES:
         for _ in range(SEEDS_EACH):
