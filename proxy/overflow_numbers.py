@@ -99,7 +99,7 @@ def read_numbers(text: str) -> Numbers:
     total, completion = _find(_TOTALS, text), _find(_COMPLETIONS, text)
     if total is None and prompt is not None:
         total = prompt + (completion or 0)
-    elif total is not None and completion is not None:
+    elif total is not None and completion is not None and completion < total:
         prompt = total - completion
     excess = _find(_EXCESS, text)
     if excess is None and (limit is None or limit == total):

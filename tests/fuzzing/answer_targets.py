@@ -12,7 +12,7 @@ from fuzzing.choices import Choices
 from proxy import stream
 from proxy.counter import count_by_heuristic
 from proxy.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
-from proxy.stream import MAX_TOKENS, ResponseTap
+from proxy.stream import MAX_TOKENS, FirstEvent, ResponseTap
 
 
 def fuzz_stream(data: bytes) -> None:
@@ -37,6 +37,21 @@ def fuzz_stream(data: bytes) -> None:
     assert whole.count_completion(count_by_heuristic) == parts.count_completion(count_by_heuristic), "other tokens"
     for tokens in (whole.usage.prompt_tokens, whole.usage.completion_tokens) if whole.usage else ():
         assert tokens is None or 0 <= tokens <= 3 * MAX_TOKENS, "a figure that is none"
+    _check_first_event(body, sizes)
+
+
+def _check_first_event(body: bytes, sizes: list[int]) -> None:
+    """Of a stream's beginning no byte is lost, and its first event is the same in pieces."""
+    whole, parts = FirstEvent(), FirstEvent()
+    assert whole.feed(body) + whole.held == body, "bytes are lost"
+    fed = passed = b""
+    for piece in _cut(body, sizes):
+        if parts.is_done:
+            break
+        fed += piece
+        passed += parts.feed(piece)
+    assert passed + parts.held == fed, "bytes are lost in pieces"
+    assert whole.data == parts.data, "another first event in pieces"
 
 
 def _cut(body: bytes, sizes: list[int]) -> Iterator[bytes]:

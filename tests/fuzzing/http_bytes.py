@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fuzzing.answers import write_answer
 from fuzzing.chat_bodies import write_body
 from fuzzing.choices import Choices
+from fuzzing.overflow_targets import write_refusal
 
 _METHODS = (
     b"POST",
@@ -140,7 +141,7 @@ def write_response(choices: Choices) -> bytes:
     if kind == 1:
         return choices.take(100).replace(b"500", b"501")
     status = choices.pick(_STATUSES)
-    body = write_answer(choices)
+    body = write_refusal(choices) if choices.happens(64) else write_answer(choices)
     headers = [choices.pick(_ANSWER_HEADERS[:3])]
     headers += [choices.pick(_ANSWER_HEADERS) for _ in range(choices.below(4) // 2)]
     if kind == 2:

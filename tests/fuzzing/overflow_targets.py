@@ -1,13 +1,18 @@
 """Refusals of upstreams, in their words and in others'.
 
-Laws: never raises; a number is positive and no larger than any window; what only speaks of a rate is no overflow.
+Laws: never raises; a number is positive and no larger than any window; what only speaks of a rate is no overflow; what
+is learned of one makes the next attempt shorter.
 """
 
 from typing import Any
 
 from fuzzing.choices import NUMBERS, Choices, dump
 
+from proxy.discovery import MAX_WINDOW_TOKENS
+from proxy.lessons import Sent, draw_lesson
 from proxy.overflow import Overflow, read_overflow
+from proxy.records import MAX_RATIO
+from rules.policy import Policy
 
 MAX_NUMBER = 10**12
 STATUSES = (400, 200, 413, 422, 500, 429, 404, 0, -1, 10**6)
@@ -82,6 +87,14 @@ def fuzz_overflow(data: bytes) -> None:
     found = read_overflow(status, body)
     _check(found)
     assert found == read_overflow(status, body), "two readings of one answer"
+    if found is not None:
+        _check_lesson(found, choices)
+
+
+def write_refusal(choices: Choices) -> bytes:
+    """The body of an error that may be about the window, and may have numbers in it."""
+    text = "".join(_fill(choices, _PIECES) for _ in range(1 + choices.below(4)))
+    return _wrap(choices, text, choices.pick(_CODES), {})
 
 
 def _fill(choices: Choices, pieces: tuple[str, ...]) -> str:
@@ -110,10 +123,23 @@ def _wrap(choices: Choices, text: str, code: Any, members: dict[str, Any]) -> by
     return text.encode("utf-8", "replace") if number == 8 else dump(forms[number], choices)
 
 
+def _check_lesson(found: Overflow, choices: Choices) -> None:
+    """A retry gets less than what was refused, whatever the refusal says."""
+    policy = Policy(context_window=choices.pick((4096, 1024, 128_000)), token_ratio=choices.pick((1.0, 0.3, 5.9)))
+    prompt_tokens = (1, 7, 300, 4000, 10**6)[choices.below(5)]
+    sent = Sent(prompt_tokens, choices.pick((None, 0, 1, 10**6, 10**30)), is_text=choices.happens(128))
+    lesson = draw_lesson(found, policy, sent)
+    if lesson is None:
+        return
+    assert lesson.apply(policy).limit_tokens(sent.max_tokens) < prompt_tokens, "as much is sent again"
+    assert lesson.window_tokens is None or 256 <= lesson.window_tokens <= MAX_WINDOW_TOKENS, "a window that is none"
+    assert lesson.ratio is None or 0 < lesson.ratio <= MAX_RATIO, "a ratio out of bounds"
+
+
 def _check(found: Overflow | None) -> None:
     if found is None:
         return
-    for number in (found.limit, found.requested, found.completion_tokens, found.excess_tokens):
+    for number in (found.limit, found.requested, found.prompt_tokens, found.completion_tokens, found.excess_tokens):
         assert number is None or type(number) is int, "a number that is none"
         assert number is None or 0 <= number <= MAX_NUMBER, "a number that no server means"
     assert found.limit != 0, "a window of nothing"

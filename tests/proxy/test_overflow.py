@@ -212,3 +212,10 @@ def test_a_window_that_is_none_is_not_told(n_ctx: str):
     zero = read_overflow(400, b"This model's maximum context length is 0 tokens.")
     assert zero is not None
     assert zero.limit is None
+
+
+def test_a_completion_beyond_the_sum_leaves_no_prompt():
+    """Numbers that contradict each other: none of them is made negative."""
+    found = _read("maximum context length is 8192 tokens. You requested 900 tokens (9000 in the completion).")
+    assert found is not None
+    assert found.prompt_tokens is None or found.prompt_tokens >= 0
