@@ -93,9 +93,11 @@ class Live:
 
 
 def _check_answer(received: bytes) -> None:
-    """The last answer's status: the ones before it tell the client to go on."""
-    head, _, body = received.rpartition(b"HTTP/1.")[2].partition(b"\r\n\r\n")
-    status = head.split(b" ", 2)[1]
+    """The answer's status; the ones before it tell the client to go on."""
+    head, _, body = received.partition(b"\r\n\r\n")
+    while head.split(b" ")[1].startswith(b"1") and body.startswith(b"HTTP/"):
+        head, _, body = body.partition(b"\r\n\r\n")
+    status = head.split(b" ")[1]
     assert status != b"500", "the proxy's own 500"
     if b'"type":"trimtab_error"' in body:
         assert int(status) in OWN_STATUSES, "a status that the proxy does not promise"
