@@ -9,7 +9,7 @@ from fuzzing.live import run_live
 
 from proxy.compactors import Compactors
 
-INPUTS = 150
+INPUTS = 100
 SIZES = (60, 400, 900, 1600)
 CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
 

@@ -10,7 +10,7 @@ from learning import ListLog
 from proxy.stores.sqlite import SqliteStore
 from proxy.stores.store import StoreError
 
-FILES = 60
+FILES = 30
 SUMMARIES = {f"id {number}": bytes([number]) * 400 for number in range(40)}
 
 

@@ -12,7 +12,7 @@ INPUTS = st.binary(max_size=60) | st.binary(min_size=200, max_size=1200) | st.bi
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(data=INPUTS)
 def test_no_input_breaks_a_law(name: str, data: bytes) -> None:
     """Whatever the bytes say, the target's laws hold."""
