@@ -5,29 +5,34 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 from aiohttp import web
 
+from proxy.catalogue import load_catalogue
 from proxy.compactors import Compactors
 from proxy.config import Config
 from proxy.exchange import Recorder
 from proxy.handlers import handle, handle_pages
 from proxy.metrics import Metrics
 from proxy.models import Models
+from proxy.raw_headers import keep_header_bytes
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
-from proxy.services import Lifecycle, Services
+from proxy.services import Current, Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
+from proxy.uploads import Uploads
 from proxy.upstream import UpstreamClient
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 256
 KEEP_ALIVE_SECONDS = 75.0
+"""Without a request, or until the whole head of one has come."""
+LINGERING_SECONDS = 2.0
+"""What a client that was refused may still send before its connection is closed."""
 CANCEL_SECONDS = 0.2
 """What requests still in flight after the drain have to notice that they were cancelled."""
 
@@ -38,7 +43,12 @@ class Proxy:
 
     url: str
     metrics_url: str
-    services: Services
+    current: Current
+
+    @property
+    def services(self) -> Services:
+        """What a request that comes now is served with."""
+        return self.current.services
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -53,6 +63,7 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
 
     Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
+    keep_header_bytes()
     compactors = compactors or Compactors(log)
     metrics = Metrics()
     store, tenancy = _open_store(config, metrics, log)
@@ -60,9 +71,11 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     summaries = Summaries(store, client, metrics)
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log)
-    services = Services(config, client, summaries, recorder, tenancy, compactors, models, Lifecycle())
+    uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
+    services = Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, Lifecycle())
+    current = Current(services)
     server = web.Server(
-        partial(handle, services),
+        current.serve_by(handle),
         handler_cancellation=True,
         auto_decompress=False,
         access_log=None,
@@ -70,26 +83,27 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         max_line_size=MAX_HEADER_BYTES,
         max_field_size=MAX_HEADER_BYTES,
         max_headers=MAX_HEADERS,
+        lingering_time=LINGERING_SECONDS,
     )
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     estimators: asyncio.Future[None] | None = None
     try:
-        async with _serve_pages(services) as pages_url:
+        async with _serve_pages(current) as pages_url:
             await runner.setup()
             host, port = split_address(config.listen)
             site = web.TCPSite(runner, host, port)
             await site.start()
             services.lifecycle.ready = True
-            estimators = asyncio.get_running_loop().run_in_executor(None, compactors.load_estimators)
+            estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
             for upstream in config.discovered_upstreams():
                 models.seek_windows(upstream)
             url = site_url(host, runner.addresses[0][1])
-            yield Proxy(url, (pages_url or url) + config.metrics_path, services)
+            yield Proxy(url, (pages_url or url) + config.metrics_path, current)
             services.lifecycle.ready = False
             await site.stop()
             server.pre_shutdown()  # connections without a request
             with suppress(TimeoutError):
-                async with asyncio.timeout(config.limits.drain_seconds):
+                async with asyncio.timeout(current.services.config.limits.drain_seconds):
                     await services.lifecycle.idle.wait()
     finally:
         await runner.cleanup()
@@ -102,23 +116,30 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
 
 
 @asynccontextmanager
-async def _serve_pages(services: Services) -> AsyncIterator[str | None]:
+async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
     """While the block runs, our own pages at `metrics_listen`; its address, None where there is none.
 
     It is the first to come and the last to go, so that a drain can be watched. Raises OSError.
     """
-    if services.config.metrics_listen is None:
+    address = current.services.config.metrics_listen
+    if address is None:
         yield None
         return
-    server = web.Server(partial(handle_pages, services), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS)
+    server = web.Server(current.serve_by(handle_pages), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS)
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     try:
         await runner.setup()
-        host, port = split_address(services.config.metrics_listen)
+        host, port = split_address(address)
         await web.TCPSite(runner, host, port).start()
         yield site_url(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
+
+
+def _load_the_rest(compactors: Compactors, config: Config) -> None:
+    """What is not needed at the start, and slow."""
+    load_catalogue(tuple(upstream.base_url for upstream in config.discovered_upstreams()))
+    compactors.load_estimators()
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:
@@ -126,24 +147,28 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
 
     Raises ConfigError for a store that cannot be.
     """
-    data_directory = Path(platformdirs.user_data_dir("trimtab", appauthor=False))
     store = open_store(
         config.store,
         ttl_seconds=config.store_ttl_seconds,
-        data_directory=data_directory,
+        data_directory=data_directory(),
         on_error=lambda name: metrics.store_errors.labels(name).inc(),
         log=log,
     )
     scheme, _, path = config.store.partition(":///")
     if config.store == "memory":
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
-    beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory / "key"
+    beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory() / "key"
     try:
         return store, Tenancy(config.tenant, load_key(beside))
     except KeyFileError as error:
         # Nothing is lost but what clients without a credential find again after a restart.
         log.warning("key_missing", reason=str(error))
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
+
+
+def data_directory() -> Path:
+    """Where the user's stores and keys are kept, unless the configuration says otherwise."""
+    return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
 def site_url(host: str, port: int) -> str:

@@ -1,4 +1,4 @@
-"""The command line: `trimtab serve | check | compact | count | demo | schema`.
+"""The command line: `trimtab serve | check | doctor | compact | count | demo | schema`.
 
 Wrong arguments and wrong configuration end with status 2 and sentences that say what is allowed.
 """
@@ -6,10 +6,12 @@ Wrong arguments and wrong configuration end with status 2 and sentences that say
 import asyncio
 import gc
 import os
+import resource
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, ParamSpec
 
@@ -18,6 +20,7 @@ import orjson
 import uvloop
 
 from proxy.app import run_proxy
+from proxy.catalogue import find_window
 from proxy.codecs.chat import read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted
@@ -26,6 +29,7 @@ from proxy.config import Config
 from proxy.config_load import load_config
 from proxy.errors import ConfigError
 from proxy.logs import configure_log, get_log
+from proxy.reloading import reload_when_told
 from rules.families import find_family
 from rules.pipeline import LimitExceededError
 
@@ -84,16 +88,19 @@ def main() -> None:
 @_config_option
 @_set_option
 def serve(upstream: str | None, listen: str | None, config_path: Path | None, settings: tuple[str, ...]) -> None:
-    """Run the proxy until it is stopped (SIGTERM or Ctrl-C)."""
+    """Run the proxy until it is stopped (SIGTERM or Ctrl-C); SIGHUP has it read the --config file again."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop takes it
+    short = [f"upstream.base_url={upstream}"] if upstream else []
+    short += [f"listen={listen}"] if listen else []
+    load = partial(_load, config_path, (*settings, *short))
     with _wrong_use():
-        short = [f"upstream.base_url={upstream}"] if upstream else []
-        short += [f"listen={listen}"] if listen else []
-        config = _load(config_path, (*settings, *short))
+        config = load()
     configure_log()
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             with _wrong_use():
-                runner.run(_serve(config))
+                runner.run(_serve(config, load if config_path else None))
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
@@ -101,20 +108,30 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
             sys.exit(1)
 
 
-async def _serve(config: Config) -> None:
+def _raise_file_limit() -> None:
+    """Take all the file descriptors that the system allows: a connection needs two."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS calls unlimited what it does not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     log = get_log()
-    stop = asyncio.Event()
+    stop, reload = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload.set)
     for address, meaning in config.open_addresses().items():
         log.warning("listening_wide", listen=address, meaning=meaning)
     async with run_proxy(config, log) as proxy:
         gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
+        reloading = loop.create_task(reload_when_told(reload, proxy.current, load, log))
         await stop.wait()
-        log.info("draining", seconds=config.limits.drain_seconds)
+        reloading.cancel()
+        log.info("draining", seconds=proxy.services.config.limits.drain_seconds)
 
 
 @main.command()
@@ -176,7 +193,11 @@ def _compact(body: bytes, config: Config, compactors: Compactors) -> Compacted:
         request = read_damaged_request(body)
     settings = config.policy_for(request.model)
     compactor = compactors.choose(settings, request.model)
-    policy = settings.to_policy(config.prices.to_prices(), token_ratio=find_family(request.model).ratio)
+    window_tokens = None
+    if settings.context_window == "auto":
+        window_tokens = find_window(config.upstream_for(settings.upstream).base_url, request.model)
+    ratio = find_family(request.model).ratio
+    policy = settings.to_policy(config.prices.to_prices(), token_ratio=ratio, window_tokens=window_tokens)
     return compactor.apply(compactor.plan(request, policy), None)
 
 
@@ -234,6 +255,43 @@ def count(
         else:
             click.echo(tally.write_json())
     sys.exit(1 if failed else 0)
+
+
+@main.command()
+@click.option("--model", "models", multiple=True, metavar="NAME", help="A model to look at; may be given again.")
+@click.option(
+    "--key-from-env",
+    metavar="NAME",
+    help="Show the key in this environment variable to the main upstream, where the configuration has none for it.",
+)
+@click.option("--table/--json", "as_table", default=None, help="Tables are for terminals, JSON for all else.")
+@_config_option
+@_set_option
+def doctor(
+    *,
+    models: tuple[str, ...],
+    key_from_env: str | None,
+    as_table: bool | None,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Look whether the proxy will work here: upstreams, windows, counting, store, address. What to do is said."""
+    from rich.console import Console  # noqa: PLC0415 - of no use to `serve`
+
+    from proxy.doctor import examine  # noqa: PLC0415 - the same
+
+    key = os.environ.get(key_from_env, "") if key_from_env is not None else None
+    if key is not None and not (key.isascii() and key.isprintable() and key.strip()):
+        message = "there is no key in this variable of the environment"
+        raise click.BadParameter(message, param_hint="--key-from-env")
+    with _wrong_use(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        config = _load(config_path, settings)
+        report = runner.run(examine(config, models, key))
+    if as_table if as_table is not None else sys.stdout.isatty():
+        report.print_tables(Console())
+    else:
+        click.echo(report.write_json())
+    sys.exit(1 if report.will_fail else 0)
 
 
 @main.command()

@@ -80,7 +80,8 @@ class PolicyConfig(_Section):
 
     upstream: OptionalName = Field(None, description="null: upstream; else one of upstreams")
     context_window: ContextWindow = Field(
-        "auto", description="tokens of prompt and completion; auto: asked of the upstream, else 128000"
+        "auto",
+        description="tokens of prompt and completion; auto: asked of the upstream, else the catalogue, else 128000",
     )
     completion_reserve: int = Field(
         8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"
@@ -144,6 +145,12 @@ class LimitsConfig(_Section):
 
     max_body_bytes: int = Field(33_554_432, ge=1024, description="a larger body streams through uncompacted")
     max_concurrent_requests: int = Field(1024, ge=1, description="more than this are answered 503")
+    max_held_bytes: int = Field(
+        1_073_741_824, ge=1024, description="of request bodies read at once; beyond it requests are answered 503"
+    )
+    client_silence_seconds: float = Field(
+        60.0, gt=0, description="a client that sends none of its body for so long is answered 408"
+    )
     drain_seconds: float = Field(30.0, ge=0, description="what requests in flight have to finish after SIGTERM")
 
 

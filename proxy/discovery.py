@@ -26,6 +26,8 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """A longer answer is none. OpenRouter's list is large."""
 MAX_MODELS = 4096
 """What is read of a longer list."""
+MAX_ALIASES = 16
+"""And of one model's other names."""
 MIN_WINDOW_TOKENS = 1024
 MAX_WINDOW_TOKENS = 100_000_000
 
@@ -39,13 +41,19 @@ _RUNNING: _Rank = (
 _STATED: _Rank = (
     ("max_model_len",),  # vLLM, SGLang
     ("context_window",),  # Groq
-    ("context_length",),  # OpenRouter, Together, Maritaca
+    ("context_length",),  # OpenRouter, Together, Maritaca; Ollama, of a model that is loaded
     ("top_provider", "context_length"),  # OpenRouter
     ("max_context_length",),  # Mistral; LM Studio, of a model that is not loaded
 )
 _TRAINED: _Rank = (("meta", "n_ctx_train"),)  # llama.cpp, in older builds without n_ctx
 _SERVED = (_RUNNING, _STATED)
-_NAMES: _Rank = (("id",), ("key",))
+_NAMES: _Rank = (("id",), ("key",), ("model",))
+_ALIASES: _Rank = (("aliases",), ("loaded_instances", "id"))
+"""Other names that requests may say: llama.cpp's, and those of LM Studio's instances."""
+_LATEST = ":latest"
+"""Ollama's tag for names that have none."""
+_OTHER_LISTS = ("/api/v0/models", "/api/v1/models", "/api/ps")
+"""LM Studio's, in older and newer builds, and Ollama's of the models that are loaded."""
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
 
 
@@ -72,6 +80,12 @@ def read_models(body: bytes) -> Windows:
     return _read_list(body, (*_SERVED, _TRAINED))
 
 
+def read_names(body: bytes) -> list[str]:
+    """The models' names in a list of models, windows or not."""
+    names = (_find_name(entry) for entry in _find_entries(_decode(body)))
+    return [name for name in names if name is not None]
+
+
 def read_props(body: bytes) -> int | None:
     """The window in tokens in the answer of llama.cpp's /props; None where there is none."""
     return _read_window(_decode(body), (_PROPS,))
@@ -81,8 +95,8 @@ async def discover(client: UpstreamClient, upstream: UpstreamConfig, headers: He
     """Ask the upstream for its models' windows: what could be learned, maybe nothing. Raises nothing.
 
     `headers` are the client's credential headers; an upstream with a key of its own gets that instead. Asked are
-    /models, then llama.cpp's /props, then LM Studio's /api/v0/models; Ollama, which tells only in /api/show, one call
-    for each model, is not asked.
+    /models, then llama.cpp's /props, then the lists of LM Studio and Ollama. Ollama's /api/show is not asked: of a
+    model that is not loaded it tells the window of its training, which is not the one that it will run in.
     """
     asked = request_headers(headers, upstream, identity=True)
     asked["Accept"] = "application/json"
@@ -98,10 +112,11 @@ async def discover(client: UpstreamClient, upstream: UpstreamConfig, headers: He
             every = await asyncio.to_thread(read_props, props)
             if every is not None:
                 return Windows({}, every)
-            loaded = await _get(client, upstream, URL(root + "/api/v0/models", encoded=True), asked)
-            windows = await asyncio.to_thread(_read_list, loaded, _SERVED)
-            if windows.by_model:
-                return windows
+            for path in _OTHER_LISTS:
+                loaded = await _get(client, upstream, URL(root + path, encoded=True), asked)
+                windows = await asyncio.to_thread(_read_list, loaded, _SERVED)
+                if windows.by_model:
+                    return windows
     return await asyncio.to_thread(read_models, listed)
 
 
@@ -130,16 +145,29 @@ def _decode(body: bytes) -> Any:
 def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
     entries = _find_entries(_decode(body))
     by_model: dict[str, int] = {}
+    by_alias: dict[str, int] = {}
     for entry in entries:
-        name = next((name for path in _NAMES for name in _find(entry, path) if isinstance(name, str)), None)
+        name = _find_name(entry)
         window_tokens = _read_window(entry, ranks)
         if window_tokens is None and isinstance(entry.get("parent"), str):
             window_tokens = by_model.get(entry["parent"])  # vLLM: an adapter runs in the window of its model
         if name is not None and window_tokens is not None:
             by_model[name] = min(window_tokens, by_model.get(name, window_tokens))
+            by_alias |= dict.fromkeys(_find_aliases(entry, name), window_tokens)
+    by_model = by_alias | by_model
     if len(entries) == 1 and _is_llama(entries[0]):  # with several, llama.cpp is a router and heeds the name
         return Windows(by_model, next(iter(by_model.values()), None))
     return Windows(by_model, None)
+
+
+def _find_name(entry: dict[str, Any]) -> str | None:
+    return next((name for path in _NAMES for name in _find(entry, path) if isinstance(name, str)), None)
+
+
+def _find_aliases(entry: dict[str, Any], name: str) -> list[str]:
+    found = [alias for path in _ALIASES for item in _find(entry, path) for alias in _as_list(item)]
+    aliases = [alias for alias in found[:MAX_ALIASES] if isinstance(alias, str)]
+    return [*aliases, name.removesuffix(_LATEST)]
 
 
 def _find_entries(body: Any) -> list[dict[str, Any]]:
@@ -172,6 +200,10 @@ def _find(value: Any, path: _Path) -> list[Any]:
     """What stands at the path; a list on the way stands for each of its items."""
     found = [value]
     for key in path:
-        items = [each for item in found for each in (item if isinstance(item, list) else [item])]
+        items = [each for item in found for each in _as_list(item)]
         found = [item[key] for item in items if isinstance(item, dict) and key in item]
     return found
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -47,6 +47,7 @@ class OverloadedError(ProxyError):
     status = 503
     code = "overloaded"
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    closes = True  # the rest of the request is not worth reading
 
 
 class UpstreamInvalidError(ProxyError):
@@ -77,6 +78,14 @@ class NoSuchPageError(ProxyError):
 
     status = 404
     code = "not_found"
+
+
+class SlowRequestError(ProxyError):
+    """The client did not go on sending its request."""
+
+    status = 408
+    code = "request_timeout"
+    closes = True
 
 
 class MethodNotAllowedError(ProxyError):

@@ -41,6 +41,7 @@ class Exchange:
     stream: PlainResponse | None = None
     error_code: str | None = None
     reported_prompt_tokens: int | None = None
+    reported_cached_tokens: int = 0
     prefix_kept: float | None = None
     completion_tokens: int | None = None
     completion_source: str = "estimated"

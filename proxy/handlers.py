@@ -7,7 +7,7 @@ import asyncio
 import time
 from contextlib import suppress
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from proxy.chat import serve_chat
 from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
@@ -18,10 +18,9 @@ from proxy.pages import answer_error, answer_page, is_own
 from proxy.relay import relay_answer
 from proxy.services import Services
 from proxy.upstream import Body, read_headers, request_headers, target_url
-from proxy.websocket import is_upgrade, relay_websocket
+from proxy.websocket import SWITCHING_PROTOCOLS, is_upgrade, relay_websocket
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
-SWITCHING_PROTOCOLS = 101
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -56,6 +55,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         relayed.client_left = relayed.status != SWITCHING_PROTOCOLS and not relayed.last_byte_at
         raise
     finally:
+        services.uploads.release(request)
         lifecycle.leave()
         services.recorder.metrics.in_flight.set(lifecycle.in_flight)
         services.recorder.record(exchange)
@@ -68,7 +68,8 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
 
 async def _invite_body(request: web.BaseRequest) -> None:
     """Tell a client that waits for leave to send its body (curl does, for a large one) to go on."""
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+    asks = request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
+    if asks and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
@@ -90,15 +91,8 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
     exchange.outcome = "passed"
     if is_upgrade(request):
         exchange.sent_at = time.monotonic()
-        session = services.client.session
-        seconds = upstream.connect_timeout_seconds
-        return await relay_websocket(request, session, url, headers, exchange.relayed, seconds)
-    body: Body | None = None
-    if request.body_exists:
-        body = request.content.iter_any()
-        length = request.headers.get("Content-Length")
-        if length is not None:
-            headers["Content-Length"] = length
+        return await relay_websocket(request, services.client, url, headers, upstream, exchange.relayed)
+    body: Body | None = services.uploads.read(request) if request.body_exists else None
     exchange.sent_at = time.monotonic()
     async with services.client.send(request.method, url, headers, body, upstream) as answer:
         return await relay_answer(request, answer, [], None, exchange.relayed)

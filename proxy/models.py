@@ -6,43 +6,25 @@ same figures. Nothing here is waited for, but the store's answer when a process 
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import Any
 
 import msgspec
 
+from proxy.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Calibration, Report, clamp
+from proxy.catalogue import is_ready, load_catalogue
 from proxy.config import UpstreamConfig
 from proxy.discovery import MIN_WINDOW_TOKENS, Windows, discover
+from proxy.facts import Facts, Known, complete
 from proxy.lessons import Lesson
 from proxy.lru import BytesLRU
 from proxy.metrics import Metrics
-from proxy.records import MAX_RATIO, MAX_REFUTED, ModelName, Record, Records
+from proxy.records import MAX_REFUTED, ModelName, Record, Records
 from proxy.stores import SummaryStore
 from proxy.upstream import Headers, UpstreamClient
 from rules.families import find_family
 
-MIN_SAMPLE_TOKENS = 500
-"""A smaller request says more of its frame than of the vocabulary."""
-MAX_SAMPLE_RATIO = 20.0
-MIN_SAMPLE_RATIO = 0.5
-"""Of what is expected. No vocabulary makes so few of a text: such a server leaves out what it had cached, or cuts
-prompts short, or always says the same. To go by it would fill windows twice over."""
-WARM_UP_SAMPLES = 8
-URGENT_SAMPLES = 2
-URGENT_RATIO = 1.5
-URGENT_SHARE = 4
-"""A model that reports so much more than expected is not left until it overflows: one answer is enough, of beyond
-MAX_RATIO two. What is small beside the limit, a quarter of it or less, may be the server's own preamble: it waits."""
-KEPT_SAMPLES = 64
-KEPT_SHARE = 0.10
-"""A ratio once found is kept until the median of the last samples is further off than this."""
-NOISE_SHARE = 0.02
-"""What warm-up finds nearer to the expected ratio than this changes nothing: each change breaks a prompt cache."""
-ERROR_WEIGHT = 0.2
-WARNED_ERROR = 0.15
 REFRESH_SECONDS = 10.0
 READ_SECONDS = 2.0
 """How long a request waits for the store when its model is met for the first time."""
@@ -58,40 +40,17 @@ MAX_WRITES = 3
 """Of one lesson, where others change the same model's record meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of a model.
-
-    `ratio` is its tokens for one of ours. `window_tokens` is its context window, None where it is not known;
-    `learned_tokens` what it turned out to be where prompts were refused that went by one of the windows `refuted`.
-    """
-
-    ratio: float
-    window_tokens: int | None = None
-    learned_tokens: int | None = None
-    refuted: tuple[int, ...] = ()
-
-    def correct(self, window_tokens: int) -> int:
-        """The window to go by where `window_tokens` is configured, or found, or assumed."""
-        is_refuted = self.learned_tokens is not None and window_tokens in self.refuted
-        return self.learned_tokens if is_refuted and self.learned_tokens else window_tokens
-
-
 @dataclass(slots=True)
 class _Model:
     """One model's state in this process; `generation` counts the changes that the store has.
 
-    `answers_off` are those in a row after which the mean `error` was too large; `discovered` is the window last learned
-    from the upstream by this process itself.
+    `discovered` is the window last learned from the upstream by this process itself.
     """
 
     facts: Facts
     generation: int = 0
     is_calibrated: bool = False
-    samples: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
-    urgent: deque[float] = field(default_factory=lambda: deque(maxlen=WARM_UP_SAMPLES))
-    error: float = 0.0
-    answers_off: int = 0
+    calibration: Calibration = field(default_factory=Calibration)
     warned: bool = False
     label: str = "other"
     discovered: int | None = None
@@ -139,7 +98,7 @@ class Models:
             return self.recall(name)
         model = self._find(name)
         if model is None:
-            model = self._strangers[name] = _Model(self.recall(name), label=label)
+            model = self._strangers[name] = _Model(self._recall(name), label=label)
             model.reading = self._spawn(self._read(name, model))
         model.label = label
         if model.read_at == 0.0 and model.reading is not None:
@@ -147,7 +106,9 @@ class Models:
             model.read_at = model.read_at or self._clock()  # a store that hangs is waited for once
         elif self._clock() - model.read_at > REFRESH_SECONDS and (model.reading is None or model.reading.done()):
             model.reading = self._spawn(self._read(name, model))
-        return model.facts
+        if not is_ready(name.base_url):
+            await asyncio.to_thread(load_catalogue, (name.base_url,))
+        return complete(name, model.facts)
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success."""
@@ -158,30 +119,60 @@ class Models:
                 model.reading = self._spawn(self._take_window(name, model))
 
     def recall(self, name: ModelName) -> Facts:
-        """What this process knows of a model already."""
+        """What this process knows of a model already, and where it knows no window, the catalogue's."""
+        return complete(name, self._recall(name))
+
+    def _recall(self, name: ModelName) -> Facts:
         model = self._find(name)
         return model.facts if model is not None else Facts(find_family(name.model).ratio, self._find_window(name))
 
-    def observe(self, name: ModelName, estimated_tokens: int, reported_tokens: int, limit_tokens: int) -> None:
-        """A request of `estimated_tokens` by our own count, without images and the like, was reported as so many.
+    def list_known(self) -> list[Known]:
+        """The models that an upstream has answered for; names that only a client has said are not among them."""
+        return [_show(name, model) for name, model in self._models.items()]
 
-        `limit_tokens` is what the model's prompts may have: what is far below it is not urgent.
-        """
+    def list_told(self) -> list[tuple[str, str]]:
+        """The upstreams' base_url and model, of each whose window an upstream has told this process."""
+        return [(url, model) for url, known in self._upstreams.items() for model in known.windows.by_model]
+
+    def observe(self, name: ModelName, report: Report) -> None:
+        """An upstream has reported how many tokens a prompt had for it."""
         model = self._models.get(name)
-        sample = reported_tokens / max(estimated_tokens, 1)
-        if model is None or estimated_tokens < MIN_SAMPLE_TOKENS:
+        if model is None or report.counted_tokens < MIN_SAMPLE_TOKENS:
             return
-        self._watch_error(model, abs(sample / model.facts.ratio - 1))
-        if not MIN_SAMPLE_RATIO * find_family(name.model).ratio <= sample <= MAX_SAMPLE_RATIO:
-            return
-        model.samples.append(sample)
-        if reported_tokens * URGENT_SHARE >= limit_tokens:
-            model.urgent.append(sample)
+        calibration = model.calibration
+        calibration.add(report, model.facts.ratio, find_family(name.model).ratio)
+        if calibration.stays_off(is_calibrated=model.is_calibrated) and not model.warned:
+            model.warned = True
+            self._log.warning(
+                "estimates_off",
+                model=model.label,
+                mean_error=round(calibration.error, 3),
+                meaning="the upstream reports other prompt tokens than were counted",
+            )
+        self._watch_cuts(name, model, report)
         if model.writing is None or model.writing.done():
-            found = _choose_ratio(model)
+            found = calibration.choose_ratio(model.facts.ratio, is_calibrated=model.is_calibrated)
             if found is not None:
-                calibrated = model.is_calibrated or len(model.samples) >= WARM_UP_SAMPLES
+                calibrated = model.is_calibrated or len(calibration.samples) >= WARM_UP_SAMPLES
                 model.writing = self._spawn(self._write(name, model, ratio=found, calibrated=calibrated))
+
+    def _watch_cuts(self, name: ModelName, model: _Model, report: Report) -> None:
+        """Learn the window of a model whose prompts are cut short without a word."""
+        if model.calibration.cuts_short:
+            self._metrics.silent_truncations.labels(model.label).inc()
+        window_tokens = model.calibration.find_window()
+        if window_tokens is None or window_tokens < MIN_WINDOW_TOKENS or not report.believed_tokens:
+            return
+        if model.facts.correct(report.believed_tokens) <= window_tokens:
+            return
+        self._log.warning(
+            "prompts_cut_short",
+            model=model.label,
+            window_tokens=window_tokens,
+            meaning="the upstream reports far fewer prompt tokens than were sent: it drops what does not fit",
+        )
+        model.calibration.restart(is_calibrated=False)
+        model.writing = self._spawn(self.learn(name, report.believed_tokens, Lesson(window_tokens)))
 
     async def learn(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
         """An upstream has refused a prompt that went by a window of `believed_tokens`: it really is another.
@@ -193,18 +184,11 @@ class Models:
         if model is None:
             return
         known = model.facts
-        changes: dict[str, Any] = {}
-        if lesson.window_tokens is not None and lesson.window_tokens >= MIN_WINDOW_TOKENS:
-            refuted = (*(item for item in known.refuted if item != believed_tokens), believed_tokens)[-MAX_REFUTED:]
-            changes |= {"learned_tokens": lesson.window_tokens, "refuted": refuted}
-        if lesson.ratio is not None:
-            changes |= {"ratio": _clamp(lesson.ratio), "calibrated": False}
-        now = replace(known, **{key: value for key, value in changes.items() if key != "calibrated"})
-        if now == known:
-            return
-        await asyncio.wait({self._spawn(self._write_lesson(name, model, changes))}, timeout=READ_SECONDS)
+        if _teach(known, believed_tokens, lesson):
+            writing = self._spawn(self._write_lesson(name, model, believed_tokens, lesson))
+            await asyncio.wait({writing}, timeout=READ_SECONDS)
         if model.facts == known:  # the store hangs, and the next request must not be refused again
-            model.facts = now
+            model.facts = replace(known, **_teach(known, believed_tokens, lesson))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers | None = None) -> None:
         """Ask an upstream for its models' windows behind the scenes, if that is due; `headers` are a credential's."""
@@ -285,23 +269,22 @@ class Models:
         record = msgspec.structs.replace(record, **changes)
         self._adopt(model, *await self._records.append(name, model.generation, record), is_first=False)
 
-    async def _write_lesson(self, name: ModelName, model: _Model, changes: dict[str, Any]) -> None:
+    async def _write_lesson(self, name: ModelName, model: _Model, believed_tokens: int, lesson: Lesson) -> None:
         """Make a change even where others make theirs at the same time."""
         for _ in range(MAX_WRITES):
-            await self._write(name, model, **changes)
-            if all(getattr(model.facts, key, value) == value for key, value in changes.items()):
+            changes = _teach(model.facts, believed_tokens, lesson)
+            if not changes:
                 return
+            calibrated = model.is_calibrated and "ratio" not in changes
+            await self._write(name, model, calibrated=calibrated, **changes)
 
     def _adopt(self, model: _Model, generation: int, record: Record, *, is_first: bool) -> None:
         """Go by a record from now on."""
         before = model.facts
         window_tokens = record.window_tokens or before.window_tokens
-        model.facts = Facts(record.ratio, window_tokens, record.learned_tokens, record.refuted)
+        model.facts = Facts(record.ratio, window_tokens, learned_tokens=record.learned_tokens, refuted=record.refuted)
         model.generation, model.is_calibrated = generation, record.calibrated
-        model.error, model.answers_off = 0.0, 0
-        if record.calibrated:
-            model.samples.clear()
-            model.urgent.clear()
+        model.calibration.restart(is_calibrated=record.calibrated)
         if is_first:
             return
         for cause, old, new in (
@@ -312,20 +295,6 @@ class Models:
             if old != new:
                 self._metrics.policy_changes.labels(model.label, cause).inc()
                 self._log.info("policy_changed", model=model.label, cause=cause, before=old, after=new)
-
-    def _watch_error(self, model: _Model, error: float) -> None:
-        """Say once that a model's counts stay wrong, whatever is done about it."""
-        model.error += (min(error, 1.0) - model.error) * ERROR_WEIGHT
-        model.answers_off = model.answers_off + 1 if model.error > WARNED_ERROR else 0
-        is_settled = model.is_calibrated or not model.samples  # else warm-up is under way
-        if is_settled and model.answers_off >= WARM_UP_SAMPLES and not model.warned:
-            model.warned = True
-            self._log.warning(
-                "estimates_off",
-                model=model.label,
-                mean_error=round(model.error, 3),
-                meaning="the upstream reports other prompt tokens than were counted",
-            )
 
     async def _discover(self, upstream: UpstreamConfig, known: _Upstream, headers: Headers) -> None:
         found = await discover(self._client, upstream, headers)
@@ -338,21 +307,18 @@ class Models:
                 await self._take_window(name, model)
 
 
-def _choose_ratio(model: _Model) -> float | None:
-    """The ratio to go by from now on; None where nothing is to change."""
-    samples, current = model.samples, model.facts.ratio
-    if model.is_calibrated:
-        found = _clamp(median(samples))
-        return found if len(samples) == KEPT_SAMPLES and abs(found / current - 1) > KEPT_SHARE else None
-    if len(samples) >= WARM_UP_SAMPLES:
-        found = _clamp(median(samples))
-        return found if abs(found / current - 1) > NOISE_SHARE else current
-    urgent = model.urgent
-    if not urgent or (len(urgent) < URGENT_SAMPLES and urgent[0] > MAX_RATIO):
-        return None
-    least = _clamp(min(urgent))
-    return least if least > URGENT_RATIO * current else None
+def _teach(known: Facts, believed_tokens: int, lesson: Lesson) -> dict[str, Any]:
+    """What a lesson changes of what is known."""
+    changes: dict[str, Any] = {}
+    window_tokens = lesson.window_tokens or 0
+    if window_tokens >= MIN_WINDOW_TOKENS and known.correct(believed_tokens) != window_tokens:
+        others = tuple(item for item in known.refuted if item != believed_tokens)
+        changes |= {"learned_tokens": window_tokens, "refuted": (*others, believed_tokens)[-MAX_REFUTED:]}
+    if lesson.ratio is not None and clamp(lesson.ratio) != known.ratio:
+        changes["ratio"] = clamp(lesson.ratio)
+    return changes
 
 
-def _clamp(ratio: float) -> float:
-    return round(min(max(ratio, 1 / MAX_RATIO), MAX_RATIO), 4)
+def _show(name: ModelName, model: _Model) -> Known:
+    samples, error = len(model.calibration.samples), model.calibration.error
+    return Known(name, complete(name, model.facts), model.is_calibrated, samples, error)

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from proxy.calibration import Report
 from proxy.config import PolicyConfig
 from proxy.exchange import Exchange
 from proxy.lessons import Sent
@@ -19,7 +20,9 @@ async def observe(call: Call, carried: Carried) -> None:
     sent = carried.compacted.forwarded if exchange.mode == "enforce" else carried.planned.original
     if exchange.reported_prompt_tokens and all(map(_is_read_by_all, sent.messages)):
         limit = call.policy.model_limit_tokens(call.chat.max_tokens)
-        call.services.models.observe(call.model, sent.tokens, exchange.reported_prompt_tokens, limit)
+        reported, cached = exchange.reported_prompt_tokens, exchange.reported_cached_tokens
+        report = Report(sent.tokens, reported, limit, call.believed_tokens, cached)
+        call.services.models.observe(call.model, report)
     if exchange.mode == "enforce":
         await _observe_prefix(call, carried)
 
@@ -34,6 +37,7 @@ async def count_answer(services: Services, settings: PolicyConfig, tap: Response
     """The completion's tokens: the upstream's own figure, else ours."""
     usage = tap.usage
     exchange.reported_prompt_tokens = usage.prompt_tokens if usage else None
+    exchange.reported_cached_tokens = usage.cached_tokens if usage else 0
     if usage is not None and usage.completion_tokens is not None:
         exchange.completion_tokens, exchange.completion_source = max(usage.completion_tokens, 0), "upstream"
         return

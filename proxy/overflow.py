@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.overflow_numbers import read_numbers
+from proxy.overflow_numbers import MAX_NUMBER, read_numbers
 from proxy.stream import UNKNOWN_FORM
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
@@ -124,7 +124,8 @@ def _read_success(answer: Any) -> Overflow | None:
     """An error where an answer should be, or an answer that ended before it began."""
     if not isinstance(answer, dict):
         return None
-    if answer.get("error") or answer.get("type") == "error":
+    is_flat = "choices" not in answer and isinstance(answer.get("message"), str)
+    if answer.get("error") or is_flat:
         return _read_refusal(400, answer)
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
@@ -146,9 +147,13 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
     if found is None:
         return None
     limit, requested = members.get("n_ctx"), members.get("n_prompt_tokens")
-    if type(limit) is int and type(requested) is int:
+    if _is_number(limit) and _is_number(requested):
         found = replace(found, limit=limit, requested=requested, prompt_tokens=requested)
     return replace(found, is_flat="error" not in answer)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 < value < MAX_NUMBER  # true and false are no numbers
 
 
 def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:

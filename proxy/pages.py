@@ -11,6 +11,7 @@ from aiohttp import web
 from proxy.config import Config
 from proxy.errors import NoSuchPageError, ProxyError
 from proxy.gate import admit_admin
+from proxy.known import write_models
 from proxy.services import Services
 from proxy.upstream import Headers
 
@@ -77,7 +78,16 @@ def show_metrics(services: Services) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-PAGES: dict[str, Page] = {"/trimtab/health": show_health, "/trimtab/ready": show_ready}
+def show_models(services: Services) -> web.Response:
+    """What is known of models."""
+    return web.Response(body=write_models(services), content_type="application/json")
+
+
+PAGES: dict[str, Page] = {
+    "/trimtab/health": show_health,
+    "/trimtab/ready": show_ready,
+    "/trimtab/api/models": show_models,
+}
 """By path; the metrics' is for the configuration to say."""
 OPEN_PAGES = frozenset({"/trimtab/health", "/trimtab/ready"})
 """For load balancers, which have no key."""

@@ -1,7 +1,10 @@
 """What requests are served with."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+
+from aiohttp import web
 
 from proxy.compactors import Compactors
 from proxy.config import Config
@@ -11,6 +14,7 @@ from proxy.models import Models
 from proxy.sliding import SlidingWatch
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
+from proxy.uploads import Uploads
 from proxy.upstream import UpstreamClient
 
 
@@ -46,6 +50,25 @@ class Services:
     tenancy: Tenancy
     compactors: Compactors
     models: Models
+    uploads: Uploads
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
+
+
+Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True)
+class Current:
+    """The services of requests to come, which may be replaced; a request keeps those that it began with."""
+
+    services: Services
+
+    def serve_by(self, handler: Handler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        """The handler for a server."""
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            return await handler(self.services, request)
+
+        return answer

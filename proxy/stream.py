@@ -60,6 +60,11 @@ class Usage(msgspec.Struct):
 
     prompt_tokens: _Tokens | None = None
     completion_tokens: _Tokens | None = None
+    cached_tokens: int = 0
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: _Tokens | None = None
 
 
 class _WireUsage(msgspec.Struct):
@@ -71,6 +76,7 @@ class _WireUsage(msgspec.Struct):
     output_tokens: _Tokens | None = None
     cache_read_input_tokens: _Tokens | None = None
     cache_creation_input_tokens: _Tokens | None = None
+    prompt_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Started(msgspec.Struct):
@@ -88,6 +94,7 @@ class _Answer(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Answer).decode
 _decode_started = msgspec.json.Decoder(_Started | None).decode
 _decode_wire_usage = msgspec.json.Decoder(_WireUsage | None).decode
+_decode_details = msgspec.json.Decoder(_Details | None).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 UNKNOWN_FORM = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
@@ -109,7 +116,17 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
     return Usage(
         known.prompt_tokens if prompt is None else prompt,
         known.completion_tokens if completion is None else completion,
+        _read_cached(wire) or known.cached_tokens,
     )
+
+
+def _read_cached(wire: _WireUsage) -> int:
+    """Prompt tokens that the upstream says it had read before."""
+    details: _Details | None = None
+    with suppress(*UNKNOWN_FORM):
+        details = _decode_details(wire.prompt_tokens_details)
+    told = details.cached_tokens if details is not None else None
+    return told or wire.cache_read_input_tokens or 0
 
 
 class ResponseTap:

@@ -6,8 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.calibration import Report
+from proxy.facts import Facts
 from proxy.metrics import Metrics
-from proxy.models import Facts, Models
+from proxy.models import Models
 from proxy.records import ModelName
 from proxy.stores import SummaryStore
 from proxy.stores.memory import MemoryStore
@@ -17,6 +19,11 @@ NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
 LIMIT = 40_000
 """What a prompt may have; TOKENS is not far below it."""
 TOKENS = 10_000
+
+
+def report(counted_tokens: int, reported_tokens: int) -> Report:
+    """What an upstream reports of a prompt that is not far below the limit."""
+    return Report(counted_tokens, reported_tokens, LIMIT)
 
 
 class ListLog:
@@ -66,7 +73,7 @@ class Process:
         """Answers in which the upstream reports so many tokens for one of ours, and the ratio found thereby."""
         for ratio in ratios:
             self.models.vouch_for(name)
-            self.models.observe(name, TOKENS, round(ratio * TOKENS), LIMIT)
+            self.models.observe(name, report(TOKENS, round(ratio * TOKENS)))
             await self.settle()
         return self.models.recall(name).ratio
 

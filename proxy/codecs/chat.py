@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from proxy.codecs.counting import DECODE_ERRORS, read_surroundings
+from proxy.codecs.mending import mend
 from proxy.codecs.message import UndecodableError, decode_message, encode_message
 from proxy.codecs.spans import Array, find_array, has_more_parts
-from proxy.codecs.surrogates import replace_lone_surrogates
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Message
 from rules.families import GENERIC, Costs
@@ -85,11 +85,12 @@ def read_request(body: bytes) -> ChatRequest:
 
 
 def read_damaged_request(body: bytes) -> ChatRequest:
-    """The same of a body that read_request refused, where lone surrogates are all that is wrong with it.
+    """The same of a body that read_request refused, where all that is wrong with it can be mended.
 
-    Slower: they are found escape by escape.
+    Lone surrogates, NaN and Infinity, a byte order mark: most upstreams' decoders read them. Slower. Messages keep
+    their bytes.
     """
-    clean = replace_lone_surrogates(body)
+    clean = mend(body)
     decoded = _split(clean)
     spans = _find_messages(clean, tuple(map(bytes, decoded.messages))).elements
     return _make_request(body, decoded, tuple(body[span.start : span.stop] for span in spans))
@@ -186,7 +187,11 @@ class ChatCodec:
         """The request's transcript, counted. Raises UndecodableError where a message is no object with a role."""
         try:
             found = self._cache.messages.get_many([(self._number, raw) for raw in request.raws])
-            messages = tuple(map(self._read, request.raws, found))
+            new: dict[bytes, Message] = {}
+            messages = tuple(
+                self._read(raw, new) if message is None else message
+                for raw, message in zip(request.raws, found, strict=True)
+            )
             fixed = self._count_fixed(request.fixed)
             shared = (
                 count_shared_frame(messages[0], self._count, self._costs) if fixed.has_functions and messages else 0
@@ -228,10 +233,11 @@ class ChatCodec:
         kept["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*prefix, question))) + b"]")
         return kept
 
-    def _read(self, raw: bytes, message: Message | None) -> Message:
-        """The message as it was read before, else read now."""
+    def _read(self, raw: bytes, new: dict[bytes, Message]) -> Message:
+        """A message that was not known; one of those alike in `new`, as it will be once all are known."""
+        message = new.get(raw)
         if message is None:
-            message = decode_message(raw, self._count, self._costs)
+            message = new[raw] = decode_message(raw, self._count, self._costs)
             self._cache.messages[self._number, raw] = message
         return message
 

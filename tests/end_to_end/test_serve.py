@@ -1,47 +1,18 @@
 """`trimtab serve` as a process: it starts, it serves, it drains, it says what is wrong."""
 
 import asyncio
-import os
+import re
 import signal
 import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from asyncio.subprocess import PIPE
+from pathlib import Path
 
 import aiohttp
 import orjson
 import pytest
 from fake_upstream import event
-
-
-def own_environment() -> dict[str, str]:
-    """The test's environment, without the user's settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
-
-
-@asynccontextmanager
-async def serving(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
-    """The process and its address with /v1, read from its log."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "proxy",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        *arguments,
-        stderr=PIPE,
-        env=own_environment(),
-    )
-    try:
-        line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
-        assert line["event"] == "listening"
-        yield process, line["url"]
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+from serving import own_environment, serving
 
 
 async def test_streams_finish_before_the_process_ends(client, upstream):
@@ -126,3 +97,36 @@ async def test_what_cannot_be_read_is_not_quoted_in_the_log(request_bytes, upstr
         logged = await asyncio.wait_for(process.stderr.read(), 10)
     assert b"PLANTED" not in logged
     assert all(orjson.loads(line) for line in logged.splitlines())
+
+
+def read_file_limits(process_id: int) -> str | None:
+    """The soft and the hard limit of a process's file descriptors; None where the system does not tell."""
+    limits = Path(f"/proc/{process_id}/limits")
+    found = re.search(r"Max open files +(\d+) +(\d+) ", limits.read_text()) if limits.exists() else None
+    return f"{found[1]} {found[2]}" if found else None
+
+
+async def test_connections_beyond_the_file_descriptors_do_no_lasting_harm(upstream):
+    """The soft limit is raised to the hard one; who comes beyond it is turned away, and later served again."""
+    shell = "ulimit -S -n 40; ulimit -H -n 80"
+    async with (
+        serving("--upstream", upstream.url, "--set", "store=memory", shell=shell) as (process, url),
+        asyncio.timeout(20),
+    ):
+        assert read_file_limits(process.pid) in {None, "80 80"}
+        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+        idle = [await asyncio.open_connection(host, int(port)) for _ in range(120)]
+        waiting = {asyncio.ensure_future(reader.read()) for reader, _ in idle}
+        while len(waiting) > 79:
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for _, writer in idle:
+            writer.close()
+        await asyncio.wait(waiting)
+        async with aiohttp.ClientSession() as session:
+            while True:
+                try:
+                    async with session.get(url + "/models") as response:
+                        assert response.status == 200
+                        return
+                except aiohttp.ClientConnectionError:
+                    await asyncio.sleep(0.01)

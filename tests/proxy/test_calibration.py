@@ -10,9 +10,9 @@ from asking import post
 from fake_upstream import completion, event
 from sessions import make_session
 
+from proxy.calibration import WARM_UP_SAMPLES
 from proxy.codecs.chat import read_request
 from proxy.config import PolicyConfig
-from proxy.models import WARM_UP_SAMPLES
 from rules.policy import Policy
 
 PATH = "/v1/chat/completions"

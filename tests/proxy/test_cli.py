@@ -153,6 +153,21 @@ def test_compact_compacts_what_is_too_long() -> None:
     assert (quiet.stdout_bytes, quiet.stderr) == (result.stdout_bytes, "")
 
 
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ((), 16_385 - 16_385 // 4),
+        (("--set", "upstream.base_url=http://127.0.0.1:8000/v1"), 128_000 - 8192),
+        (("--set", "defaults.context_window=8000"), 6000),
+    ],
+)
+def test_compact_takes_the_window_from_the_catalogue(settings: tuple[str, ...], limit: int) -> None:
+    """Where the configuration leaves it open and the upstream is one that the catalogue knows."""
+    body = b'{"model":"gpt-3.5-turbo","messages":[{"role":"user","content":"hi"}]}'
+    result = _run("compact", "--explain", *settings, "-", input_bytes=body)
+    assert f", limit {limit}" in result.stderr
+
+
 def test_compact_takes_one_request_a_line() -> None:
     """A line for each; one that is no request stays as it is, is named by its number and ends with status 1."""
     small = b'{"messages":[ {"role":"user"} ]}'

@@ -93,7 +93,10 @@ def _problems(text: str, *settings: str, **environment: str) -> list[str]:
         ),
         (
             "limits:\n  qqq: 1",
-            "limits.qqq (line 2): unknown key; known here: max_body_bytes, max_concurrent_requests, drain_seconds",
+            (
+                "limits.qqq (line 2): unknown key; known here: max_body_bytes, max_concurrent_requests, max_held_bytes,"
+                " client_silence_seconds, drain_seconds"
+            ),
         ),
         ("upstream: {api_key: '${KEY}'}", "upstream.api_key: ${KEY} is not set in the environment and has no default"),
         ("models: [{match: '${M}'}]", "models[0].match: ${M} is not set in the environment and has no default"),
@@ -110,6 +113,12 @@ def test_each_mistake_is_named_with_its_place_and_what_is_allowed(text: str, pro
     assert _problems(text) == [problem]
 
 
+def _bomb(form: str) -> str:
+    """Twenty lines that stand for 10**20 items."""
+    aliases = (form.format(", ".join([f"*a{number}"] * 10)) for number in range(20))
+    return "a0: &a0 {x: 1}\n" + "".join(f"a{number}: &a{number} {text}\n" for number, text in enumerate(aliases, 1))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -121,6 +130,10 @@ def test_each_mistake_is_named_with_its_place_and_what_is_allowed(text: str, pro
         "models: &a [*a]",
         "a: " + "[" * 3000,
         "a: " + "1" * 5000,
+        "mode: trueish",
+        "Falsehood: 1",
+        _bomb("[{}]"),
+        _bomb("{{<<: [{}]}}"),
         "a: \x00",
         "a: 1\n---\na: 2",
         "1: 2",

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 
 from proxy import discovery
 from proxy.config import UpstreamConfig
-from proxy.discovery import MAX_MODELS, MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, Windows, discover, read_models, read_props
+from proxy.discovery import (
+    MAX_ALIASES,
+    MAX_MODELS,
+    MAX_WINDOW_TOKENS,
+    MIN_WINDOW_TOKENS,
+    Windows,
+    discover,
+    read_models,
+    read_props,
+)
 from proxy.upstream import UpstreamClient
 
 ROWS = Path(__file__).parents[2].parent / "shared" / "data" / "models_endpoints.jsonl"
@@ -42,6 +51,11 @@ def _props(n_ctx: Any) -> dict[str, Any]:
 
 def _lm_studio(**fields: Any) -> dict[str, Any]:
     return {"models": [{"type": "llm", "key": "m", "max_context_length": 131_072, **fields}]}
+
+
+def _ollama(name: str, window_tokens: int) -> dict[str, Any]:
+    """A model that Ollama has loaded."""
+    return {"name": name, "model": name, "size": 9000, "details": {"family": "x"}, "context_length": window_tokens}
 
 
 def _loaded(*windows: Any) -> list[dict[str, Any]]:
@@ -142,6 +156,29 @@ def test_only_a_whole_number_in_bounds_is_a_window(value: Any, *, is_window: boo
     assert read_props(orjson.dumps(_props(value))) == expected
 
 
+@pytest.mark.parametrize(
+    ("answer", "windows"),
+    [
+        (_list(_model(aliases=["a", "b"], meta={"n_ctx": 8192}), _model("n")), {"m": 8192, "a": 8192, "b": 8192}),
+        (_list(_model(aliases=["n"], max_model_len=8192), _model("n", max_model_len=4096)), {"m": 8192, "n": 4096}),
+        (_list(_model(aliases=[5, None, ["a"]], max_model_len=8192)), {"m": 8192}),
+        (_list(_model(aliases="a", max_model_len=8192)), {"m": 8192, "a": 8192}),
+        (_lm_studio(loaded_instances=_loaded(8192)), {"m": 8192, "m:0": 8192}),
+    ],
+)
+def test_a_model_is_known_by_its_other_names(answer: Any, windows: dict[str, int]) -> None:
+    """Unless that is another one's own name."""
+    assert read_models(orjson.dumps(answer)).by_model == windows
+
+
+def test_other_names_are_read_up_to_their_bound() -> None:
+    """However many a server says."""
+    aliases = [str(number) for number in range(5000)]
+    windows = read_models(orjson.dumps(_list(_model(aliases=aliases, max_model_len=8192))))
+
+    assert list(windows.by_model) == [*aliases[:MAX_ALIASES], "m"]
+
+
 def test_a_list_is_read_up_to_its_bound() -> None:
     """The first models of a longer one are kept."""
     windows = read_models(orjson.dumps(_list(*(_model(str(number), max_model_len=8192) for number in range(5000)))))
@@ -151,7 +188,7 @@ def test_a_list_is_read_up_to_its_bound() -> None:
 
 KEYS = [
     "data", "models", "id", "key", "parent", "owned_by", "meta", "n_ctx", "n_ctx_train", "max_model_len",
-    "context_length", "top_provider", "loaded_instances", "config", "default_generation_settings",
+    "context_length", "top_provider", "loaded_instances", "config", "aliases", "model", "default_generation_settings",
 ]  # fmt: skip
 LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(max_size=5)
 JSON = st.recursive(
@@ -172,13 +209,32 @@ def test_whatever_comes_back_never_raises(body: bytes) -> None:
 
 @pytest.mark.skipif(not ROWS.is_file(), reason="the recorded data (../shared/data) is not here")
 def test_every_recorded_answer_that_holds_a_window_gives_it() -> None:
-    """And those that hold none give none."""
+    """The right one, by the name of each; and those that hold none give none."""
     rows = [orjson.loads(line) for line in ROWS.read_bytes().splitlines()]
-    assert rows
+    found = {}
     for row in rows:
         body = orjson.dumps(row["body"])
-        found = read_props(body) if row["path"] == "/props" else list(read_models(body).by_model.values())
-        assert bool(found) == (row["context_field"] is not None), row["server"]
+        windows = {read_props(body)} if row["path"] == "/props" else {*read_models(body).by_model.values()}
+        found[row["server"].partition(" ")[0], row["path"]] = windows - {None}
+        assert bool(windows) == (row["context_field"] is not None), row["server"]
+    assert len(rows) == len(found) == 15
+    assert found == {
+        ("vllm", "/v1/models"): {32_768},
+        ("sglang", "/v1/models"): {8192},
+        ("llama.cpp", "/v1/models"): {16_384},
+        ("llama.cpp", "/props"): {16_384},
+        ("transformers", "/v1/models"): set(),
+        ("openrouter", "/api/v1/models"): {8192},
+        ("groq", "/openai/v1/models"): {131_072},
+        ("together", "/v1/models"): {131_072},
+        ("mistral", "/v1/models"): {131_072},
+        ("lm-studio", "/v1/models"): set(),
+        ("lm-studio", "/api/v0/models"): {8192},
+        ("lm-studio", "/api/v1/models"): {32_768},
+        ("ollama", "/v1/models"): set(),
+        ("maritaca", "/api/models"): {128_000},
+        ("openai", "/v1/models"): set(),
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -195,9 +251,12 @@ async def asking() -> AsyncIterator[UpstreamClient]:
     await made.close()
 
 
+PATHS = ("/v1/models", "/props", "/api/v0/models", "/api/v1/models", "/api/ps")
+
+
 def _answer(**answers: Any) -> Handler:
-    """The answers to `models`, `props` and `lm_studio`: JSON, a body, or a status; 404 where there is none."""
-    names = {"/v1/models": "models", "/props": "props", "/api/v0/models": "lm_studio"}
+    """The answers to `models`, `props`, `lm_studio`, `lm_studio_1` and `ollama`: JSON, a body, a status; else 404."""
+    names = dict(zip(PATHS, ("models", "props", "lm_studio", "lm_studio_1", "ollama"), strict=True))
 
     async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
         told = answers.get(names.get(recorded.path, ""), 404)
@@ -208,6 +267,7 @@ def _answer(**answers: Any) -> Handler:
     return answer
 
 
+OLLAMA = {"models": [_ollama("m:latest", 4096), _ollama("n:8b", 8192), {"name": "o", "model": "o"}]}
 LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192))
 
 
@@ -219,10 +279,13 @@ LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192)
         ({"models": 500, "props": _props(16_384)}, Windows({}, 16_384), 2),
         ({"models": _llama(n_ctx_train=65_536), "props": _props(16_384)}, Windows({}, 16_384), 2),
         ({"models": _list(_model()), "props": {"error": "no"}, "lm_studio": LM_STUDIO}, Windows({"m": 8192}, None), 3),
-        ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 3),
-        ({"models": _list(_model())}, NOTHING, 3),
-        ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000}, NOTHING, 3),
-        ({"models": 401, "props": 302, "lm_studio": 206}, NOTHING, 3),
+        ({"lm_studio_1": _lm_studio(loaded_instances=_loaded(4096))}, Windows({"m": 4096, "m:0": 4096}, None), 4),
+        ({"models": _list(_model()), "ollama": OLLAMA}, Windows({"m:latest": 4096, "m": 4096, "n:8b": 8192}, None), 5),
+        ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 5),
+        ({"models": _list(_model())}, NOTHING, 5),
+        ({"models": _list(_model()), "ollama": {"models": []}}, NOTHING, 5),
+        ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000, "lm_studio_1": b"", "ollama": b"1"}, NOTHING, 5),
+        ({"models": 401, "props": 302, "lm_studio": 206, "lm_studio_1": 500, "ollama": 204}, NOTHING, 5),
     ],
 )
 async def test_the_upstream_is_asked_until_it_tells(
@@ -233,15 +296,15 @@ async def test_the_upstream_is_asked_until_it_tells(
 
     assert await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL) == windows
     asked = [(recorded.method, recorded.path) for recorded in upstream.requests]
-    assert asked == [("GET", path) for path in ("/v1/models", "/props", "/api/v0/models")][:questions]
+    assert asked == [("GET", path) for path in PATHS][:questions]
 
 
 @pytest.mark.parametrize(
     ("base", "paths"),
     [
-        ("", ["/models", "/props", "/api/v0/models"]),
-        ("/llama/v1", ["/llama/v1/models", "/llama/props", "/llama/api/v0/models"]),
-        ("/a%2Fb", ["/a%2Fb/models", "/a%2Fb/props", "/a%2Fb/api/v0/models"]),
+        ("", ["/models", *PATHS[1:]]),
+        ("/llama/v1", [f"/llama{path}" for path in PATHS]),
+        ("/a%2Fb", ["/a%2Fb/models", *(f"/a%2Fb{path}" for path in PATHS[1:])]),
     ],
 )
 async def test_the_questions_go_where_the_server_is(
@@ -271,7 +334,7 @@ async def test_each_question_carries_one_credential(
     upstream.answer = _answer()
     await discover(asking, UpstreamConfig(base_url=upstream.url, api_key=api_key), headers)
 
-    assert len(upstream.requests) == 3
+    assert len(upstream.requests) == len(PATHS)
     for recorded in upstream.requests:
         assert {name: recorded.header(name) for name in expected} == expected
         assert recorded.header("accept") == ["application/json"]
@@ -366,4 +429,4 @@ async def test_an_upstream_that_breaks_off_or_points_elsewhere_tells_nothing(
     async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
         config = UpstreamConfig(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
         assert await discover(asking, config, CREDENTIAL) == NOTHING
-    assert set(asked) == {b"/v1/models", b"/props", b"/api/v0/models"}  # aiohttp asks once more where nothing came
+    assert {path.decode() for path in asked} == set(PATHS)  # aiohttp asks once more where nothing came

@@ -7,7 +7,7 @@ import re
 import orjson
 import pytest
 from asking import ask_raw
-from raw_upstream import PLAIN, run_raw_upstream
+from parsing_upstream import PLAIN, run_parsing_upstream
 from yarl import URL
 
 HIDDEN = b"GET /v1/evil HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -121,7 +121,7 @@ FORBIDDEN = {b"transfer_encoding", b"content_length", b"upgrade", b"te", b"expec
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_could_be_read_in_two_ways_is_refused(name, start_proxy):
     """With 400, at once; the upstream hears nothing, and the connection ends: what follows on it is not read."""
-    async with run_raw_upstream() as upstream:
+    async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         answer = await ask_raw(proxy.url, REFUSED[name] + LAST)
     assert re.findall(rb"^HTTP/\S+ (\d+)", answer, re.MULTILINE) == [b"400"]
@@ -132,7 +132,7 @@ async def test_what_could_be_read_in_two_ways_is_refused(name, start_proxy):
 async def test_what_passes_is_framed_anew(name, start_proxy):
     """One request is one, whatever is in its body; nothing about its frame goes along that was not said by us."""
     request, body = PASSED[name]
-    async with run_raw_upstream() as upstream:
+    async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         answer = await ask_raw(proxy.url, request + LAST)
     assert answer.count(b"HTTP/1.1 200 ") == 2
@@ -147,7 +147,7 @@ async def test_what_passes_is_framed_anew(name, start_proxy):
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1])
 async def test_a_length_that_is_none_to_many_servers_is_refused(length, path, start_proxy):
     """Before anything is read of the body; what follows is never a request of its own."""
-    async with run_raw_upstream() as upstream:
+    async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         url = URL(proxy.url)
         reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -163,7 +163,7 @@ async def test_a_length_that_is_none_to_many_servers_is_refused(length, path, st
 
 async def test_another_protocol_is_not_passed_on(client, start_proxy):
     """No upstream is led to leave HTTP behind, where what follows would not be ours to read."""
-    async with run_raw_upstream() as upstream:
+    async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
         async with client.post(proxy.url + "/v1/x", data=b"abcde", headers=headers) as response:
@@ -175,7 +175,7 @@ async def test_another_protocol_is_not_passed_on(client, start_proxy):
 @pytest.mark.parametrize("frame", [b"Content-Length: 20", b"Transfer-Encoding: chunked"])
 async def test_a_body_that_breaks_off_is_never_completed(frame, client, start_proxy, log):
     """The upstream gets no whole request of half a body, which it would answer as if it were one."""
-    async with run_raw_upstream() as upstream:
+    async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         url = URL(proxy.url)
         for path in (b"/v1/x", b"/v1/chat/completions"):
@@ -205,7 +205,7 @@ async def test_at_random_the_upstream_sees_as_many_requests_as_the_log(start_pro
     ]  # fmt: skip
     bodies = [b"", b"abcde", CHUNKED, b"0\r\n\r\n", HIDDEN, CHUNKED + HIDDEN, b"abcde" + HIDDEN]
     choose = random.Random(7)  # noqa: S311 - the same at every run
-    async with run_raw_upstream() as upstream:
+    async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         for _ in range(300):
             chosen = choose.sample(lines, choose.randint(1, 4))
@@ -244,7 +244,7 @@ BAD_ANSWERS = {
 @pytest.mark.parametrize("name", BAD_HEADS)
 async def test_an_answer_is_not_lost_by_an_odd_head(name, path, client, start_proxy):
     """What cannot be sent on is left out, and nothing becomes a header that was none."""
-    async with run_raw_upstream(BAD_HEADS[name]) as upstream:
+    async with run_parsing_upstream(BAD_HEADS[name]) as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         async with client.post(proxy.url + path, data=b"{}") as response:
             assert (response.status, await response.read()) == (200, b"ok")
@@ -255,7 +255,7 @@ async def test_an_answer_is_not_lost_by_an_odd_head(name, path, client, start_pr
 @pytest.mark.parametrize("name", BAD_ANSWERS)
 async def test_an_answer_that_is_none_is_502(name, path, client, start_proxy):
     """In our own words; and the client's connection goes on."""
-    async with run_raw_upstream(BAD_ANSWERS[name]) as upstream:
+    async with run_parsing_upstream(BAD_ANSWERS[name]) as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         async with client.post(proxy.url + path, data=b"{}") as response:
             assert (response.status, orjson.loads(await response.read())["error"]["type"]) == (502, "trimtab_error")
@@ -266,7 +266,7 @@ async def test_an_answer_that_is_none_is_502(name, path, client, start_proxy):
 
 async def test_an_answer_that_nobody_asked_for_reaches_nobody(client, start_proxy):
     """Two answers to one request: the second is not the next client's."""
-    async with run_raw_upstream(PLAIN + PLAIN.replace(b"2\r\n\r\nok", b"4\r\n\r\nevil")) as upstream:
+    async with run_parsing_upstream(PLAIN + PLAIN.replace(b"2\r\n\r\nok", b"4\r\n\r\nevil")) as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         for _ in range(3):
             async with client.get(proxy.url + "/v1/x") as response:
@@ -290,7 +290,7 @@ POINTERS = [
 @pytest.mark.parametrize("method", [b"GET", b"POST", b"CONNECT", b"OPTIONS"])
 async def test_no_target_and_no_header_chooses_the_host(method, start_proxy):
     """Everything goes to the configured upstream, under its own name, or nowhere."""
-    async with run_raw_upstream() as evil, run_raw_upstream() as upstream:
+    async with run_parsing_upstream() as evil, run_parsing_upstream() as upstream:
         authority = f"127.0.0.1:{URL(evil.url).port}".encode()
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         answers = []

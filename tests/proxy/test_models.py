@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from learning import LIMIT, NAME, TOKENS, Clock, Start, run_processes
+from learning import NAME, TOKENS, Clock, Start, report, run_processes
 
-from proxy.models import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Facts
+from proxy.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
+from proxy.facts import Facts
 from proxy.stores.memory import MemoryStore
 
 
@@ -78,7 +79,7 @@ async def test_small_requests_teach_nothing(start: Start, tokens: int, ratio: fl
     process = start()
     await process.look_up()
     for _ in range(WARM_UP_SAMPLES):
-        process.models.observe(NAME, tokens, 2 * tokens, LIMIT)
+        process.models.observe(NAME, report(tokens, 2 * tokens))
 
     await process.settle()
     assert process.models.recall(NAME).ratio == ratio
@@ -90,7 +91,7 @@ async def test_odd_figures_and_unknown_models_do_no_harm(start: Start) -> None:
     await process.feed([1.3] * WARM_UP_SAMPLES)
     await process.look_up()
     for estimated, reported in ((0, 5), (TOKENS, 0), (TOKENS, 10**9)):
-        process.models.observe(NAME, estimated, reported, LIMIT)
+        process.models.observe(NAME, report(estimated, reported))
 
     assert await process.feed([1.3] * (WARM_UP_SAMPLES - 1)) == 1.0
     assert process.changes == {}

@@ -10,20 +10,14 @@ import pytest
 from aiohttp import web
 from asking import post
 from fake_upstream import completion
-from learning import LIMIT, NAME, TOKENS, Clock, ListLog, Start, run_processes
+from learning import NAME, TOKENS, Clock, ListLog, Start, report, run_processes
 
+from proxy.calibration import WARM_UP_SAMPLES
 from proxy.codecs.chat import read_request
 from proxy.config import PolicyConfig, UpstreamConfig
 from proxy.discovery import Windows
-from proxy.models import (
-    MAX_MODELS_BYTES,
-    MAX_NAME_CHARS,
-    MODEL_BYTES,
-    REFRESH_SECONDS,
-    WARM_UP_SAMPLES,
-    Facts,
-    _Upstream,
-)
+from proxy.facts import Facts
+from proxy.models import MAX_MODELS_BYTES, MAX_NAME_CHARS, MODEL_BYTES, REFRESH_SECONDS, _Upstream
 from proxy.stores import SummaryStore
 from proxy.stores.layered import LayeredStore
 from proxy.stores.memory import MemoryStore
@@ -95,7 +89,7 @@ async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Cl
     process = start()
     await process.look_up()
     for _ in range(WARM_UP_SAMPLES):
-        process.models.observe(NAME, TOKENS, round(1.3 * TOKENS), LIMIT)
+        process.models.observe(NAME, report(TOKENS, round(1.3 * TOKENS)))
     process.models._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None))
     model = process.models._models.get(NAME)
     assert model is not None

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from learning import LIMIT, NAME, TOKENS, Clock, Start, run_processes
+from learning import NAME, TOKENS, Clock, Start, report, run_processes
 
 from proxy import models as module
 from proxy import records
-from proxy.models import KEPT_SAMPLES, REFRESH_SECONDS, WARM_UP_SAMPLES, Facts
+from proxy.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
+from proxy.facts import Facts
+from proxy.models import REFRESH_SECONDS
 from proxy.records import MAX_RATIO
 from proxy.stores.memory import MemoryStore
 
@@ -47,7 +49,7 @@ async def test_two_that_write_at_once_end_with_the_same(start: Start) -> None:
     for process, ratio in zip(processes, (1.3, 1.4), strict=True):
         await process.look_up()
         for _ in range(WARM_UP_SAMPLES):
-            process.models.observe(NAME, TOKENS, round(ratio * TOKENS), LIMIT)
+            process.models.observe(NAME, report(TOKENS, round(ratio * TOKENS)))
     for process in processes:
         await process.settle()
 

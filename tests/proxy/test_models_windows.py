@@ -10,9 +10,11 @@ from aiohttp import web
 from fake_upstream import FakeUpstream
 from learning import NAME, Clock, Process, Start, run_processes
 
+from proxy.calibration import WARM_UP_SAMPLES
 from proxy.config import UpstreamConfig
-from proxy.models import REDISCOVER_SECONDS, REFRESH_SECONDS, WARM_UP_SAMPLES, Facts
-from proxy.records import ModelName
+from proxy.facts import Facts
+from proxy.models import REDISCOVER_SECONDS, REFRESH_SECONDS
+from proxy.records import ModelName, Record, Records
 from proxy.stores.memory import MemoryStore
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
@@ -50,7 +52,7 @@ async def _seek(process: Process, upstream: FakeUpstream, headers: list[tuple[st
 
 def _count_questions(upstream: FakeUpstream) -> int:
     """How often the upstream was asked for its list."""
-    return sum(asked.path.endswith("/v1/models") for asked in upstream.questions)
+    return sum(asked.path == "/v1/models" for asked in upstream.questions)
 
 
 async def test_a_window_reaches_a_model_that_is_known(upstream: FakeUpstream, start: Start, name: ModelName) -> None:
@@ -143,7 +145,7 @@ async def test_a_credential_is_tried_once_where_nothing_was_learned(
     assert _count_questions(upstream) == 1
     await _seek(process, upstream, CREDENTIAL)
 
-    assert [asked.header("authorization") for asked in upstream.questions if asked.path.endswith("/v1/models")] == [
+    assert [asked.header("authorization") for asked in upstream.questions if asked.path == "/v1/models"] == [
         [],
         ["Bearer sk-client"],
     ]
@@ -231,3 +233,30 @@ async def test_closing_leaves_no_task(upstream: FakeUpstream, start: Start, name
 
     assert not process.models._tasks
     assert not {task for task in asyncio.all_tasks() - before if "proxy" in repr(task.get_coro())}
+
+
+HOSTED = ModelName("https://api.openai.com/v1", "gpt-3.5-turbo", "cl100k_base")
+
+
+async def test_the_catalogue_knows_what_nobody_tells(start: Start) -> None:
+    """From the first request on, and without a word of it in the store."""
+    store = MemoryStore()
+    process = start(store)
+    assert process.models.recall(HOSTED).window_tokens == 16_385
+    assert (await process.models.look_up(HOSTED, "other")).window_tokens == 16_385
+
+    await process.look_up(HOSTED)
+    await process.feed([1.3] * WARM_UP_SAMPLES, HOSTED)
+    generation, record = await Records(store).read(HOSTED)
+
+    assert (await process.look_up(HOSTED)).window_tokens == 16_385
+    assert (generation, record) == (1, Record(1.3, None, calibrated=True))
+    assert process.changes == {"calibration": 1}
+
+
+async def test_what_was_learned_beats_the_catalogue(start: Start) -> None:
+    """An upstream's own word, or refusal, is in the store."""
+    store = MemoryStore()
+    await Records(store).append(HOSTED, 0, Record(1.0, 8192))
+
+    assert (await start(store).look_up(HOSTED)).window_tokens == 8192

@@ -34,18 +34,21 @@ def _read_usage(*events: object) -> Usage | None:
         ({"prompt_tokens": 0, "completion_tokens": 0}, Usage(0, 0)),
         (
             {"prompt_tokens": 7, "completion_tokens": None, "prompt_tokens_details": {"cached_tokens": 5}},
-            Usage(7, None),
+            Usage(7, None, 5),
         ),
         ({"prompt_tokens": 7, "prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 2}, Usage(7, None)),
         ({"input_tokens": 7, "output_tokens": 3}, Usage(7, 3)),
         ({"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 5}}, Usage(7, 3)),
-        ({"input_tokens": 7, "output_tokens": 3, READ: 100, CREATED: 20}, Usage(127, 3)),
+        ({"input_tokens": 7, "output_tokens": 3, READ: 100, CREATED: 20}, Usage(127, 3, 100)),
         ({"input_tokens": 7, "output_tokens": 3, READ: None, CREATED: 20}, Usage(27, 3)),
-        ({"input_tokens": 0, READ: 100}, Usage(100, None)),
-        ({"prompt_tokens": 7, "input_tokens": 9, "completion_tokens": 3, "output_tokens": 4, READ: 100}, Usage(7, 3)),
+        ({"input_tokens": 0, READ: 100}, Usage(100, None, 100)),
+        (
+            {"prompt_tokens": 7, "input_tokens": 9, "completion_tokens": 3, "output_tokens": 4, READ: 100},
+            Usage(7, 3, 100),
+        ),
         ({"prompt_tokens": None, "input_tokens": 9, "completion_tokens": None, "output_tokens": 4}, Usage(9, 4)),
         ({"prompt_tokens": BIG, "completion_tokens": BIG}, Usage(BIG, BIG)),
-        ({"input_tokens": 1, READ: BIG, CREATED: BIG}, Usage(2 * BIG + 1, None)),
+        ({"input_tokens": 1, READ: BIG, CREATED: BIG}, Usage(2 * BIG + 1, None, BIG)),
         ({"prompt_tokens": BIG + 1, "completion_tokens": 3}, None),
         ({"prompt_tokens": -1}, None),
         ({"input_tokens": 2**63}, None),
@@ -81,14 +84,14 @@ def test_an_empty_usage_says_nothing() -> None:
                 {"type": "message_start", "message": {"usage": {"input_tokens": 7, READ: 100, "output_tokens": 1}}},
                 {"type": "message_delta", "usage": {"output_tokens": 30}},
             ],
-            Usage(107, 30),
+            Usage(107, 30, 100),
         ),
         (
             [
                 {"type": "message_start", "message": {"usage": {"input_tokens": 0, "output_tokens": 0}}},
                 {"type": "message_delta", "usage": {"input_tokens": 7, READ: 100, "output_tokens": 30}},
             ],
-            Usage(107, 30),
+            Usage(107, 30, 100),
         ),
         ([{"usage": {"prompt_tokens": 7}}, {"usage": {"completion_tokens": 3}}], Usage(7, 3)),
         ([{"usage": {"prompt_tokens": 7, "completion_tokens": count}} for count in (1, 2, 3)], Usage(7, 3)),
@@ -111,7 +114,7 @@ def test_a_prompt_does_not_shrink_while_it_is_answered(later: dict[str, object])
 
     last = {"type": "message_delta", "usage": {"output_tokens": 30} | later}
 
-    assert _read_usage(started, last) == Usage(107, 30)
+    assert _read_usage(started, last) == Usage(107, 30, 100)
 
 
 JSON = st.recursive(

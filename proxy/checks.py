@@ -1,0 +1,195 @@
+"""The checks of `trimtab doctor`: upstreams, the address, the store, the limit of open files.
+
+Law: they ask what `trimtab serve` would ask, and change nothing but what opening a store does. No key and no password
+is repeated; a key goes to its own upstream and to no other.
+"""
+
+import asyncio
+import errno
+import resource
+import secrets
+import socket
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from proxy.app import data_directory, site_url, split_address
+from proxy.config import Config, UpstreamConfig
+from proxy.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
+from proxy.errors import ProxyError
+from proxy.stores import FILE_NAME, SummaryStore
+from proxy.upstream import Headers, UpstreamClient, request_headers, target_url
+
+TIMEOUT_SECONDS = 5.0
+FILES_PER_REQUEST = 2
+"""The client's connection and the upstream's."""
+OTHER_FILES = 64
+
+Level = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that was looked at; an error is what will fail, and `advice` says what to do about it."""
+
+    subject: str
+    level: Level
+    found: str
+    advice: str | None = None
+
+
+@dataclass(slots=True)
+class Heard:
+    """Stands for the log: what it would have said is a finding."""
+
+    findings: list[Finding] = field(default_factory=list)
+    engines: dict[str, str] = field(default_factory=dict)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Only the engine's name is of interest."""
+        if event == "engine":
+            self.engines[fields["vocabulary"]] = fields["engine"]
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """As `serve` would warn."""
+        told = ", ".join(f"{key} {value}" for key, value in fields.items())
+        self.findings.append(Finding("log", "warning", f"{event}: {told}"))
+
+    error = warning
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an upstream said when it was asked for its models."""
+
+    finding: Finding
+    names: tuple[str, ...] = ()
+    windows: Windows = field(default_factory=lambda: Windows({}, None))
+
+
+async def ask_upstream(client: UpstreamClient, upstream: UpstreamConfig, key: str | None) -> Answer:
+    """Ask an upstream for its models; `key` is shown where the configuration has none for it."""
+    subject = f"upstream {upstream.base_url}"
+    headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.api_key is None else []
+    asked = request_headers(headers, upstream, identity=True)
+    asked["Accept"] = "application/json"
+    body, where = bytearray(), "check base_url, and whether the server runs and can be reached from here"
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            client.send("GET", target_url(upstream, "/v1/models"), asked, None, upstream) as answer,
+        ):
+            async for chunk in answer.content.iter_any():
+                body += chunk
+                if len(body) > MAX_ANSWER_BYTES:
+                    break
+    except TimeoutError:
+        return Answer(Finding(subject, "error", f"does not answer within {TIMEOUT_SECONDS:g} seconds", where))
+    except (ProxyError, aiohttp.ClientError, OSError) as error:
+        fault = str(error) if isinstance(error, ProxyError) else f"breaks off its answer ({type(error).__name__})"
+        return Answer(Finding(subject, "error", fault, where))
+    names = tuple(await asyncio.to_thread(read_names, bytes(body))) if answer.status == 200 else ()
+    finding = _judge(subject, answer.status, len(names), shows_key="Authorization" in asked)
+    return Answer(finding, names, await discover(client, upstream, headers))
+
+
+def _judge(subject: str, status: int, listed: int, *, shows_key: bool) -> Finding:
+    """What the answer to the question for models means."""
+    if listed:
+        return Finding(subject, "ok", f"answers; lists {listed} models")
+    if status in {401, 403} and shows_key:
+        advice = "check upstream.api_key, or the variable that --key-from-env names"
+        return Finding(subject, "error", f"refuses the key ({status})", advice)
+    if status in {401, 403}:
+        advice = "clients bring their own; to look at its models: trimtab doctor --key-from-env OPENAI_API_KEY"
+        return Finding(subject, "warning", f"answers; wants a key ({status})", advice)
+    if 300 <= status < 400:
+        advice = "set base_url to where it points; redirects are not followed"
+        return Finding(subject, "warning", f"points elsewhere ({status})", advice)
+    found = "answers with something that is no list of models" if status == 200 else f"lists no models ({status})"
+    advice = "is base_url right? most servers want /v1 at its end; if it is, say context_window for its models"
+    return Finding(subject, "warning", found, advice)
+
+
+async def check_address(client: UpstreamClient, config: Config) -> Finding:
+    """Whether the proxy can listen where it is told to."""
+    subject, (host, port) = f"listen {config.listen}", split_address(config.listen)
+    fault = await asyncio.to_thread(_try_to_listen, host, port)
+    if fault is not None and fault.errno == errno.EADDRINUSE and await _is_trimtab(client, host, port):
+        return Finding(subject, "ok", "in use, by a trimtab that runs")
+    if fault is not None:
+        found = f"cannot be listened on: {(fault.strerror or type(fault).__name__).lower()}"
+        return Finding(subject, "error", found, "end what listens there, or choose another address: --set listen=...")
+    if config.listen in config.open_addresses():
+        advice = "listen on 127.0.0.1, or say client_keys"
+        return Finding(subject, "warning", "free; anyone who reaches it can use the proxy", advice)
+    return Finding(subject, "ok", "free")
+
+
+def _try_to_listen(host: str, port: int) -> OSError | None:
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen(1)
+    except OSError as error:
+        return error
+    return None
+
+
+async def _is_trimtab(client: UpstreamClient, host: str, port: int) -> bool:
+    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - asked, not listened on
+    upstream = UpstreamConfig(base_url=site_url(own, port))
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            client.send(
+                "GET",
+                target_url(upstream, "/trimtab/health"),
+                request_headers([], upstream, identity=True),
+                None,
+                upstream,
+            ) as answer,
+        ):
+            return await answer.content.read(64) == b'{"status":"ok"}'
+    except (TimeoutError, ProxyError, aiohttp.ClientError, OSError):
+        return False
+
+
+async def check_store(config: Config, store: SummaryStore, failures: list[str]) -> Finding:
+    """Whether it opens and takes what is written; what is written is a lease that ends by itself."""
+    subject = f"store {_describe_store(config)}"
+    probe = f"doctor-{secrets.token_hex(8)}"
+    lease = await store.claim(probe, 1.0)
+    if lease is not None:
+        await store.release(probe, lease)
+    if config.store == "memory":
+        return Finding(subject, "warning", "works; summaries are lost with the process", "store: sqlite")
+    if failures:
+        advice = "memory stands in while it is out; check the path, its owner and the space left, or the server"
+        return Finding(subject, "error", "cannot be opened, read or written", advice)
+    return Finding(subject, "ok", "opens and takes what is written")
+
+
+def _describe_store(config: Config) -> str:
+    """Its kind and place, without a password."""
+    scheme, _, path = config.store.partition(":///")
+    if config.store == "memory":
+        return "memory"
+    if scheme == "sqlite":
+        return f"sqlite {path or data_directory() / FILE_NAME}"
+    parts = urlsplit(config.store)
+    return f"{parts.scheme} {parts.hostname or 'localhost'}:{parts.port or 6379}{parts.path}"
+
+
+def check_open_files(config: Config) -> Finding:
+    """Whether as many requests as are let in may have their connections; `serve` takes all that the system grants."""
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = FILES_PER_REQUEST * config.limits.max_concurrent_requests + OTHER_FILES
+    if allowed in {resource.RLIM_INFINITY, -1} or allowed >= needed:
+        return Finding("open files", "ok", f"{needed} may be needed; the limit is {allowed}")
+    advice = f"raise it (ulimit -Hn {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
+    return Finding("open files", "warning", f"{needed} may be needed; the limit is {allowed}", advice)

@@ -1,0 +1,194 @@
+"""What `trimtab doctor` finds: whether this configuration will work here, and what to do where it will not."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxy.app import data_directory
+from proxy.checks import (
+    Answer,
+    Finding,
+    Heard,
+    ask_upstream,
+    check_address,
+    check_open_files,
+    check_store,
+)
+from proxy.compactors import HEURISTIC, Compactors
+from proxy.config import DEFAULT_CONTEXT_WINDOW, Config
+from proxy.facts import Facts, complete
+from proxy.known import describe_window, name_vocabulary
+from proxy.records import ModelName, Record, Records
+from proxy.stores import SummaryStore, open_store
+from proxy.upstream import UpstreamClient
+from rules.families import Family, find_family
+
+MAX_LISTED = 20
+"""Models that an upstream lists and nobody asked for."""
+MAX_NAMED = 5
+STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFinding:
+    """What a model's requests are compacted by, and where its window comes from."""
+
+    model: str
+    upstream: str
+    window_tokens: int
+    window_from: str
+    vocabulary: str
+    token_ratio: float
+    ratio_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found; `unlisted` models were left out."""
+
+    findings: tuple[Finding, ...]
+    models: tuple[ModelFinding, ...]
+    unlisted: int = 0
+
+    @property
+    def will_fail(self) -> bool:
+        """Whether something will not work."""
+        return any(finding.level == "error" for finding in self.findings)
+
+    def write_json(self) -> bytes:
+        """All of it, as one line of JSON."""
+        return orjson.dumps(asdict(self))
+
+    def print_tables(self, console: Console) -> None:
+        """What was found, and the models; what upstreams say is shown without what moves a terminal's cursor."""
+        table = Table("", "what", "found", "what to do", show_lines=True)
+        for each in self.findings:
+            row = (each.subject, each.found, each.advice or "")
+            table.add_row(Text(each.level, style=STYLES[each.level]), *map(_show, row))
+        console.print(table)
+        table = Table("model", "window", "from", "counted by", "ratio", "from", "upstream")
+        for model in self.models:
+            window, ratio = f"{model.window_tokens:,}", f"{model.token_ratio:g}"
+            counted = (model.vocabulary, ratio, model.ratio_from)
+            table.add_row(*map(_show, (model.model, window, model.window_from, *counted, model.upstream)))
+        if self.models:
+            console.print(table)
+        if self.unlisted:
+            console.print(f"and {self.unlisted} more that upstreams list; name one with --model")
+
+
+def _show(text: str) -> Text:
+    return Text("".join(char if char.isprintable() else "?" for char in text))
+
+
+async def examine(config: Config, models: Iterable[str], key: str | None) -> Report:
+    """Look at everything. Raises ConfigError for a store that cannot be.
+
+    `models` are described first; `key` is shown to the main upstream where the configuration has none for it.
+    """
+    heard = Heard()
+    failures: list[str] = []
+    store = open_store(
+        config.store,
+        ttl_seconds=config.store_ttl_seconds,
+        data_directory=data_directory(),
+        on_error=failures.append,
+        log=heard,
+    )
+    client = UpstreamClient()
+    try:
+        upstreams = {config.upstream.base_url: (config.upstream, key)}
+        for other in config.upstreams.values():
+            upstreams.setdefault(other.base_url, (other, None))
+        answers = await asyncio.gather(*(ask_upstream(client, *one) for one in upstreams.values()))
+        by_url = dict(zip(upstreams, answers, strict=True))
+        listening = await check_address(client, config)
+        stored = await check_store(config, store, failures)
+        chosen, unlisted = _choose_models(config, models, by_url)
+        described = [await _describe(config, name, by_url, store) for name in chosen]
+    finally:
+        await store.close()
+        await client.close()
+    counting = await asyncio.to_thread(_check_counting, config, described, heard)
+    asked = [answer.finding for answer in answers]
+    findings = [
+        *asked,
+        listening,
+        stored,
+        check_open_files(config),
+        counting,
+        *_judge_windows(described),
+        *heard.findings,
+    ]
+    return Report(tuple(findings), tuple(described), unlisted)
+
+
+def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
+    unknown = [model.model for model in models if model.window_from == "default"]
+    if not unknown:
+        return []
+    found = f"not known of {', '.join(unknown[:MAX_NAMED])}{' and others' if unknown[MAX_NAMED:] else ''}"
+    advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are taken; say context_window for them"
+    return [Finding("windows", "warning", found, advice)]
+
+
+def _check_counting(config: Config, models: Iterable[ModelFinding], heard: Heard) -> Finding:
+    """Which program counts; that a vocabulary is missing is heard."""
+    compactors = Compactors(heard)
+    for model in models:
+        compactors.choose(config.policy_for(model.model), model.model)
+    return Finding("counting", "ok", f"by {' and '.join(sorted(set(heard.engines.values())) or ['tiktoken'])}")
+
+
+def _choose_models(config: Config, asked: Iterable[str], answers: dict[str, Answer]) -> tuple[list[str], int]:
+    """Those asked for, those that the configuration names, and some of those that the upstreams list; and the rest."""
+    named = [entry.match for entry in config.models if not set(entry.match) & set("*?[")]
+    summarisers = [policy.summary.model for policy in (config.defaults, *config.models)]
+    first = dict.fromkeys([*asked, *named, *filter(None, summarisers)])
+    listed = [
+        name
+        for url, answer in answers.items()
+        for name in dict.fromkeys([*answer.names, *answer.windows.by_model])
+        if config.upstream_for(config.policy_for(name).upstream).base_url == url and name not in first
+    ]
+    return [*first, *listed[:MAX_LISTED]], max(len(listed) - MAX_LISTED, 0)
+
+
+async def _describe(config: Config, model: str, answers: dict[str, Answer], store: SummaryStore) -> ModelFinding:
+    settings, family = config.policy_for(model), find_family(model)
+    base_url = config.upstream_for(settings.upstream).base_url
+    name = ModelName(base_url, model, settings.count)
+    _, record = await Records(store).read(name)
+    kept = record or Record(family.ratio)
+    told = answers[base_url].windows.find(model)
+    facts = await asyncio.to_thread(complete, name, _recall(kept, told))
+    window_tokens, window_from = describe_window(settings, facts)
+    vocabulary = name_vocabulary(settings, model)
+    return ModelFinding(
+        model,
+        base_url,
+        window_tokens,
+        "store" if window_from == "discovered" and told is None else window_from,
+        vocabulary,
+        kept.ratio,
+        "calibrated" if kept.calibrated else _name_accuracy(family, vocabulary),
+    )
+
+
+def _recall(kept: Record, told: int | None) -> Facts:
+    """What a process that starts now would know of a model, of which the upstream has `told` a window."""
+    window_tokens = told or kept.window_tokens
+    return Facts(kept.ratio, window_tokens, learned_tokens=kept.learned_tokens, refuted=kept.refuted)
+
+
+def _name_accuracy(family: Family, vocabulary: str) -> str:
+    """How good counts are before an upstream has reported any."""
+    if vocabulary == HEURISTIC:
+        return "characters"
+    # OpenAI's alone read tools as TypeScript.
+    return "exact" if family.costs.reads_typescript and vocabulary == family.vocabulary else "expected"

@@ -1,0 +1,67 @@
+"""The configuration read again while the proxy runs.
+
+Law: one that is invalid changes nothing and is said. A request keeps the configuration that it began with.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from proxy.catalogue import load_catalogue
+from proxy.config import Config
+from proxy.errors import ConfigError
+from proxy.services import Current, Services
+
+FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")
+"""What takes effect with a restart only."""
+
+
+def adopt(current: Current, config: Config) -> list[str]:
+    """Serve requests to come by another configuration; the keys that differ but keep their values until a restart."""
+    services = current.services
+    fixed = {key: getattr(services.config, key) for key in FIXED_KEYS if key in Config.model_fields}
+    kept = [key for key, value in fixed.items() if getattr(config, key) != value]
+    _change_bounds(services, config)
+    tenancy = replace(services.tenancy, tenant=config.tenant)
+    current.services = replace(services, config=config.model_copy(update=fixed), tenancy=tenancy)
+    for upstream in config.discovered_upstreams():
+        services.models.seek_windows(upstream)
+    return kept
+
+
+def _change_bounds(services: Services, config: Config) -> None:
+    """What all requests share is bounded anew at once: what those in flight hold is counted there."""
+    services.uploads.left_bytes += config.limits.max_held_bytes - services.config.limits.max_held_bytes
+    services.uploads.silence_seconds = config.limits.client_silence_seconds
+
+
+async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:
+    """Read the configuration again each time that the event is set, one time after the other; forever.
+
+    `load` reads it, blocking, and raises ConfigError; None where there is no file to read. What is logged says which
+    keys are wrong, never what a key holds that may be a secret.
+    """
+    while True:
+        await told.wait()
+        told.clear()
+        if load is None:
+            log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
+            continue
+        config = await asyncio.to_thread(_read, load)
+        if isinstance(config, ConfigError):
+            for problem in str(config).splitlines():
+                log.error("configuration_invalid", problem=problem, meaning="the one before stays in force")
+            continue
+        for key in adopt(current, config):
+            log.warning("reload_incomplete", key=key, meaning="it changes with a restart only, and stays as it was")
+        log.info("reloaded", upstream=config.upstream.base_url, mode=config.mode, models=len(config.models))
+
+
+def _read(load: Callable[[], Config]) -> Config | ConfigError:
+    try:
+        config = load()
+    except ConfigError as error:
+        return error
+    load_catalogue(tuple(upstream.base_url for upstream in config.discovered_upstreams()))
+    return config

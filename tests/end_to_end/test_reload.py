@@ -1,0 +1,155 @@
+"""SIGHUP: the configuration is read again while requests are under way."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import aiohttp
+import pytest
+from asking import post
+from fake_upstream import FakeUpstream, completion, event
+from serving import read_log, serving
+
+CHAT = {"model": "m-1", "messages": [{"role": "user", "content": "hi"}]}
+OUTCOMES = ("reloaded", "configuration_invalid", "nothing_to_reload")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The configuration file."""
+    return tmp_path / "trimtab.yaml"
+
+
+def _write(file: Path, upstream: FakeUpstream, text: str = "") -> None:
+    """All of it at once, as a reader sees it."""
+    new = file.with_suffix(".new")
+    new.write_text(f"store: memory\nupstream: {{base_url: {upstream.url}}}\n{text}", encoding="utf-8")
+    new.replace(file)
+
+
+async def _find_limit(client: aiohttp.ClientSession, url: str) -> str:
+    """The limit by which a request is compacted."""
+    response, _ = await post(client, url + "/chat/completions", CHAT)
+    return response.headers["x-trimtab-tokens"].partition("limit=")[2]
+
+
+async def test_what_changed_holds_for_new_requests(client, upstream, file) -> None:
+    """A window, an upstream's key, a mode; and each time anew."""
+    _write(file, upstream, "models: [{match: 'm-*', context_window: 40000}]")
+    async with serving("--config", str(file), "--set", "defaults.completion_reserve=0") as (process, url):
+        assert await _find_limit(client, url) == "40000"
+        for window_tokens in (20_000, 30_000):
+            models = f"models: [{{match: 'm-*', context_window: {window_tokens}}}]"
+            _write(file, upstream, models)
+            process.send_signal(signal.SIGHUP)
+            line = (await read_log(process, *OUTCOMES))[-1]
+            assert (line["event"], line["models"]) == ("reloaded", 1)
+            assert await _find_limit(client, url) == str(window_tokens)  # and --set holds still
+
+
+async def test_a_stream_in_flight_goes_on(client, upstream, file) -> None:
+    """With the configuration that it began with, to its end, while new requests go by the new one."""
+    release = asyncio.Event()
+
+    async def hold(recorded, request):
+        if not recorded.json.get("stream"):
+            return completion("from here")
+        response = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("one"))
+        await release.wait()
+        await response.write(event("two"))
+        await response.write_eof()
+        return response
+
+    upstream.answer = hold
+    _write(file, upstream)
+    async with serving("--config", str(file)) as (process, url):
+        async with client.post(url + "/chat/completions", json=CHAT | {"stream": True}) as response:
+            assert await response.content.readany() == event("one")
+            _write(file, upstream, "mode: off\nlimits: {max_body_bytes: 2000}")
+            process.send_signal(signal.SIGHUP)
+            assert (await read_log(process, *OUTCOMES))[-1]["mode"] == "off"
+            after, _ = await post(client, url + "/chat/completions", CHAT)
+            assert (after.status, "x-trimtab-tokens" in after.headers) == (200, False)
+            release.set()
+            assert await response.content.read() == event("two")
+        lines = await read_log(process, "request")
+        lines += await read_log(process, "request")
+        assert sorted(line["outcome"] for line in lines) == ["off", "unchanged"]
+
+
+async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, file) -> None:
+    """A line for each mistake, without the key that stands beside it; then a good one is taken again."""
+    _write(file, upstream, "models: [{match: 'm-*', context_window: 40000}]")
+    async with serving("--config", str(file), "--set", "defaults.completion_reserve=0") as (process, url):
+        _write(file, upstream, "nope: 1\nmode: maybe\nupstreams: {x: {api_key: sk PLANTED}}")
+        process.send_signal(signal.SIGHUP)
+        lines = [(await read_log(process, *OUTCOMES))[-1] for _ in range(3)]
+        assert {line["event"] for line in lines} == {"configuration_invalid"}
+        for key in ("nope (line 3)", "mode (line 4)", "upstreams.x.api_key (line 5)"):
+            assert any(line["problem"].startswith(key) for line in lines)
+        assert "PLANTED" not in str(lines)
+        for unreadable in (b"\xff", b"{"):
+            file.write_bytes(unreadable)
+            process.send_signal(signal.SIGHUP)
+            assert (await read_log(process, *OUTCOMES))[-1]["event"] == "configuration_invalid"
+        file.unlink()
+        process.send_signal(signal.SIGHUP)
+        assert "cannot be read" in (await read_log(process, *OUTCOMES))[-1]["problem"]
+        assert await _find_limit(client, url) == "40000"
+        _write(file, upstream, "mode: off")
+        process.send_signal(signal.SIGHUP)
+        assert (await read_log(process, "reloaded"))[-1]["mode"] == "off"
+
+
+async def test_what_needs_a_restart_is_named_and_stays(client, upstream, file) -> None:
+    """Where it listens and what it keeps; nothing of the values is said, which may hold a password."""
+    _write(file, upstream)
+    async with serving("--config", str(file)) as (process, url):
+        text = f"store: redis://:PLANTED@127.0.0.1/0\nstore_ttl_seconds: 60\nupstream: {{base_url: {upstream.url}}}"
+        file.write_text(text + "\ntenant: header:x-team", encoding="utf-8")
+        process.send_signal(signal.SIGHUP)
+        lines = await read_log(process, *OUTCOMES)
+        assert [line.get("key") for line in lines] == ["store", "store_ttl_seconds", None]
+        assert "PLANTED" not in str(lines)
+        assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200
+
+
+async def test_a_new_upstream_is_asked_for_its_windows(upstream, file) -> None:
+    """Behind the scenes, as at the start."""
+    asked = asyncio.Event()
+
+    async def answer(recorded, _request):
+        if recorded.path == "/v1/other/v1/models":
+            asked.set()
+        return completion()
+
+    _write(file, upstream)
+    async with serving("--config", str(file)) as (process, _):
+        upstream.answers_questions, upstream.answer = True, answer
+        file.write_text(f"store: memory\nupstream: {{base_url: {upstream.url}/other/v1}}", encoding="utf-8")
+        process.send_signal(signal.SIGHUP)
+        await read_log(process, "reloaded")
+        await asyncio.wait_for(asked.wait(), 10)
+
+
+async def test_many_signals_do_no_harm(client, upstream, file) -> None:
+    """However fast they come; what stands in the file at the end holds."""
+    _write(file, upstream)
+    async with serving("--config", str(file)) as (process, url):
+        for mode in ("off", "observe", "off", "enforce", "off"):
+            _write(file, upstream, f"mode: {mode}")
+            for _ in range(20):
+                process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(20):
+            while "x-trimtab-tokens" in (await post(client, url + "/chat/completions", CHAT))[0].headers:
+                pass
+
+
+async def test_without_a_file_there_is_nothing_to_read(client, upstream) -> None:
+    """And the signal that ends other programs does not end this one."""
+    async with serving("--upstream", upstream.url, "--set", "store=memory") as (process, url):
+        process.send_signal(signal.SIGHUP)
+        assert (await read_log(process, *OUTCOMES))[-1]["event"] == "nothing_to_reload"
+        assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200

@@ -1,0 +1,91 @@
+"""What the catalogue knows of hosted models, and of whose models it says nothing."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.catalogue import MAX_NAME_CHARS, find_window, is_local, load_catalogue
+
+OPENAI = "https://api.openai.com/v1"
+GATEWAY = "https://llm.example.com/v1"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "window_tokens"),
+    [
+        (OPENAI, "gpt-4o", 128_000),
+        (OPENAI, "gpt-4o-2024-08-06", 128_000),
+        (OPENAI, "gpt-3.5-turbo", 16_385),
+        ("https://api.anthropic.com/v1", "claude-3-5-haiku-latest", 200_000),
+        (OPENAI, "no-such-model", None),
+        (OPENAI, "claude-3-5-haiku-latest", None),  # another's
+        (GATEWAY, "gpt-4o", 128_000),
+        (GATEWAY, "openai/gpt-4o", 128_000),
+        (GATEWAY, "my-own-model", None),
+        (GATEWAY, "", None),
+    ],
+)
+def test_the_window_is_the_hosts_else_the_makers(base_url: str, model: str, window_tokens: int | None) -> None:
+    """By the upstream's address; where that is not known, by the model's name."""
+    assert find_window(base_url, model) == window_tokens
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost", "127.0.0.1", "[::1]", "10.0.0.7", "192.168.1.2", "172.16.0.1", "100.64.0.1", "169.254.1.1",
+        "vllm", "litellm.", "gpu.local", "gpu.lan", "llm.internal", "api.localhost", "[fd00::1]",
+    ],
+)  # fmt: skip
+def test_nothing_is_said_of_local_servers(host: str) -> None:
+    """A model that is named as a hosted one may run there in any window."""
+    assert is_local(f"http://{host}:8000/v1")
+    assert find_window(f"http://{host}:8000/v1", "gpt-4o") is None
+
+
+@pytest.mark.parametrize("host", ["api.openai.com", "llm.example.com", "8.8.8.8", "[2606:4700::1111]", "local.example"])
+def test_servers_in_the_internet_are_not_local(host: str) -> None:
+    """Whatever their names begin with."""
+    assert not is_local(f"https://{host}/v1")
+
+
+@given(st.text(max_size=40) | st.just("gpt-4o" * MAX_NAME_CHARS))
+def test_any_name_is_answered(model: str) -> None:
+    """Clients may write what they like; what is found is a window."""
+    for base_url in (OPENAI, GATEWAY, "https://openrouter.ai/api/v1"):
+        window_tokens = find_window(base_url, model)
+        assert window_tokens is None or window_tokens >= 1024
+
+
+@pytest.mark.parametrize(("base_url", "loads"), [("http://127.0.0.1:8000/v1", False), (OPENAI, True)])
+def test_the_catalogue_is_loaded_only_where_it_serves(base_url: str, *, loads: bool) -> None:
+    """A proxy in front of local servers does without."""
+    code = (
+        "import sys; from proxy import catalogue as c\n"
+        f"c.load_catalogue(({base_url!r},)); c.find_window({base_url!r}, 'gpt-4o')\n"
+        "print('genai_prices' in sys.modules, c.is_ready('https://example.com'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(loads)] * 2
+
+
+def test_nothing_is_asked_of_the_network() -> None:
+    """Neither at loading nor at looking up is a socket made, and the package's own updates are not begun."""
+    code = (
+        "import sys, threading\n"
+        "def refuse(event, _): assert not event.startswith('socket.'), event\n"
+        "sys.addaudithook(refuse)\n"
+        "from proxy.catalogue import find_window\n"
+        f"assert find_window({OPENAI!r}, 'gpt-4o') == 128000\n"
+        "assert threading.active_count() == 1"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_loading_for_no_upstream_is_nothing() -> None:
+    """There is nobody to say anything of."""
+    load_catalogue(())

@@ -1,0 +1,219 @@
+"""What `trimtab doctor` asks of upstreams, the address, the store and the system, over real sockets."""
+
+import asyncio
+import resource
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import orjson
+import pytest
+from aiohttp import web
+from fake_upstream import FakeUpstream
+
+from proxy import checks
+from proxy.checks import Answer, ask_upstream, check_address, check_open_files, check_store
+from proxy.config import UpstreamConfig
+from proxy.config_load import load_config
+from proxy.discovery import Windows
+from proxy.stores import open_store
+from proxy.upstream import UpstreamClient
+
+MODELS = {"object": "list", "data": [{"id": "m", "max_model_len": 8192}, {"id": "n"}]}
+
+
+@pytest.fixture(autouse=True)
+def _answers_questions(upstream: FakeUpstream) -> None:
+    """Here questions are what the tests are about."""
+    upstream.answers_questions = True
+
+
+@pytest.fixture
+async def asking() -> AsyncIterator[UpstreamClient]:
+    """What the doctor asks with."""
+    made = UpstreamClient()
+    yield made
+    await made.close()
+
+
+def _tell(upstream: FakeUpstream, status: int, body: bytes = b"") -> None:
+    """Answer each question for models so, and all others with 404."""
+
+    async def answer(recorded, _request):
+        known = recorded.path == "/v1/models"
+        return web.Response(body=body if known else b"", status=status if known else 404)
+
+    upstream.answer = answer
+
+
+async def _ask(client: UpstreamClient, upstream: FakeUpstream, key: str | None = None, **fields: str) -> Answer:
+    return await ask_upstream(client, UpstreamConfig(base_url=upstream.url, **fields), key)
+
+
+async def test_a_list_of_models_is_well(asking, upstream) -> None:
+    """Its names and windows are taken over."""
+    _tell(upstream, 200, orjson.dumps(MODELS))
+    answer = await _ask(asking, upstream)
+
+    assert (answer.finding.level, answer.finding.found) == ("ok", "answers; lists 2 models")
+    assert (answer.names, answer.windows) == (("m", "n"), Windows({"m": 8192}, None))
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "expected"),
+    [
+        (401, None, ("warning", "wants a key (401)", "--key-from-env")),
+        (403, None, ("warning", "wants a key (403)", "--key-from-env")),
+        (401, "sk-PLANTED", ("error", "refuses the key (401)", "upstream.api_key")),
+        (404, None, ("warning", "lists no models (404)", "base_url")),
+        (500, None, ("warning", "lists no models (500)", "context_window")),
+        (307, None, ("warning", "points elsewhere (307)", "redirects are not followed")),
+    ],
+)
+async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expected) -> None:
+    """And never repeats the key."""
+    _tell(upstream, status, b"no, PLANTED")
+    for answer in (await _ask(asking, upstream, key), await _ask(asking, upstream, api_key=key)):
+        level, found, advice = expected
+        assert answer.finding.level == level
+        assert found in answer.finding.found
+        assert advice in answer.finding.advice
+        assert "PLANTED" not in str(answer)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"hello", b"[" * 9000, b"\xff\x00", b'{"data": 5}', b"[]", b'{"data": [{"id": 5}]}']
+)
+async def test_an_answer_that_is_no_list_is_a_warning(asking, upstream, body) -> None:
+    """A web page, say, where base_url leads to one."""
+    _tell(upstream, 200, body)
+    finding = (await _ask(asking, upstream)).finding
+
+    assert (finding.level, finding.found) == ("warning", "answers with something that is no list of models")
+
+
+async def test_a_key_goes_to_its_own_upstream_only(asking, upstream) -> None:
+    """That of the environment where the configuration has none."""
+    _tell(upstream, 404)
+    for key, own, shown in (
+        (None, None, []),
+        ("a", None, ["Bearer a"]),
+        ("a", "b", ["Bearer b"]),
+        (None, "b", ["Bearer b"]),
+    ):
+        upstream.requests.clear()
+        await _ask(asking, upstream, key, **({"api_key": own} if own else {}))
+        assert upstream.requests
+        assert all(recorded.header("authorization") == shown for recorded in upstream.requests)
+
+
+async def test_nobody_there_is_an_error(asking) -> None:
+    """Connections are refused."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        finding = (await ask_upstream(asking, UpstreamConfig(base_url=url), None)).finding
+
+    assert (finding.level, finding.subject) == ("error", f"upstream {url}")
+    assert "could not be reached" in finding.found
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+async def test_a_server_that_hangs_is_left(asking, monkeypatch, says) -> None:
+    """Before its answer, or in the middle of it."""
+    monkeypatch.setattr(checks, "TIMEOUT_SECONDS", 0.2)
+    gone = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+        await reader.read(-1)
+        writer.close()
+        gone.set()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        finding = (await ask_upstream(asking, UpstreamConfig(base_url=url), None)).finding
+        await asyncio.wait_for(gone.wait(), 5)
+
+    assert (finding.level, finding.found) == ("error", "does not answer within 0.2 seconds")
+
+
+@pytest.mark.parametrize("says", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+async def test_a_server_that_speaks_no_http_is_an_error(asking, says) -> None:
+    """Or ends in the middle."""
+
+    async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        assert (await ask_upstream(asking, UpstreamConfig(base_url=url), None)).finding.level == "error"
+
+
+async def _check_listen(client: UpstreamClient, address: str) -> tuple[str, str]:
+    config = load_config(settings=(f"listen={address}",), environment={})
+    finding = await check_address(client, config)
+    assert finding.subject == f"listen {address}"
+    return finding.level, finding.found
+
+
+async def test_a_free_address_is_well(asking) -> None:
+    """Also one that any port will do for; beyond this machine it is a warning."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    assert await _check_listen(asking, f"127.0.0.1:{port}") == ("ok", "free")
+    assert await _check_listen(asking, "127.0.0.1:0") == ("ok", "free")
+    level, said = await _check_listen(asking, "0.0.0.0:0")
+    assert (level, said.startswith("free; anyone")) == ("warning", True)
+
+
+async def test_an_address_in_use_is_an_error(asking, upstream, start_proxy) -> None:
+    """Unless it is a trimtab that uses it: then it runs already."""
+    level, said = await _check_listen(asking, upstream.url.removeprefix("http://").removesuffix("/v1"))
+    assert (level, said) == ("error", "cannot be listened on: address already in use")
+    proxy = await start_proxy()
+    running = await _check_listen(asking, proxy.url.removeprefix("http://"))
+    assert running == ("ok", "in use, by a trimtab that runs")
+
+
+async def test_an_address_that_is_not_of_this_machine_is_an_error(asking) -> None:
+    """TEST-NET belongs to nobody; it is not asked."""
+    level, said = await _check_listen(asking, "192.0.2.1:8790")
+    assert (level, said) == ("error", "cannot be listened on: cannot assign requested address")
+
+
+async def _check_stored(url: str, directory: Path, log) -> tuple[str, str]:
+    failures: list[str] = []
+    config = load_config(settings=(f"store={url}",), environment={})
+    store = open_store(url, ttl_seconds=60, data_directory=directory, on_error=failures.append, log=log)
+    finding = await check_store(config, store, failures)
+    await store.close()
+    assert "PLANTED" not in str(finding)
+    return finding.level, finding.subject
+
+
+async def test_a_store_is_written_to(tmp_path: Path, log, monkeypatch) -> None:
+    """One that forgets is a warning, one that cannot be written an error; no password is said."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file, nowhere = tmp_path / "a.sqlite3", tmp_path / "file" / "a.sqlite3"
+    nowhere.parent.write_text("no directory", encoding="utf-8")
+    assert await _check_stored("memory", tmp_path, log) == ("warning", "store memory")
+    assert await _check_stored("sqlite", tmp_path, log) == ("ok", f"store sqlite {tmp_path}/trimtab/summaries.sqlite3")
+    assert await _check_stored(f"sqlite:///{file}", tmp_path, log) == ("ok", f"store sqlite {file}")
+    assert await _check_stored(f"sqlite:///{nowhere}", tmp_path, log) == ("error", f"store sqlite {nowhere}")
+    redis = await _check_stored("redis://user:PLANTED@127.0.0.1:1/2?password=PLANTED", tmp_path, log)
+    assert redis == ("error", "store redis 127.0.0.1:1/2")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "level"), [(264, "ok"), (263, "warning"), (resource.RLIM_INFINITY, "ok"), (1 << 20, "ok")]
+)
+def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allowed: int, level: str) -> None:
+    """Two for each, and some for the rest."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
+    finding = check_open_files(load_config(settings=("limits.max_concurrent_requests=100",), environment={}))
+
+    assert finding.level == level
+    assert ("ulimit -Hn 264" in str(finding.advice)) == (level == "warning")

@@ -1,0 +1,165 @@
+"""`trimtab doctor`: what it finds, and how it ends."""
+
+import asyncio
+import io
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import orjson
+import pytest
+from fake_upstream import FakeUpstream
+from rich.console import Console
+from serving import own_environment
+
+from proxy.app import data_directory
+from proxy.config_load import load_config
+from proxy.doctor import MAX_LISTED, Report, examine
+from proxy.records import ModelName, Record, Records
+from proxy.stores import open_store
+
+
+def _list(*names: str, **fields: object) -> bytes:
+    return orjson.dumps({"object": "list", "data": [{"id": name, **fields} for name in names]})
+
+
+async def _examine(upstream: FakeUpstream, *settings: str, models: tuple[str, ...] = ()) -> Report:
+    base = (f"upstream.base_url={upstream.url}", "listen=127.0.0.1:0")
+    return await examine(load_config(settings=(*base, *settings), environment={}), models, None)
+
+
+async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
+    """Configured, learned, discovered, remembered, or nobody's."""
+    store = open_store("sqlite", ttl_seconds=60, data_directory=data_directory(), on_error=lambda _: None, log=log)
+    for model in ("told", "kept"):
+        await Records(store).append(ModelName(upstream.url, model, "auto"), 0, Record(1.3, 4096, calibrated=True))
+    refuted = Record(1.0, 8192, learned_tokens=5000, refuted=(8192,))
+    await Records(store).append(ModelName(upstream.url, "less", "auto"), 0, refuted)
+    await store.close()
+    upstream.models = _list("told", "mine", "less", max_model_len=8192)
+    report = await _examine(
+        upstream, "models=[{match: mine, context_window: 9000}, {match: 'x*'}]", models=("kept", "qwen3", "gpt-4")
+    )
+
+    found = {model.model: (model.window_tokens, model.window_from) for model in report.models}
+    assert found == {
+        "kept": (4096, "store"),
+        "qwen3": (128_000, "default"),
+        "gpt-4": (128_000, "default"),
+        "mine": (9000, "configured"),
+        "told": (8192, "discovered"),
+        "less": (5000, "learned"),
+    }
+    counted = {model.model: (model.vocabulary, model.token_ratio, model.ratio_from) for model in report.models}
+    assert counted["kept"] == ("o200k_base", 1.3, "calibrated")
+    assert counted["qwen3"] == ("o200k_base", 1.12, "expected")
+    assert counted["gpt-4"] == ("cl100k_base", 1.0, "exact")
+    assert not report.will_fail
+    unknown = next(finding for finding in report.findings if finding.subject == "windows")
+    assert (unknown.level, unknown.found) == ("warning", "not known of qwen3, gpt-4")
+
+
+async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
+    """Where the upstream tells nothing."""
+    monkeypatch.setattr(
+        "proxy.facts.find_window", lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None
+    )
+    report = await _examine(upstream, "defaults.count=heuristic", models=("m",))
+
+    assert [(model.window_tokens, model.window_from, model.ratio_from) for model in report.models] == [
+        (7000, "catalogue", "characters")
+    ]
+
+
+async def test_a_long_list_is_cut(upstream) -> None:
+    """What is left out is counted."""
+    names = [f"m{number}" for number in range(MAX_LISTED + 7)]
+    upstream.models = _list(*names, max_model_len=8192)
+    report = await _examine(upstream, models=("m5",))
+
+    assert [model.model for model in report.models] == ["m5", *names[:5], *names[6 : MAX_LISTED + 1]]
+    assert report.unlisted == 6
+
+
+async def test_each_upstream_is_asked_once(upstream) -> None:
+    """A model is looked up at the one that its requests go to."""
+    upstream.models = _list("m", max_model_len=8192)
+    other = f"upstreams={{o: {{base_url: '{upstream.url}/other/v1', api_key: sk-PLANTED}}}}"
+    report = await _examine(upstream, other, "models=[{match: m, upstream: o}]")
+
+    assert [model.upstream for model in report.models] == [f"{upstream.url}/other/v1"]
+    asked = [question.header("authorization") for question in upstream.questions if "/other/" in question.path]
+    assert asked
+    assert all(shown == ["Bearer sk-PLANTED"] for shown in asked)
+    assert not any(
+        question.header("authorization") for question in upstream.questions if "/other/" not in question.path
+    )
+    assert b"PLANTED" not in report.write_json()
+
+
+async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:
+    """A name with control characters is shown without them, and is no markup."""
+    upstream.models = _list("a\x1b]0;b\x07[red]c", max_model_len=8192)
+    report = await _examine(upstream)
+    screen = io.StringIO()
+    report.print_tables(Console(file=screen, width=200, force_terminal=False))
+
+    assert "a?]0;b?[red]c" in screen.getvalue()
+    assert "8,192" in screen.getvalue()
+
+
+async def _run(*arguments: str, **environment: str) -> tuple[int, bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "proxy",
+        "doctor",
+        *arguments,
+        stdout=PIPE,
+        stderr=PIPE,
+        env=own_environment() | environment,
+    )
+    out, said = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, out, said
+
+
+async def test_the_command_ends_with_0_when_nothing_will_fail(upstream) -> None:
+    """Warnings are allowed. The key of the environment opens the list, and is not said."""
+    upstream.models = _list("m", max_model_len=8192)
+    arguments = ("--set", f"upstream.base_url={upstream.url}", "--set", "listen=127.0.0.1:0", "--set", "store=memory")
+    status, out, said = await _run(*arguments, "--key-from-env", "OWN_KEY", OWN_KEY="sk-PLANTED")
+
+    assert (status, said) == (0, b"")
+    report = orjson.loads(out)
+    assert {finding["level"] for finding in report["findings"]} == {"ok", "warning"}
+    assert report["models"][0]["window_tokens"] == 8192
+    assert upstream.questions[0].header("authorization") == ["Bearer sk-PLANTED"]
+    assert b"PLANTED" not in out
+
+
+async def test_the_command_ends_with_1_when_something_will_fail(upstream) -> None:
+    """Here the address is in use; a table says so."""
+    address = upstream.url.removeprefix("http://").removesuffix("/v1")
+    settings = (f"upstream.base_url={upstream.url}", f"listen={address}", "store=memory")
+    status, out, _ = await _run("--table", *(part for one in settings for part in ("--set", one)), COLUMNS="200")
+
+    assert status == 1
+    assert "address already in use" in out.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--set", "mode=maybe"), "mode: 'maybe' should be"),
+        (("--config", "no-such-file"), "cannot be read"),
+        (("--key-from-env", "NO_SUCH_VARIABLE"), "there is no key"),
+        (("--key-from-env", "TWO_LINES"), "there is no key"),
+    ],
+)
+async def test_wrong_use_ends_with_2(arguments, sentence, tmp_path: Path) -> None:
+    """And a sentence."""
+    status, out, said = await _run(*arguments, TWO_LINES="sk-PLANTED\nX: y", HOME=str(tmp_path))
+
+    assert (status, out) == (2, b"")
+    assert sentence in said.decode()
+    assert "PLANTED" not in said.decode()

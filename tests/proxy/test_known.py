@@ -1,0 +1,135 @@
+"""What `/trimtab/api/models` shows, and of whom nothing."""
+
+import asyncio
+
+import orjson
+import pytest
+from asking import CHAT, post
+from fake_upstream import FakeUpstream, completion, error
+
+from proxy import known
+from proxy.app import Proxy
+
+
+async def _look(client, proxy: Proxy) -> dict:
+    async with client.get(proxy.url + "/trimtab/api/models") as response:
+        assert (response.status, response.content_type) == (200, "application/json")
+        return orjson.loads(await response.read())
+
+
+async def _ask(client, proxy: Proxy, model: str, **headers: str) -> None:
+    await post(client, proxy.url + "/v1/chat/completions", CHAT | {"model": model}, **headers)
+
+
+def _list(**windows: int) -> bytes:
+    return orjson.dumps({"data": [{"id": name, "max_model_len": window} for name, window in windows.items()]})
+
+
+async def _settle(proxy: Proxy) -> None:
+    """Wait until nothing more is being learned."""
+    while tasks := list(proxy.services.models._tasks):
+        await asyncio.wait(tasks)
+
+
+async def test_a_model_is_shown_with_what_is_known_of_it(client, upstream: FakeUpstream, start_proxy) -> None:
+    """Those that were asked, the latest first, then those that the upstream has told of."""
+    upstream.models = _list(told=8192, asked=4096)
+    proxy = await start_proxy("models=[{match: mine, context_window: 9000}]")
+    await _settle(proxy)
+    for model in ("asked", "gpt-4", "mine"):
+        await _ask(client, proxy, model)
+    await _settle(proxy)
+
+    host = upstream.url.removeprefix("http://").removesuffix("/v1")
+    same = {"upstream": host, "token_ratio": 1.0, "calibrated": False, "samples": 0, "vocabulary": "o200k_base"}
+    same["mean_error"] = 0.0
+    assert await _look(client, proxy) == {
+        "models": [
+            same | {"model": "mine", "window_tokens": 9000, "window_from": "configured"},
+            same | {"model": "gpt-4", "window_tokens": 128_000, "window_from": "default", "vocabulary": "cl100k_base"},
+            same | {"model": "asked", "window_tokens": 4096, "window_from": "discovered"},
+            same | {"model": "told", "window_tokens": 8192, "window_from": "discovered"},
+        ],
+        "unlisted": 0,
+    }
+
+
+async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
+    """The ratio, whence it comes, and how far off counts were of late."""
+
+    async def answer(_recorded, _request):
+        return completion(prompt_tokens=6000, completion_tokens=1)
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    body = CHAT | {"messages": [{"role": "user", "content": "word " * 4000}]}
+    for _ in range(8):
+        await post(client, proxy.url + "/v1/chat/completions", body)
+    await _settle(proxy)
+    shown = (await _look(client, proxy))["models"][0]
+
+    assert shown["calibrated"]
+    assert 1.4 < shown["token_ratio"] < 1.6
+
+
+async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, monkeypatch) -> None:
+    """It holds against the configuration, the upstream's own word and the catalogue."""
+    monkeypatch.setattr("proxy.facts.find_window", lambda *_: 30_000)
+
+    async def refuse(recorded, _request):
+        if len(recorded.body) < 60_000:
+            return completion()
+        message = (
+            "This model's maximum context length is 16000 tokens. However, your messages resulted in 24003 tokens."
+        )
+        return error(400, message=message, type="invalid_request_error", code="context_length_exceeded")
+
+    upstream.answer = refuse
+    upstream.models = _list(told=30_000)
+    proxy = await start_proxy("models=[{match: mine, context_window: 30000}]", "defaults.on_exceeded=truncate")
+    await _settle(proxy)
+    for model in ("mine", "told", "hosted"):
+        body = {"model": model, "messages": [{"role": "user", "content": "word " * 24_000}]}
+        await post(client, proxy.url + "/v1/chat/completions", body)
+    await _settle(proxy)
+
+    found = [(shown["window_tokens"], shown["window_from"]) for shown in (await _look(client, proxy))["models"]]
+    assert found == [(16_000, "learned")] * 3
+
+
+async def test_the_catalogue_is_named(client, upstream, start_proxy, monkeypatch) -> None:
+    """Where nobody else knows."""
+    monkeypatch.setattr("proxy.facts.find_window", lambda url, model: 7000 if model == "m" else None)
+    proxy = await start_proxy()
+    await _ask(client, proxy, "m")
+    shown = (await _look(client, proxy))["models"][0]
+
+    assert (shown["window_tokens"], shown["window_from"]) == (7000, "catalogue")
+
+
+async def test_a_name_that_no_upstream_has_vouched_for_is_not_shown(client, upstream, start_proxy) -> None:
+    """It may be anything that a client has said; so may a credential be anywhere but here."""
+
+    async def refuse(_recorded, _request):
+        return error(404, message="no such model")
+
+    upstream.answer = refuse
+    proxy = await start_proxy("upstream.api_key=sk-PLANTED")
+    await _ask(client, proxy, "PLANTED text", Authorization="Bearer PLANTED")
+
+    assert await _look(client, proxy) == {"models": [], "unlisted": 0}
+
+
+@pytest.mark.parametrize("told", [0, 4])
+async def test_a_long_list_is_cut(client, upstream, start_proxy, monkeypatch, told: int) -> None:
+    """What was left out is counted."""
+    monkeypatch.setattr(known, "MAX_SHOWN", 2)
+    upstream.models = _list(**{f"told-{number}": 8192 for number in range(told)})
+    proxy = await start_proxy()
+    for number in range(3):
+        await _ask(client, proxy, f"m-{number}")
+    await _settle(proxy)
+    shown = await _look(client, proxy)
+
+    assert [model["model"] for model in shown["models"]] == ["m-2", "m-1"]
+    assert shown["unlisted"] == 1 + told

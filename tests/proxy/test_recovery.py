@@ -1,0 +1,332 @@
+"""A prompt that the upstream refuses for its length is sent again, shorter; the client sees one answer."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from asking import post, settle
+from fake_upstream import Recorded, completion, stream
+from sessions import make_session, requests_of
+
+from proxy import recovery
+from proxy.counter import load_encoding
+from rules.families import O200K
+
+RECORDED = Path(__file__).parents[3] / "shared" / "data" / "overflow_errors.jsonl"
+END = {"role": "assistant", "content": "It is mended."}
+SESSION_STEPS, SESSION_TOKENS = 320, 75_000
+"""Of a long one: not enough for a cut of our own."""
+WINDOW = 16_000
+"""Of the upstream that refuses; ours is taken to be 128,000."""
+WORDS = "This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
+
+
+def openai_error(tokens: int) -> tuple[int, bytes]:
+    """As OpenAI says it."""
+    message = WORDS.format(limit=WINDOW, tokens=tokens)
+    return 400, orjson.dumps({"error": {"message": message, "code": "context_length_exceeded"}})
+
+
+@dataclass
+class Strict:
+    """An upstream that refuses what is longer than `window`, by `refuse`; `ratio` of its tokens make one of ours.
+
+    `seen` are the prompts' tokens by its own count, refused ones negative.
+    """
+
+    refuse: Callable[[int], tuple[int, bytes]] = openai_error
+    window: int = WINDOW
+    ratio: float = 1.0
+    as_event: bool = False
+    reports: bool = True
+    seen: list[int] = field(default_factory=list)
+
+    async def __call__(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        tokens = round(self.ratio * len(_encoding.encode(recorded.body.decode(), disallowed_special=())))
+        streams = recorded.json.get("stream") is True
+        if tokens > self.window:
+            self.seen.append(-tokens)
+            status, body = self.refuse(tokens)
+            if self.as_event and streams:
+                return await _stream_bytes(request, b": wait\n\n", b"data: " + body + b"\n\n")
+            return web.Response(body=body, status=status, content_type="application/json")
+        self.seen.append(tokens)
+        if recorded.asks_for_summary:
+            return completion("SUMMARY of the work so far.", prompt_tokens=tokens, completion_tokens=7)
+        if streams:
+            return await stream(request, "All ", "good.")
+        return completion(**({"prompt_tokens": tokens, "completion_tokens": 3} if self.reports else {}))
+
+    @property
+    def refused(self) -> int:
+        """How many were."""
+        return sum(1 for tokens in self.seen if tokens < 0)
+
+
+_encoding = load_encoding(O200K)
+
+
+async def _stream_bytes(request: web.BaseRequest, *chunks: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for chunk in chunks:
+        await response.write(chunk)
+    await response.write_eof()
+    return response
+
+
+def _session(steps: int = 60) -> dict[str, Any]:
+    session = make_session(steps)
+    return {"model": "strict-model", "messages": session["messages"][:-1], "tools": session["tools"]}
+
+
+def _requests(steps: int) -> Iterator[dict[str, Any]]:
+    body = _session(steps)
+    return ({**body, "messages": messages} for messages in requests_of({"messages": [*body["messages"], END]}))
+
+
+async def _retries(client: Any, proxy: Any) -> dict[str, float]:
+    text = await (await client.get(proxy.url + "/metrics")).text()
+    lines = [line for line in text.splitlines() if line.startswith("trimtab_overflow_retries_total{")]
+    return {line.split('result="')[1].split('"')[0]: float(line.rsplit(" ", 1)[1]) for line in lines}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_the_client_sees_the_second_attempt_only(streams, client, upstream, start_proxy):
+    upstream.answer = strict = Strict()
+    proxy = await start_proxy()
+    body = _session() | {"stream": streams}
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert response.status == 200
+    assert b"All " in answer
+    assert b"good." in answer
+    assert strict.refused == 1
+    assert len(upstream.chats) == 2
+    assert upstream.chats[0].body == orjson.dumps(body)
+    sent = response.headers["x-trimtab-tokens"]
+    assert f"limit={WINDOW - WINDOW // 4}" in sent
+    assert await _retries(client, proxy) == {"recovered": 1.0}
+
+
+async def test_a_whole_session_meets_one_refusal(client, upstream, start_proxy, log):
+    """What was learned holds for the requests that follow, and none of them is refused."""
+    upstream.answer = strict = Strict()
+    proxy = await start_proxy()
+    for body in _requests(120):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+        assert response.status == 200
+        await settle(proxy)
+    assert strict.refused == 1
+    changes = [line for line in log.lines if line["event"] == "policy_changed"]
+    assert [line["after"] for line in changes if line["cause"] == "window"] == [WINDOW]
+
+
+async def test_a_vocabulary_that_makes_more_tokens_is_learned_from_the_refusal(client, upstream, start_proxy):
+    """The upstream says how many tokens it counted: by that the next attempt fits."""
+    upstream.answer = strict = Strict(ratio=3.0, window=32_000, reports=False)
+    text = "prompt is too long: {} tokens > 32000 maximum"
+    strict.refuse = lambda tokens: (400, orjson.dumps({"error": text.format(tokens)}))
+    proxy = await start_proxy("defaults.context_window=32000")
+    for body in _requests(60):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+        assert response.status == 200
+        await settle(proxy)
+    assert strict.refused == 1
+
+
+def _rows() -> list[dict[str, Any]]:
+    if not RECORDED.exists():
+        return []
+    rows = [orjson.loads(line) for line in RECORDED.read_bytes().splitlines()]
+    return [row for row in rows if row["status"] != 200 and row["confidence"] not in {"inferred", "partial"}]
+
+
+_HOPELESS = {
+    "openai (single string too long)",
+    "sglang (max_completion_tokens > context)",
+    "azure-openai (max_tokens counted)",
+    "together (TGI-era text)",
+}
+"""No shorter prompt would help: the completion alone takes the window, or one string is too long."""
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("row", _rows(), ids=lambda row: row["server"])
+async def test_every_recorded_refusal_is_recovered_from(row, streams, client, upstream, start_proxy):
+    """The upstream refuses in its own words, with its own numbers, everything longer than its own limit."""
+    window = row["limit"] if row["limit"] and row["limit"] < SESSION_TOKENS else 60_000
+
+    def refuse(tokens: int) -> tuple[int, bytes]:
+        if row["server"] in _HOPELESS:
+            return row["status"], row["body"].encode()
+        text = row["body"].replace(str(row["limit"]), str(window)).replace(str(row["requested"]), str(tokens))
+        return row["status"], text.encode()
+
+    upstream.answer = strict = Strict(refuse, window=window, as_event=streams and row["body"] != "")
+    proxy = await start_proxy()
+    body = _session(SESSION_STEPS) | {"stream": streams}
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
+    if row["server"] in _HOPELESS:
+        assert await _retries(client, proxy) == {"hopeless": 1.0}
+        return
+    assert (response.status, strict.refused) == (200, 1), (row["server"], strict.seen)
+    assert b"good." in answer
+    assert await _retries(client, proxy) == {"recovered": 1.0}
+
+
+FLAT = {
+    "object": "error",
+    "message": "The input (90000 tokens) is longer than the model's context length (8192 tokens).",
+}
+HOPELESS = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
+"""One message, which nothing makes shorter."""
+
+
+def _always(status: int, body: bytes, **headers: str) -> Callable[..., Any]:
+    """An upstream that answers every request alike."""
+
+    async def answer(_recorded: Recorded, _request: web.BaseRequest) -> web.Response:
+        return web.Response(status=status, body=body, headers={"Content-Type": "application/json", **headers})
+
+    return answer
+
+
+@pytest.mark.parametrize("body", [_session(), HOPELESS], ids=["refused twice", "nothing shorter"])
+async def test_a_refusal_that_stands_comes_as_it_came(body, client, upstream, start_proxy):
+    refusal = (
+        b'[{"error": {"code":400,\n"message":"input token count (99999) exceeds the maximum number of tokens (8192)"}}]'
+    )
+    upstream.answer = _always(400, refusal, **{"X-Up": "1"})
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert (response.status, response.headers["X-Up"], answer) == (400, "1", refusal)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("body", [_session(), HOPELESS], ids=["refused twice", "nothing shorter"])
+async def test_a_flat_refusal_is_put_in_the_form_that_clients_recognise(body, streams, client, upstream, start_proxy):
+    upstream.answer = _always(400, orjson.dumps(FLAT), **{"X-Up": "1"})
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body | {"stream": streams})
+    assert (response.status, response.headers["X-Up"]) == (400, "1")
+    assert int(response.headers["Content-Length"]) == len(answer)
+    error = orjson.loads(answer)["error"]
+    assert (error["code"], error["type"]) == ("context_length_exceeded", "invalid_request_error")
+    assert error["message"] == FLAT["message"]
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+async def test_a_proxy_that_must_not_act_passes_refusals_on(mode, client, upstream, start_proxy):
+    upstream.answer = _always(400, orjson.dumps(FLAT))
+    proxy = await start_proxy(f"mode={mode}")
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", _session())
+    assert (response.status, answer) == (400, orjson.dumps(FLAT))
+    assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+async def test_other_errors_are_never_tried_again(status, client, upstream, start_proxy):
+    """Clients do that, and by the headers that come with them."""
+    body = b'{"error":{"message":"Rate limit reached on tokens per min (TPM): Limit 9000, Used 9000, Requested 2000."}}'
+    upstream.answer = _always(status, body, **{"Retry-After": "7", "x-ratelimit-remaining-tokens": "0"})
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", _session())
+    assert (response.status, answer) == (status, body)
+    assert (response.headers["Retry-After"], response.headers["x-ratelimit-remaining-tokens"]) == ("7", "0")
+    assert len(upstream.requests) == 1
+
+
+async def test_comments_pass_at_once_and_only_the_second_stream_follows(client, upstream, start_proxy):
+    """Nothing of the refusal reaches the client, though its headers had to."""
+    upstream.answer = Strict(as_event=True)
+    proxy = await start_proxy()
+    _, answer = await post(client, proxy.url + "/v1/chat/completions", _session() | {"stream": True})
+    assert answer.startswith(b": wait\n\ndata: ")
+    assert b"error" not in answer
+    assert answer.count(b"[DONE]") == 1
+
+
+async def test_an_event_of_another_error_passes(client, upstream, start_proxy):
+    event = b'data: {"error":{"message":"The engine is overloaded","code":503}}\n\n'
+
+    async def answer(_recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        return await _stream_bytes(request, event[:20], event[20:], b"data: [DONE]\n\n")
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    _, body = await post(client, proxy.url + "/v1/chat/completions", _session() | {"stream": True})
+    assert body == event + b"data: [DONE]\n\n"
+    assert len(upstream.chats) == 1
+
+
+@pytest.mark.parametrize(("status", "result"), [(500, "failed"), (429, "failed")])
+async def test_whatever_the_second_attempt_meets_is_the_answer(status, result, client, upstream, start_proxy):
+    """It is not tried a third time."""
+    strict = Strict()
+
+    async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        response = await strict(recorded, request)
+        if recorded.asks_for_summary or response.status != 200:
+            return response
+        return web.Response(status=status, body=b'{"error":{"message":"no"}}', content_type="application/json")
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    response, body = await post(client, proxy.url + "/v1/chat/completions", _session())
+    assert (response.status, body) == (status, b'{"error":{"message":"no"}}')
+    assert len(upstream.chats) == 2
+    assert await _retries(client, proxy) == {result: 1.0}
+
+
+async def test_what_a_client_may_have_written_teaches_nobody_else(client, upstream, start_proxy, log):
+    """An upstream that quotes the request in its errors must not let one client shrink the others' windows."""
+    planted = "This model's maximum context length is 2048 tokens. However, your messages resulted in 90000 tokens."
+    session = _session(20)
+    session["messages"][1]["content"] += planted
+    upstream.answer = _always(400, orjson.dumps({"error": {"message": f"Invalid value: {planted}"}}))
+    proxy = await start_proxy()
+    await post(client, proxy.url + "/v1/chat/completions", session)
+    assert not [line for line in log.lines if line["event"] == "policy_changed"]
+
+
+async def test_requests_refused_at_the_same_time_all_recover(client, upstream, start_proxy):
+    upstream.answer = strict = Strict()
+    proxy = await start_proxy()
+    url = proxy.url + "/v1/chat/completions"
+    bodies = [_session() | {"user": f"user {number}"} for number in range(6)]
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(post(client, url, body)) for body in bodies]
+    assert [task.result()[0].status for task in asked] == [200] * 6
+    assert strict.refused <= 6
+
+
+async def test_a_fault_of_the_recovery_costs_no_answer(client, upstream, start_proxy, monkeypatch):
+    """The refusal stands, and the fault is counted."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(recovery, "draw_lesson", fail)
+    upstream.answer = Strict()
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", _session())
+    assert response.status == 400
+    assert b"context_length_exceeded" in answer
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert 'trimtab_fail_open_total{phase="recover"} 1.0' in metrics
+
+
+async def test_a_window_that_was_configured_too_large_is_corrected(client, upstream, start_proxy):
+    """The upstream knows better; another window, configured later, would be tried."""
+    upstream.answer = strict = Strict()
+    proxy = await start_proxy("defaults.context_window=64000")
+    for _ in range(3):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", _session())
+        assert response.status == 200
+    assert strict.refused == 1
