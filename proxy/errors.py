@@ -48,6 +48,13 @@ class SlowRequestError(ProxyError):
     code = "request_timeout"
 
 
+class TransferCodingError(ProxyError):
+    """A body in a coding of the hop, which ends here and which we do not take off."""
+
+    status = 501
+    code = "transfer_coding"
+
+
 class MethodNotAllowedError(ProxyError):
     """A method that a proxy in front of one upstream has no use for."""
 

@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from proxy.chat import serve_chat
-from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError, SlowRequestError
+from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError, SlowRequestError, TransferCodingError
 from proxy.exchange import Exchange
 from proxy.known import write_models
 from proxy.relay import relay_answer
@@ -40,9 +40,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         if lifecycle.in_flight > services.config.limits.max_concurrent_requests:
             message = "too many requests at once (limits.max_concurrent_requests); try again"
             raise OverloadedError(message)
-        if request.method == "CONNECT":
-            message = "this proxy opens no tunnels; send the request itself"
-            raise MethodNotAllowedError(message)
+        _check_hop(request)
         await _invite_body(request)
         if is_chat:
             return await serve_chat(services, request, exchange)
@@ -60,6 +58,16 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         lifecycle.leave()
         services.recorder.metrics.in_flight.set(lifecycle.in_flight)
         services.recorder.record(exchange)
+
+
+def _check_hop(request: web.BaseRequest) -> None:
+    """Raises MethodNotAllowedError or TransferCodingError for what cannot be passed on as it is."""
+    if request.method == "CONNECT":
+        message = "this proxy opens no tunnels; send the request itself"
+        raise MethodNotAllowedError(message)
+    if request.headers.get("Transfer-Encoding", "chunked").strip().lower() != "chunked":
+        message = "of transfer codings only chunked is known; compress with Content-Encoding instead"
+        raise TransferCodingError(message)
 
 
 async def _invite_body(request: web.BaseRequest) -> None:
@@ -91,7 +99,7 @@ async def _answer_error(error: ProxyError, exchange: Exchange) -> web.StreamResp
     if isinstance(error, OverloadedError):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     response = web.Response(body=error.body(), status=error.status, headers=headers)
-    if isinstance(error, SlowRequestError | OverloadedError):
+    if isinstance(error, SlowRequestError | OverloadedError | TransferCodingError):
         response.force_close()  # the rest of the request is not worth reading
     return response
 
