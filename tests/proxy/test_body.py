@@ -65,6 +65,7 @@ async def test_a_compressed_body_is_compacted(coding, client, upstream, start_pr
         (gzip.compress(orjson.dumps(CHAT | {"x": "a" * 70_000})), "gzip", "too_large"),
         (gzip.compress(orjson.dumps(CHAT | {"x": "a" * 70_000}), compresslevel=0), "gzip", "too_large"),
     ],
+    ids=["cut", "garbage", "unknown", "no JSON", "large", "large already"],
 )
 async def test_what_cannot_be_read_is_passed_on(body, coding, outcome, *, client, upstream, start_proxy, log):
     """Damaged, unknown or too large when decompressed: as it came, counted as what it was."""

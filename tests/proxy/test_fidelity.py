@@ -218,3 +218,11 @@ async def test_framing_that_can_be_read_in_two_ways_is_refused(line, raw, url):
     answer = await ask_raw(url, _request(b"POST /v1/x HTTP/1.1", line, body=b"2\r\n{}\r\n0\r\n\r\n"))
     assert b" 400 " in answer.split(b"\r\n")[0]
     assert raw.requests == []
+
+
+async def test_a_body_in_a_coding_of_the_hop_is_refused(raw, url):
+    """Passed on without that header it would be unreadable."""
+    lines = b"Transfer-Encoding: gzip, chunked"
+    answer = await ask_raw(url, _request(b"POST /v1/x HTTP/1.1", lines, body=b"2\r\n{}\r\n0\r\n\r\n"))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert (b'"code":"bad_framing"' in answer, raw.requests) == (True, [])

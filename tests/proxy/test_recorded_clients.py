@@ -24,6 +24,7 @@ EVENTS = (
     + b'data:{"x":1}\r\n\r\n: ping\n\n'
     + event("\u00fc")
     + b"data: [DONE]\n\n"
+    + b": behind the end\nevent: x\n"
 )
 JSON = b'{"choices": [ {"index":0,"message":{"content":"\\u00fc"}} ], "n":1e400, "n":2}\n'
 
@@ -45,7 +46,7 @@ def _answers(recorded: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
         yield b"Content-Type: text/event-stream\r\nx-request-id: 1\r\nTransfer-Encoding: chunked", EVENTS
         yield (
             b"content-type: text/event-stream; charset=utf-8\r\nConnection: close",
-            EVENTS.removesuffix(b"data: [DONE]\n\n"),
+            EVENTS.partition(b"data: [DONE]")[0],
         )
     else:
         yield b"Content-Type: application/json\r\nContent-Length: %d\r\nX-A: 1" % len(JSON), JSON

@@ -88,3 +88,24 @@ async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream
     proxy = await start_proxy(*SETTINGS)
     _, answer = await post(client, proxy.url + "/v1/chat/completions", BODY)
     assert answer.replace(waiting.COMMENT, b"").startswith(b'data: {"error":{"message":"127.0.0.1')
+
+
+@pytest.mark.parametrize("comments", [False, True])
+async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(
+    comments, client, upstream, start_proxy, monkeypatch, log
+):
+    """Whether it has heard from us or not: its place is free at once, and its own request is never sent."""
+    monkeypatch.setattr(waiting, "FIRST_COMMENT_SECONDS", 0.01 if comments else 60.0)
+    release = hold_summaries(upstream)
+    proxy = await start_proxy(*SETTINGS)
+    asking = asyncio.ensure_future(client.post(proxy.url + "/v1/chat/completions", json=BODY))
+    async with asyncio.timeout(10):
+        await upstream.arrived.wait()
+        if comments:
+            response = await asking
+            assert await response.content.readuntil(b"\n\n") == waiting.COMMENT
+            response.close()
+        asking.cancel()
+        await proxy.services.lifecycle.idle.wait()
+    assert (log.lines[-1]["outcome"], upstream.chats) == ("aborted", [])
+    release.set()
