@@ -62,12 +62,12 @@ def fuzz_addresses(data: bytes) -> None:
     headers = read_headers(raw)
     sent = request_headers(headers, upstream, identity=choices.happens(128))
     names = {name.lower() for name in sent}
-    assert not names & (HOP_BY_HOP | {"host", "content-length", "expect"}), "a header of this hop went on"
+    assert not names & (HOP_BY_HOP | {"host", "expect"}), "a header of this hop went on"
     assert not any(name.startswith("x-trimtab-") for name in names), "a header of ours went on"
     shown = [value for name in CREDENTIAL_HEADERS for value in sent.getall(name, [])]
     assert upstream.api_key is None or shown == ["Bearer sk-own"], "the client's credential went beside ours"
     assert find_credential(headers) is not None
-    peek_model([choices.take(20), b'{"model" : "m', choices.rest()])
+    peek_model(choices.take(20) + b'{"model" : "m' + choices.rest())
 
 
 def _is_url(path: str) -> bool:
