@@ -15,24 +15,20 @@ import msgspec
 from proxy.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Calibration, Report, clamp
 from proxy.catalogue import is_ready, load_catalogue
 from proxy.config import UpstreamConfig
-from proxy.discovery import MIN_WINDOW_TOKENS, Windows, discover
+from proxy.discovery import MIN_WINDOW_TOKENS
 from proxy.facts import Facts, Known, complete
 from proxy.lessons import Lesson
 from proxy.lru import BytesLRU
 from proxy.metrics import Metrics
 from proxy.records import MAX_REFUTED, ModelName, Record, Records
 from proxy.stores import SummaryStore
+from proxy.told import Told
 from proxy.upstream import Headers, UpstreamClient
 from rules.families import find_family
 
 REFRESH_SECONDS = 10.0
 READ_SECONDS = 2.0
 """How long a request waits for the store when its model is met for the first time."""
-REDISCOVER_SECONDS = 600.0
-FIRST_RETRY_SECONDS = 5.0
-"""Where nothing was learned; doubled each time."""
-MAX_TRIED = 16
-"""Credentials with which an upstream is asked in that time, until one of them teaches something."""
 MAX_MODELS_BYTES = 4 * 1024 * 1024
 MODEL_BYTES = 4096
 MAX_NAME_CHARS = 256
@@ -59,15 +55,6 @@ class _Model:
     writing: asyncio.Task[None] | None = None
 
 
-@dataclass(slots=True)
-class _Upstream:
-    windows: Windows = field(default_factory=lambda: Windows({}, None))
-    asked_at: float | None = None
-    failures: int = 0
-    tried: set[int] = field(default_factory=set)
-    asking: asyncio.Task[None] | None = None
-
-
 class Models:
     """Looks up, learns and keeps facts. Close it when done."""
 
@@ -80,13 +67,12 @@ class Models:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = Records(store)
-        self._client = client
+        self._told = Told(client, clock)
         self._metrics = metrics
         self._log = log
         self._clock = clock
         self._models: BytesLRU[ModelName, _Model] = BytesLRU(MAX_MODELS_BYTES, lambda *_: MODEL_BYTES)
         self._strangers: BytesLRU[ModelName, _Model] = BytesLRU(MAX_MODELS_BYTES // 8, lambda *_: MODEL_BYTES)
-        self._upstreams: dict[str, _Upstream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def look_up(self, name: ModelName, label: str) -> Facts:
@@ -124,7 +110,7 @@ class Models:
 
     def _recall(self, name: ModelName) -> Facts:
         model = self._find(name)
-        return model.facts if model is not None else Facts(find_family(name.model).ratio, self._find_window(name))
+        return model.facts if model is not None else Facts(find_family(name.model).ratio, self._told.find(name))
 
     def list_known(self) -> list[Known]:
         """The models that an upstream has answered for; names that only a client has said are not among them."""
@@ -132,7 +118,7 @@ class Models:
 
     def list_told(self) -> list[tuple[str, str]]:
         """The upstreams' base_url and model, of each whose window an upstream has told this process."""
-        return [(url, model) for url, known in self._upstreams.items() for model in known.windows.by_model]
+        return self._told.list_models()
 
     def observe(self, name: ModelName, report: Report) -> None:
         """An upstream has reported how many tokens a prompt had for it."""
@@ -192,22 +178,9 @@ class Models:
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers | None = None) -> None:
         """Ask an upstream for its models' windows behind the scenes, if that is due; `headers` are a credential's."""
-        known = self._upstreams.setdefault(upstream.base_url, _Upstream())
-        if known.asking is not None and not known.asking.done():
-            return
-        has_learned = bool(known.windows.by_model) or known.windows.every is not None
-        pause_seconds = REDISCOVER_SECONDS
-        if not has_learned:  # it may be starting still
-            pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.failures, REDISCOVER_SECONDS)
-        is_due = known.asked_at is None or self._clock() - known.asked_at > pause_seconds
-        if pause_seconds >= REDISCOVER_SECONDS and is_due:
-            known.tried.clear()
-        # A credential that was not tried may open what others did not.
-        shown = hash(tuple(headers or ()))
-        is_let_in = bool(headers) and not has_learned and shown not in known.tried and len(known.tried) < MAX_TRIED
-        if is_due or is_let_in:
-            known.tried.add(shown)
-            known.asking = self._spawn(self._discover(upstream, known, headers or []))
+        shown = headers or []
+        if self._told.take_turn(upstream, shown):
+            _ = self._spawn(self._ask(upstream, shown))
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -228,11 +201,6 @@ class Models:
         if fault is not None:
             self._log.error("models_fault", error=type(fault).__name__)
 
-    def _find_window(self, name: ModelName) -> int | None:
-        """The window that discovery found."""
-        known = self._upstreams.get(name.base_url)
-        return known.windows.find(name.model) if known else None
-
     def _find(self, name: ModelName) -> _Model | None:
         return self._models.get(name) or self._strangers.get(name)
 
@@ -251,7 +219,7 @@ class Models:
 
     async def _take_window(self, name: ModelName, model: _Model) -> None:
         """Learn a window that discovery found, once: another process that has asked since knows better."""
-        found = self._find_window(name)
+        found = self._told.find(name)
         if found is None or found == model.discovered:
             return
         if self._models.get(name) is None:  # nothing is kept of names that anybody can invent
@@ -296,12 +264,8 @@ class Models:
                 self._metrics.policy_changes.labels(model.label, cause).inc()
                 self._log.info("policy_changed", model=model.label, cause=cause, before=old, after=new)
 
-    async def _discover(self, upstream: UpstreamConfig, known: _Upstream, headers: Headers) -> None:
-        found = await discover(self._client, upstream, headers)
-        known.asked_at = self._clock()
-        known.failures += 1
-        if found.by_model or found.every is not None:
-            known.windows, known.failures = found, 0
+    async def _ask(self, upstream: UpstreamConfig, headers: Headers) -> None:
+        await self._told.ask(upstream, headers)
         for name, model in (*self._models.items(), *self._strangers.items()):
             if name.base_url == upstream.base_url and model.read_at:  # else its first look at the store takes it
                 await self._take_window(name, model)

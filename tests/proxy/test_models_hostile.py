@@ -17,11 +17,12 @@ from proxy.codecs.chat import read_request
 from proxy.config import PolicyConfig, UpstreamConfig
 from proxy.discovery import Windows
 from proxy.facts import Facts
-from proxy.models import MAX_MODELS_BYTES, MAX_NAME_CHARS, MODEL_BYTES, REFRESH_SECONDS, _Upstream
+from proxy.models import MAX_MODELS_BYTES, MAX_NAME_CHARS, MODEL_BYTES, REFRESH_SECONDS
 from proxy.stores import SummaryStore
 from proxy.stores.layered import LayeredStore
 from proxy.stores.memory import MemoryStore
 from proxy.stores.store import StoreError
+from proxy.told import _Upstream
 from rules.policy import Policy
 
 CHAT = "/v1/chat/completions"
@@ -90,7 +91,7 @@ async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Cl
     await process.look_up()
     for _ in range(WARM_UP_SAMPLES):
         process.models.observe(NAME, report(TOKENS, round(1.3 * TOKENS)))
-    process.models._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None))
+    process.models._told._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None))
     model = process.models._models.get(NAME)
     assert model is not None
     await process.models._take_window(NAME, model)  # before the record's first step

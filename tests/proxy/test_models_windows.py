@@ -13,9 +13,10 @@ from learning import NAME, Clock, Process, Start, run_processes
 from proxy.calibration import WARM_UP_SAMPLES
 from proxy.config import UpstreamConfig
 from proxy.facts import Facts
-from proxy.models import REDISCOVER_SECONDS, REFRESH_SECONDS
+from proxy.models import REFRESH_SECONDS
 from proxy.records import ModelName, Record, Records
 from proxy.stores.memory import MemoryStore
+from proxy.told import REDISCOVER_SECONDS
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
 MODEL = NAME.model
