@@ -4,6 +4,8 @@ Law: what arrives leaves at once and unchanged; the tap reads a copy. An answer 
 it were whole.
 """
 
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -127,8 +129,7 @@ async def _copy(
                 tap.feed(chunk)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
         relayed.broken = not relayed.client_left
-        if request.transport is not None:
-            request.transport.abort()
+        _abort(request, response)
         return response
     relayed.last_byte_at = time.monotonic()
     await response.write_eof(_write_event(answer.status, bytes(event)) if as_event else b"")
@@ -146,6 +147,17 @@ async def _chain(held: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[b
         yield held
     async for chunk in answer.content.iter_any():
         yield chunk
+
+
+def _abort(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """End the connection so that nobody takes what has come for the whole."""
+    if request.transport is None:
+        return
+    connection = request.transport.get_extra_info("socket")
+    if request.version < HttpVersion11 and "Content-Length" not in response.headers and connection is not None:
+        # Its end is the answer's: only a reset tells them apart. Elsewhere that would but lose what is on its way.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    request.transport.abort()
 
 
 def _write_event(status: int, body: bytes) -> bytes:
