@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import uvloop
 from aiohttp import WSMsgType, web
-from soak_faults import NARROW_BYTES, ID_HEADER, LEAVE_HEADER, TOO_LONG, draw
+from soak_faults import ID_HEADER, LEAVE_HEADER, NARROW_BYTES, TOO_LONG, draw
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
 DRIP_BYTES = 40

@@ -1,9 +1,21 @@
-"""What an upstream can do wrong, and what is seen of it: the matrix of test_faults.py."""
+"""What an upstream can do wrong, and what a client sees of it: the matrix of test_faults.py."""
 
 import gzip
+import io
 from dataclasses import dataclass
+from typing import Any
 
-from raw_upstream import COMPLETION, GOOD, OK, Act, Connection, reset, say, stall
+import aiohttp
+import orjson
+from raw_upstream import COMPLETION, EVENTS, GOOD, OK, Act, Connection, reset, say, stall
+from sessions import make_session
+
+from proxy.app import Proxy
+
+PATIENCE_SECONDS = 15.0
+"""The client's: who waits longer waits in vain."""
+LONG = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1]}
+"""A request of several windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,11 @@ class Fault:
     seen: Seen
     summary: bool = False
 
+    @property
+    def read_seconds(self) -> float:
+        """How long the proxy shall wait: no longer than it takes where nothing comes, for ever where something does."""
+        return 0.25 if "silent" in self.name else 600.0
+
 
 async def reset_at_once(connection: Connection) -> None:
     connection.reset()
@@ -60,7 +77,7 @@ async def close_at_once(connection: Connection) -> None:
 async def answer_early(connection: Connection) -> None:
     """An answer to the headers alone; the body is not read."""
     await connection.read_head()
-    await connection.say(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+    await connection.say(b"HTTP/1.1 403 No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
     await connection.stall()
 
 
@@ -132,7 +149,7 @@ FAULTS = (
     Fault("100 unasked", say(b"HTTP/1.1 100 Continue\r\n\r\n", GOOD), FULL, summary=True),
     Fault("103 before", say(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", GOOD), FULL, summary=True),
     Fault("drips", drip, FULL, summary=True),
-    Fault("answers early", answer_early, Passed(413, b"{}")),
+    Fault("answers early", answer_early, Passed(403, b"{}")),
     Fault("gzip unasked", say(OK + b"Content-Encoding: gzip\r\n\r\n" + ZIPPED), Passed(body=ZIPPED)),
     Fault("garbled events", say(OK + b"\r\n" + GARBLED), Passed(body=GARBLED)),
     Fault("no JSON", say(OK + b"\r\n" + NO_JSON), Passed(body=NO_JSON)),
@@ -141,3 +158,32 @@ FAULTS = (
     Fault("500", say(b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno"), Passed(500, b"no")),
     Fault("429", say(b"HTTP/1.1 429 Slow\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\nno"), Passed(429, b"no")),
 )  # fmt: skip
+
+
+async def ask(url: str, body: dict[str, Any], path: str = "/v1/chat/completions") -> tuple[int, bytes, bool]:
+    """Status, what came of the body, and whether that was all of it; each time on a connection of its own."""
+    connector, timeout = aiohttp.TCPConnector(force_close=True), aiohttp.ClientTimeout(PATIENCE_SECONDS)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+        received = bytearray()
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"}
+        async with session.post(url + path, data=io.BytesIO(orjson.dumps(body)), headers=headers) as response:
+            try:
+                async for chunk in response.content.iter_any():
+                    received += chunk
+            except aiohttp.ClientError:
+                return response.status, bytes(received), False
+            return response.status, bytes(received), True
+
+
+async def check_seen(seen: Seen, proxy: Proxy, body: dict[str, Any], path: str = "/v1/chat/completions") -> None:
+    """The client asks, and sees what it should."""
+    status, received, whole = await ask(proxy.url, body, path)
+    if isinstance(seen, Refused):
+        error = orjson.loads(received)["error"]
+        assert (status, error["code"], whole) == (seen.status, seen.code, True)
+        assert (error["type"], error["param"]) == ("trimtab_error", None)
+    elif isinstance(seen, Passed):
+        expected = seen.body.replace(b"BODY", EVENTS if body.get("stream") else COMPLETION)
+        assert (status, received, whole) == (seen.status, expected, True)
+    else:
+        assert (status, whole) == (200, False)
