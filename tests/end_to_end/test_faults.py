@@ -22,6 +22,7 @@ from faults import (
     answer_early,
     ask,
     check_seen,
+    endless,
 )
 from leaks import Leaks, count_kept
 from raw_upstream import GOOD, OK, TEXT, Connection, say
@@ -144,3 +145,31 @@ async def test_a_hundred_faults_leave_no_object_behind(raw, start_proxy):
             await ask(proxy.url, CHAT | {"stream": True})
     await leaks.check()
     assert count_kept() <= before
+
+
+@pytest.mark.parametrize(
+    ("beginning", "words"),
+    [(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), (CHUNKED, b"6\r\nabcdef\r\n"), (CHUNKED, b"9\r\ndata: {}\n\r\n")],
+    ids=["endless 100", "endless text", "endless events"],
+)
+async def test_what_never_ends_ends_with_who_reads_it(beginning, words, raw, upstream, start_proxy):
+    """A client that leaves ends it; a summary has a bound in bytes and in time, and then the digest stands in."""
+    proxy = await start_proxy(
+        *SMALL,
+        "defaults.overflow_strategy=summarize",
+        "defaults.summary.upstream=notes",
+        "defaults.summary.timeout_seconds=0.5",
+        f"upstreams.notes.base_url={raw.url}",
+        "upstreams.notes.api_key=sk-notes",
+        "models=[{match: direct, upstream: notes, context_window: 8000}]",
+    )
+    leaks = Leaks(proxy, raw)
+    assert (await ask(proxy.url, CHAT))[0] == 200
+    await leaks.mark()
+    raw.act = endless(beginning, words)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await ask(proxy.url, CHAT | {"model": "direct"})
+    assert (await ask(proxy.url, LONG))[0] == 200
+    assert DIGEST in str(upstream.chats[-1].json["messages"][1])
+    await leaks.check()
