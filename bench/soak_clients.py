@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -26,6 +27,12 @@ SESSION_STEPS = 60
 """Then the session begins anew: what is kept of it has an end."""
 STEPS_AT_ONCE = 3
 STEP_WORDS = 130
+ROUNDS = 8
+"""A session that begins anew does so under another credential, so that its summaries are written anew."""
+QUESTIONS = 40
+"""Of one client; they come again and again, so that what is kept of them has an end."""
+BIGS = 250
+"""100 MB in all: more than the proxy keeps of messages, so that it has forgotten each when it comes again."""
 BIG_BYTES = 400_000
 TOO_LARGE_BYTES = 1_500_000
 THINK_SECONDS = 0.08
@@ -41,11 +48,12 @@ GARBAGE = (
 
 @dataclass
 class Books:
-    """The clients' ledger: outcomes by id, kinds by id, and what was wrong with an answer."""
+    """The clients' ledger: outcomes by id, how many of each kind, and what was wrong with an answer."""
 
     outcomes: dict[str, str] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    big: int = 0
 
 
 @dataclass
@@ -54,10 +62,13 @@ class Session:
 
     number: int
     step: int = 0
+    round: int = 0
 
     def write(self, texts: "Texts", model: str) -> dict[str, Any]:
         """The request of the next step."""
-        self.step = self.step % SESSION_STEPS + STEPS_AT_ONCE
+        self.step += STEPS_AT_ONCE
+        if self.step > SESSION_STEPS:
+            self.step, self.round = STEPS_AT_ONCE, (self.round + 1) % ROUNDS
         return {"model": model, "messages": texts.write_session(self.number, self.step), "tools": [TOOL]}
 
 
@@ -110,7 +121,8 @@ class Client:
         self._asked = 0
         self._sessions = {model: Session(name) for model in ("m", "narrow")}
         self._acts: dict[str, Callable[[str], Awaitable[str]]] = {
-            "session": self._go_on, "narrow session": self._go_on_narrowly, "plain": self._ask_plainly,
+            "session": partial(self._go_on, "m"),
+            "narrow session": partial(self._go_on, "narrow"), "plain": self._ask_plainly,
             "stream": self._ask_for_stream, "big": self._ask_much, "too large": self._ask_too_much,
             "slow reader": self._read_slowly, "leaver": self._leave, "quitter": self._quit,
             "garbage": self._talk_nonsense, "other path": self._ask_elsewhere, "socket": self._talk,
@@ -165,16 +177,14 @@ class Client:
             self._books.wrong.append(f"{number}: {len(received)} bytes that are not its answer")
         return "answered 200"
 
-    async def _go_on(self, number: str) -> str:
-        body = self._sessions["m"].write(self._texts, "m")
-        return await self._post(number, {"stream": True, **body} if self._asked % 2 else body)
-
-    async def _go_on_narrowly(self, number: str) -> str:
-        body = self._sessions["narrow"].write(self._texts, "narrow")
-        return await self._post(number, {"stream": True, **body} if self._asked % 2 else body)
+    async def _go_on(self, model: str, number: str) -> str:
+        session = self._sessions[model]
+        body = session.write(self._texts, model)
+        credential = f"Bearer sk-{self._name}-{session.round}"
+        return await self._post(number, {"stream": True, **body} if self._asked % 2 else body, Authorization=credential)
 
     def _question(self, words: int, **more: Any) -> dict[str, Any]:
-        content = self._texts.write(f"{self._name} {self._asked}", words)
+        content = self._texts.write(f"{self._name} {self._asked % QUESTIONS}", words)
         return {**more, "model": "wide", "messages": [{"role": "user", "content": content}]}
 
     async def _ask_plainly(self, number: str) -> str:
@@ -184,10 +194,11 @@ class Client:
         return await self._post(number, self._question(20, stream=True))
 
     async def _ask_much(self, number: str) -> str:
-        rows = [
-            {"role": "user", "content": self._texts.write(f"{number} {row}", 1200)} for row in range(BIG_BYTES // 8000)
-        ]
-        return await self._post(number, {"model": "wide", "messages": rows})
+        which = self._books.big = (self._books.big + 1) % BIGS
+        texts = (self._texts.write(f"big {which} {row}", BIG_BYTES // 300) for row in range(50))
+        return await self._post(
+            number, {"model": "wide", "messages": [{"role": "user", "content": text} for text in texts]}
+        )
 
     async def _ask_too_much(self, number: str) -> str:
         return await self._post(number, {"model": "wide", "messages": [], "x": "y" * TOO_LARGE_BYTES})
