@@ -39,7 +39,7 @@ limits: {{max_body_bytes: 1000000}}
 defaults: {{completion_reserve: 1000, summary: {{timeout_seconds: 4, max_tokens: 300}}}}
 models:
   - {{match: wide, context_window: 1000000}}
-  - {{match: m, context_window: 10000}}
+  - {{match: "m-*", context_window: 10000}}
 """
 MAX_GROWTH = 0.05
 WARM_UP_SECONDS, WARM_UP_SHARE = 120.0, 0.2

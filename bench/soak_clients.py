@@ -179,7 +179,7 @@ class Client:
 
     async def _go_on(self, model: str, number: str) -> str:
         session = self._sessions[model]
-        body = session.write(self._texts, model)
+        body = session.write(self._texts, f"{model}-{self._name % 4}-{session.round}")
         credential = f"Bearer sk-{self._name}-{session.round}"
         return await self._post(number, {"stream": True, **body} if self._asked % 2 else body, Authorization=credential)
 

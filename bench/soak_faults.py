@@ -8,7 +8,7 @@ LEAVE_HEADER = "X-Soak-Leave"
 """The client will not wait for the answer's end: it leaves `before` its first byte, or in `mid` of it."""
 LEFT, BROKEN = "left", "broken"
 NARROW_BYTES = 28_000
-"""The true window of the model `narrow`: its requests beyond this are refused."""
+"""The true window of the models `narrow-*`: its requests beyond this are refused."""
 
 
 @dataclass(frozen=True, slots=True)

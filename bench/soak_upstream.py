@@ -73,7 +73,7 @@ async def serve(ledger: Ledger, rng: random.Random, request: web.BaseRequest) ->
         note(fault)
         return Asked(request, b"", "").end(reset=True)
     body = b"".join([chunk async for chunk in request.content.iter_any()])
-    if b'"narrow"' in body[:200] and len(body) > NARROW_BYTES:
+    if b'"narrow-' in body[:200] and len(body) > NARROW_BYTES:
         fault = TOO_LONG
     note(fault)
     return await _ACTS[fault](make_asked(request, body, number or ""))
