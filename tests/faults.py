@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 import orjson
-from raw_upstream import COMPLETION, EVENTS, GOOD, OK, Act, Connection, reset, say, stall
+from faulty_upstream import COMPLETION, EVENTS, GOOD, OK, Act, Connection, reset, say, stall
 from sessions import make_session
 
 from proxy.app import Proxy

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientResponse, web
-from raw_upstream import RawUpstream
+from faulty_upstream import FaultyUpstream
 from yarl import URL
 
 from proxy.app import Proxy
@@ -33,7 +33,7 @@ def count_kept() -> Counter[str]:
 class Leaks:
     """Compares what is held with what was held when it was made; make it once the proxy has served a request."""
 
-    def __init__(self, proxy: Proxy, *upstreams: RawUpstream) -> None:
+    def __init__(self, proxy: Proxy, *upstreams: FaultyUpstream) -> None:
         self._proxy = proxy
         self._upstreams = upstreams
         self._before: set[str] | None = None

@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from raw_upstream import RawUpstream, run_raw_upstream
+from faulty_upstream import FaultyUpstream, run_faulty_upstream
 
 
 @pytest.fixture
-async def raw() -> AsyncIterator[RawUpstream]:
+async def raw() -> AsyncIterator[FaultyUpstream]:
     """The upstream that misbehaves."""
-    async with run_raw_upstream() as upstream:
+    async with run_faulty_upstream() as upstream:
         yield upstream
 
 

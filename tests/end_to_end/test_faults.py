@@ -25,7 +25,7 @@ from faults import (
     endless,
 )
 from leaks import Leaks, count_kept
-from raw_upstream import GOOD, OK, TEXT, Connection, say
+from faulty_upstream import GOOD, OK, TEXT, Connection, say
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
 """It is cut, and no model is asked."""

@@ -9,7 +9,7 @@ import pytest
 from asking import CHAT, SMALL
 from faults import FAULTS, FULL, LONG, Passed, ask, check_seen
 from leaks import Leaks, read_sample
-from raw_upstream import Act, Connection, say
+from faulty_upstream import Act, Connection, say
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SETTINGS = ("defaults.completion_reserve=1000", "defaults.overflow_strategy=prune")

@@ -75,7 +75,7 @@ Act = Callable[[Connection], Awaitable[None]]
 
 
 @dataclass
-class RawUpstream:
+class FaultyUpstream:
     """`url` is the base URL with /v1; what happens on each connection is `act`; `open` are those that stand."""
 
     url: str = ""
@@ -121,9 +121,9 @@ async def reset(connection: Connection) -> None:
 
 
 @asynccontextmanager
-async def run_raw_upstream() -> AsyncIterator[RawUpstream]:
+async def run_faulty_upstream() -> AsyncIterator[FaultyUpstream]:
     """The server on a free port, for as long as the block runs. It serves well until it is told otherwise."""
-    upstream = RawUpstream(act=serve_well)
+    upstream = FaultyUpstream(act=serve_well)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(reader, writer)
