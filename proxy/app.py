@@ -18,16 +18,21 @@ from proxy.exchange import Recorder
 from proxy.handlers import handle
 from proxy.metrics import Metrics
 from proxy.models import Models
+from proxy.raw_headers import keep_header_bytes
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.services import Current, Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
+from proxy.uploads import Uploads
 from proxy.upstream import UpstreamClient
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 256
 KEEP_ALIVE_SECONDS = 75.0
+"""Without a request, or until the whole head of one has come."""
+LINGERING_SECONDS = 2.0
+"""What a client that was refused may still send before its connection is closed."""
 CANCEL_SECONDS = 0.2
 """What requests still in flight after the drain have to notice that they were cancelled."""
 
@@ -57,6 +62,7 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
 
     Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
+    keep_header_bytes()
     compactors = compactors or Compactors(log)
     metrics = Metrics()
     store, tenancy = _open_store(config, metrics, log)
@@ -64,7 +70,8 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     summaries = Summaries(store, client, metrics)
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log)
-    services = Services(config, client, summaries, recorder, tenancy, compactors, models, Lifecycle())
+    uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
+    services = Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, Lifecycle())
     current = Current(services)
     server = web.Server(
         current.serve_by(handle),
@@ -75,6 +82,7 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         max_line_size=MAX_HEADER_BYTES,
         max_field_size=MAX_HEADER_BYTES,
         max_headers=MAX_HEADERS,
+        lingering_time=LINGERING_SECONDS,
     )
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     estimators: asyncio.Future[None] | None = None

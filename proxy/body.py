@@ -1,25 +1,89 @@
-"""A chat request's body: read whole, split into messages, or only peeked at."""
+"""A chat request's body: read whole, decompressed, split into messages, or only peeked at."""
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from proxy.codecs.chat import ChatRequest, read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError
+from proxy.encodings import Decoded, decode_body, read_codings
 from proxy.threads import INLINE_BYTES, LARGE_BODY_BYTES, run_work
+from proxy.uploads import Uploads
+from proxy.upstream import Body
 
 PEEK_BYTES = 64 * 1024
+ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
+"""True of the bytes that the client sent, and of no others."""
 _MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 
-async def read_body(request: web.BaseRequest, max_bytes: int) -> bytes | list[bytes]:
+@dataclass(frozen=True, slots=True)
+class ReceivedBody:
+    """A body as it came, and what it says.
+
+    `wire` is the client's bytes, or the first pieces of a body that is too large to be read whole; `rest` then is
+    what follows. `json` is the same
+    decompressed; None where it cannot be read. `beginning` is what could be read of it, up to PEEK_BYTES.
+    """
+
+    wire: bytes | list[bytes]
+    json: bytes | None
+    beginning: bytes
+    is_too_large: bool = False
+    rest: AsyncIterator[bytes] | None = None
+
+    def write(self, body: bytes | None, headers: CIMultiDict[str]) -> Body:
+        """What goes out: the client's own bytes, compressed or not, unless `body` says something else than `json`.
+
+        Takes from the `headers` what is true no more.
+        """
+        if body is not None and body is not self.json:
+            for name in ENTITY_HEADERS:
+                headers.popall(name, None)
+            return body
+        return self.wire if isinstance(self.wire, bytes) else _chain(self.wire, self.rest)
+
+
+async def receive_body(request: web.BaseRequest, max_bytes: int, uploads: Uploads) -> ReceivedBody:
+    """The body, read whole unless it is larger than `max_bytes`, compressed or decompressed.
+
+    Raises SlowRequestError, and OverloadedError where too much is held already.
+    """
+    codings = read_codings(request.headers.getall("Content-Encoding", ()))
+    arriving = uploads.read(request)
+    wire = await _read(request, max_bytes, arriving, uploads)
+    if isinstance(wire, bytes):
+        if not codings:
+            return ReceivedBody(wire, wire, wire[:PEEK_BYTES])
+        decoded = await _decode(wire, codings, max_bytes)
+        uploads.hold(request, len(decoded.body))
+        if not (decoded.damaged or decoded.too_large):
+            return ReceivedBody(wire, decoded.body, decoded.body[:PEEK_BYTES])
+        return ReceivedBody(wire, None, decoded.body[:PEEK_BYTES], decoded.too_large)
+    beginning = b"".join(wire)
+    if codings:
+        beginning = (await _decode(beginning, codings, PEEK_BYTES)).body
+    return ReceivedBody(wire, None, beginning[:PEEK_BYTES], is_too_large=True, rest=arriving)
+
+
+async def _decode(wire: bytes, codings: tuple[str, ...], max_bytes: int) -> Decoded:
+    """Always in a thread: a few bytes may become millions."""
+    return await run_work(partial(decode_body, wire, codings, max_bytes), in_thread=True)
+
+
+async def _read(
+    request: web.BaseRequest, max_bytes: int, arriving: AsyncIterator[bytes], uploads: Uploads
+) -> bytes | list[bytes]:
     """The whole body; its first pieces where it is larger than `max_bytes`."""
     pieces: list[bytes] = []
     size = 0
     announced = int(request.headers.get("Content-Length", "0"))
-    async for piece in request.content.iter_any():
+    async for piece in arriving:
+        uploads.hold(request, len(piece))
         pieces.append(piece)
         size += len(piece)
         if max(size, announced) > max_bytes:
@@ -27,18 +91,18 @@ async def read_body(request: web.BaseRequest, max_bytes: int) -> bytes | list[by
     return b"".join(pieces)
 
 
-async def chain(pieces: list[bytes], request: web.BaseRequest) -> AsyncIterator[bytes]:
+async def _chain(pieces: list[bytes], rest: AsyncIterator[bytes] | None) -> AsyncIterator[bytes]:
     """The body whose first pieces were read already, piece by piece."""
     for piece in pieces:
         yield piece
-    async for piece in request.content.iter_any():
-        yield piece
+    if rest is not None:
+        async for piece in rest:
+            yield piece
 
 
-def peek_model(body: bytes | list[bytes]) -> str:
+def peek_model(beginning: bytes) -> str:
     """The model that a body names which is not decoded; the empty string where its beginning names none."""
-    beginning = body if isinstance(body, bytes) else b"".join(body)
-    found = _MODEL.search(beginning[:PEEK_BYTES])
+    found = _MODEL.search(beginning)
     return found[1].decode("utf-8", "replace") if found else ""
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from aiohttp import web
 
-from proxy.body import chain, peek_model, read_body, read_chat
+from proxy.body import peek_model, read_chat, receive_body
 from proxy.codecs.chat import ChatRequest
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Planned, describe_refused
@@ -25,9 +25,10 @@ from rules.pipeline import LimitExceededError
 
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
     """Serve a chat completion, compacted where that is called for."""
-    body = await read_body(request, services.config.limits.max_body_bytes)
-    chat = await read_chat(body) if isinstance(body, bytes) else None
+    received = await receive_body(request, services.config.limits.max_body_bytes, services.uploads)
+    chat = None if received.json is None else await read_chat(received.json)
     done: Done | None = None
+    body: bytes | None = None
     if chat is not None:
         settings = _choose_settings(services, request, chat.model, exchange)
         done = await _compact(services, request, chat, settings, exchange)
@@ -35,10 +36,9 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
         body = enforced.compacted.body if enforced is not None else chat.body
     else:
         # Not decoded, but its model still says whose upstream it is for, and whose credential it carries.
-        settings = _choose_settings(services, request, peek_model(body), exchange)
-        exchange.outcome = "undecodable" if isinstance(body, bytes) else "too_large"
-    outgoing = body if isinstance(body, bytes) else chain(body, request)
-    return await Delivery(services, request, settings, exchange).run(outgoing, done)
+        settings = _choose_settings(services, request, peek_model(received.beginning), exchange)
+        exchange.outcome = "too_large" if received.is_too_large else "undecodable"
+    return await Delivery(services, request, received, settings, exchange).run(body, done)
 
 
 def _choose_settings(services: Services, request: web.BaseRequest, model: str, exchange: Exchange) -> PolicyConfig:

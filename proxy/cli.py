@@ -6,10 +6,11 @@ Wrong arguments and wrong configuration end with status 2 and sentences that say
 import asyncio
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, ParamSpec
@@ -95,6 +96,7 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
     with _wrong_use():
         config = load()
     configure_log()
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             with _wrong_use():
@@ -103,6 +105,13 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
             reason = os.strerror(error.errno) if error.errno else str(error)
             click.echo(f"trimtab: cannot listen on {config.listen}: {reason}", err=True)
             sys.exit(1)
+
+
+def _raise_file_limit() -> None:
+    """Take all the file descriptors that the system allows: a connection needs two."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS calls unlimited what it does not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: Config, load: Callable[[], Config] | None) -> None:

@@ -134,6 +134,12 @@ class LimitsConfig(_Section):
 
     max_body_bytes: int = Field(33_554_432, ge=1024, description="a larger body streams through uncompacted")
     max_concurrent_requests: int = Field(1024, ge=1, description="more than this are answered 503")
+    max_held_bytes: int = Field(
+        1_073_741_824, ge=1024, description="of request bodies read at once; beyond it requests are answered 503"
+    )
+    client_silence_seconds: float = Field(
+        60.0, gt=0, description="a client that sends none of its body for so long is answered 408"
+    )
     drain_seconds: float = Field(30.0, ge=0, description="what requests in flight have to finish after SIGTERM")
 
 

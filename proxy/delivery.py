@@ -13,6 +13,7 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
+from proxy.body import ReceivedBody
 from proxy.codecs.message import UndecodableError
 from proxy.config import PolicyConfig
 from proxy.errors import ProxyError
@@ -27,7 +28,7 @@ from proxy.services import Services
 from proxy.stream import ResponseTap
 from proxy.texts import Call, Carried, write_ahead
 from proxy.threads import run_work
-from proxy.upstream import Body, read_headers, request_headers, target_url
+from proxy.upstream import read_headers, request_headers, target_url
 
 
 @dataclass(slots=True)
@@ -44,16 +45,19 @@ class Delivery:
 
     services: Services
     request: web.BaseRequest
+    received: ReceivedBody
     settings: PolicyConfig
     exchange: Exchange
 
-    async def run(self, outgoing: Body, done: Done | None) -> web.StreamResponse:
+    async def run(self, body: bytes | None, done: Done | None) -> web.StreamResponse:
         """Send the body, and pass the answer on; `done` is None where nothing is known of the request.
+
+        The client's own bytes go out where `body` is None, or what they say.
 
         Raises UpstreamUnreachableError, UpstreamTimeoutError.
         """
         self.exchange.sent_at = time.monotonic()
-        async with self._count_beside(done) as counted, self._send(outgoing) as answer:
+        async with self._count_beside(done) as counted, self._send(body) as answer:
             await counted
             if done is None or done.carried is None or self.exchange.mode != "enforce":
                 return await self._finish(answer, done)
@@ -65,13 +69,12 @@ class Delivery:
             return await self._run_again(again, overflow)
 
     @asynccontextmanager
-    async def _send(self, outgoing: Body) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _send(self, body: bytes | None) -> AsyncIterator[aiohttp.ClientResponse]:
         """The upstream's answer, its body not read yet."""
         upstream = self.services.config.upstream_for(self.settings.upstream)
         url = target_url(upstream, self.request.raw_path, is_api=True)
         headers = request_headers(read_headers(self.request.raw_headers), upstream, identity=True)
-        if not isinstance(outgoing, bytes) and "Content-Length" in self.request.headers:
-            headers["Content-Length"] = self.request.headers["Content-Length"]
+        outgoing = self.received.write(body, headers)
         async with self.services.client.send("POST", url, headers, outgoing, upstream) as answer:
             yield answer
 

@@ -41,6 +41,13 @@ class OverloadedError(ProxyError):
     code = "overloaded"
 
 
+class SlowRequestError(ProxyError):
+    """The client did not go on sending its request."""
+
+    status = 408
+    code = "request_timeout"
+
+
 class MethodNotAllowedError(ProxyError):
     """A method that a proxy in front of one upstream has no use for."""
 

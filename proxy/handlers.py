@@ -7,21 +7,20 @@ import asyncio
 import time
 from contextlib import suppress
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from proxy.chat import serve_chat
-from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
+from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError, SlowRequestError
 from proxy.exchange import Exchange
 from proxy.known import write_models
 from proxy.relay import relay_answer
 from proxy.services import Services
 from proxy.upstream import Body, read_headers, request_headers, target_url
-from proxy.websocket import is_upgrade, relay_websocket
+from proxy.websocket import SWITCHING_PROTOCOLS, is_upgrade, relay_websocket
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
 RETRY_AFTER_SECONDS = 1
-SWITCHING_PROTOCOLS = 101
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -57,6 +56,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         relayed.client_left = relayed.status != SWITCHING_PROTOCOLS and not relayed.last_byte_at
         raise
     finally:
+        services.uploads.release(request)
         lifecycle.leave()
         services.recorder.metrics.in_flight.set(lifecycle.in_flight)
         services.recorder.record(exchange)
@@ -64,7 +64,8 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
 
 async def _invite_body(request: web.BaseRequest) -> None:
     """Tell a client that waits for leave to send its body (curl does, for a large one) to go on."""
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+    asks = request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
+    if asks and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
@@ -89,7 +90,10 @@ async def _answer_error(error: ProxyError, exchange: Exchange) -> web.StreamResp
     headers = CIMultiDict([("Content-Type", "application/json"), *exchange.response_headers()])
     if isinstance(error, OverloadedError):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return web.Response(body=error.body(), status=error.status, headers=headers)
+    response = web.Response(body=error.body(), status=error.status, headers=headers)
+    if isinstance(error, SlowRequestError | OverloadedError):
+        response.force_close()  # the rest of the request is not worth reading
+    return response
 
 
 async def _pass_through(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
@@ -100,15 +104,8 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
     exchange.outcome = "passed"
     if is_upgrade(request):
         exchange.sent_at = time.monotonic()
-        session = services.client.session
-        seconds = upstream.connect_timeout_seconds
-        return await relay_websocket(request, session, url, headers, exchange.relayed, seconds)
-    body: Body | None = None
-    if request.body_exists:
-        body = request.content.iter_any()
-        length = request.headers.get("Content-Length")
-        if length is not None:
-            headers["Content-Length"] = length
+        return await relay_websocket(request, services.client, url, headers, upstream, exchange.relayed)
+    body: Body | None = services.uploads.read(request) if request.body_exists else None
     exchange.sent_at = time.monotonic()
     async with services.client.send(request.method, url, headers, body, upstream) as answer:
         return await relay_answer(request, answer, [], None, exchange.relayed)

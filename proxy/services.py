@@ -14,6 +14,7 @@ from proxy.models import Models
 from proxy.sliding import SlidingWatch
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
+from proxy.uploads import Uploads
 from proxy.upstream import UpstreamClient
 
 
@@ -49,6 +50,7 @@ class Services:
     tenancy: Tenancy
     compactors: Compactors
     models: Models
+    uploads: Uploads
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)

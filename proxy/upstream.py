@@ -4,6 +4,7 @@ Law: the client's credential goes to the request's own upstream and to no other 
 hop; everything else passes as it is.
 """
 
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ from yarl import URL
 
 from proxy.config import UpstreamConfig
 from proxy.connections import Connector, ending_with_connection
-from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
 
 HOP_BY_HOP = frozenset(
     {
@@ -32,6 +33,7 @@ PIECE_BYTES = 256 * 1024
 """A larger body is handed over in pieces, so that a slow upstream holds up its sender and nothing else."""
 
 SWITCHING_PROTOCOLS = 101
+_PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
 Headers = list[tuple[str, str]]
 Body = bytes | AsyncIterator[bytes]
@@ -54,21 +56,27 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
 
 
 def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: bool) -> CIMultiDict[str]:
-    """What the upstream receives of a client's headers; `identity` asks it not to compress its answer."""
+    """What the upstream receives of a client's headers, in their order; `identity` asks it not to compress its answer.
+
+    A header that comes again is spelt as it was at first: aiohttp would drop it otherwise.
+    """
+    own: dict[str, tuple[str, str]] = {}
+    if identity:
+        own["accept-encoding"] = ("Accept-Encoding", "identity")
+    if upstream.api_key is not None:
+        own |= dict.fromkeys(CREDENTIAL_HEADERS, ("Authorization", f"Bearer {upstream.api_key}"))
+    spelt: dict[str, str] = {}
     forwarded: CIMultiDict[str] = CIMultiDict()
     for name, value in drop_hop_by_hop(headers):
         lower = name.lower()
-        if lower in {"host", "content-length", "expect"} or lower.startswith(OWN_PREFIX):
+        if lower in {"host", "expect"} or lower.startswith(OWN_PREFIX):
             continue
-        if identity and lower == "accept-encoding":
-            continue
-        if upstream.api_key is not None and lower in CREDENTIAL_HEADERS:
-            continue
-        forwarded.add(name, value)
-    if identity:
-        forwarded["Accept-Encoding"] = "identity"
-    if upstream.api_key is not None:
-        forwarded["Authorization"] = f"Bearer {upstream.api_key}"
+        if lower not in own:
+            forwarded.add(spelt.setdefault(lower, name), value)
+        elif own[lower][0] not in forwarded:
+            forwarded.add(*own[lower])
+    for name, value in own.values():
+        forwarded.setdefault(name, value)
     return forwarded
 
 
@@ -82,18 +90,28 @@ def find_credential(headers: Headers) -> str:
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:
     """`/v1/X` is base_url/X, any other path is on base_url's origin; `is_api` paths belong to base_url without /v1.
 
-    The path goes out as it came in, percent-encoding and all; the host is always the upstream's.
+    The path goes out as it came in, percent-encoding, empty query and all; the host is always the upstream's.
     """
-    if not path.startswith("/"):  # absolute form: only its path counts
-        parts = urlsplit(path)
-        rest = parts.path if parts.path.startswith("/") else "/"
-        path = rest + (f"?{parts.query}" if parts.query else "")
-    if path == "/v1" or path.startswith(("/v1/", "/v1?")):
-        return URL(upstream.base_url + path[3:], encoded=True)
-    if is_api:
-        return URL(upstream.base_url + path, encoded=True)
     base = urlsplit(upstream.base_url)
-    return URL(f"{base.scheme}://{base.netloc}{path}", encoded=True)
+    path = _origin_form(path)
+    if path == "/v1" or path.startswith(("/v1/", "/v1?")):
+        path = base.path + path[3:]
+    elif is_api:
+        path = base.path + path
+    if not path.startswith(("/", "*")):
+        path = f"/{path}"
+    # All of it as the path: yarl would drop an empty query and a fragment.
+    return URL.build(scheme=base.scheme, authority=base.netloc, path=path, encoded=True)
+
+
+def _origin_form(target: str) -> str:
+    """The path and query of a request target; of an absolute one, only these count."""
+    if target.startswith("/") or target == "*":
+        return target
+    start = _PATH_OR_QUERY.search(target.partition("://")[2])
+    if start is None:
+        return "/"
+    return start[0] if start[0].startswith("/") else f"/{start[0]}"
 
 
 class UpstreamClient:
@@ -108,11 +126,6 @@ class UpstreamClient:
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
-
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """The session, for WebSockets."""
-        return self._session
 
     async def close(self) -> None:
         """Close every connection."""
@@ -130,9 +143,10 @@ class UpstreamClient:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
         )
-        if isinstance(body, bytes) and len(body) > PIECE_BYTES:
-            headers["Content-Length"] = str(len(body))
-            body = _pieces(body)
+        if isinstance(body, bytes):
+            if headers.get("Content-Length") != str(len(body)):
+                headers["Content-Length"] = str(len(body))  # where the client's stood
+            body = _pieces(body) if len(body) > PIECE_BYTES else body
         try:
             response = await self._session.request(
                 method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
@@ -141,10 +155,12 @@ class UpstreamClient:
             message = f"{url.host}:{url.port} did not answer in time; see upstream.*_timeout_seconds"
             raise UpstreamTimeoutError(message) from error
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error.__cause__, ProxyError):
+                raise error.__cause__ from None  # the body's own fault
             message = f"{url.host}:{url.port} could not be reached ({type(error).__name__}); check upstream.base_url"
             raise UpstreamUnreachableError(message) from error
         try:
-            if response.status == SWITCHING_PROTOCOLS:
+            if response.status == SWITCHING_PROTOCOLS and "Upgrade" not in headers:
                 message = f"{url.host}:{url.port} switched protocols, which nobody asked for"
                 raise UpstreamUnreachableError(message)
             with ending_with_connection(response):

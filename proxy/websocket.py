@@ -1,111 +1,124 @@
-"""WebSockets, both ways, message by message."""
+"""WebSockets: the handshake is a request like any other, and what follows it are bytes.
+
+Law: frames are not read. So subprotocols, extensions, pings, fragments, close codes and their reasons are the two ends'
+own affair, and a refused handshake is an answer that passes with its body.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 
 import aiohttp
 from aiohttp import web
+from aiohttp.http import StreamWriter
+from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict
 from yarl import URL
 
+from proxy.config import UpstreamConfig
 from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.relay import Relayed
-from proxy.upstream import drop_hop_by_hop
+from proxy.relay import PlainResponse, Relayed, relay_answer
+from proxy.upstream import UpstreamClient, drop_hop_by_hop, read_headers
 
-MAX_MESSAGE_BYTES = 0
-"""No bound of ours: both ends have theirs."""
-CLOSE_SECONDS = 10.0
-_HANDSHAKE = frozenset(
-    {"sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol"}
-)
-
-Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+BUFFER_BYTES = 64 * 1024
+"""Beyond twice this, what comes from one end waits for the other."""
+SWITCHING_PROTOCOLS = 101
+_UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 
 def is_upgrade(request: web.BaseRequest) -> bool:
     """Whether the client asks for a WebSocket."""
-    return request.headers.get("Upgrade", "").lower() == "websocket"
+    return request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 async def relay_websocket(
     request: web.BaseRequest,
-    session: aiohttp.ClientSession,
+    client: UpstreamClient,
     url: URL,
     headers: CIMultiDict[str],
+    upstream: UpstreamConfig,
     relayed: Relayed,
-    connect_seconds: float,
 ) -> web.StreamResponse:
-    """Connect to the upstream, then accept the client, then pass messages until one side closes."""
-    try:
-        async with asyncio.timeout(connect_seconds):
-            upstream = await _connect(request, session, url, headers)
-    except aiohttp.WSServerHandshakeError as error:
-        relayed.status = error.status
-        refused = drop_hop_by_hop(list((error.headers or CIMultiDict()).items()))
-        kept = [(name, value) for name, value in refused if name.lower() not in {"content-length", "content-encoding"}]
-        return web.Response(status=error.status, headers=CIMultiDict(kept))
-    except TimeoutError as error:
-        message = f"{url.host}:{url.port} did not accept the WebSocket in time"
-        raise UpstreamTimeoutError(message) from error
-    except (aiohttp.ClientError, OSError) as error:
-        message = f"{url.host}:{url.port} could not be reached ({type(error).__name__}); check upstream.base_url"
-        raise UpstreamUnreachableError(message) from error
-    async with upstream:
-        chosen = [upstream.protocol] if upstream.protocol else []
-        client = web.WebSocketResponse(
-            protocols=chosen, autoping=False, autoclose=False, max_msg_size=MAX_MESSAGE_BYTES, timeout=CLOSE_SECONDS
-        )
-        await client.prepare(request)
-        relayed.status = 101
-        code, reason = await _pump_both(client, upstream)
-        await asyncio.gather(client.close(code=code, message=reason), upstream.close(code=code, message=reason))
-    return client
+    """Pass the handshake on, and then bytes both ways until one end closes.
+
+    Raises UpstreamUnreachableError, or UpstreamTimeoutError where the handshake takes longer than a connection may.
+    """
+    headers.extend(_UPGRADE)
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(upstream.connect_timeout_seconds):
+                answer = await stack.enter_async_context(client.send("GET", url, headers, None, upstream))
+        except TimeoutError as error:
+            message = f"{url.host}:{url.port} did not accept the WebSocket in time"
+            raise UpstreamTimeoutError(message) from error
+        if answer.status != SWITCHING_PROTOCOLS:
+            return await relay_answer(request, answer, [], None, relayed)
+        try:
+            return await _open_tunnel(request, answer, relayed)
+        finally:
+            answer.close()
 
 
-async def _connect(
-    request: web.BaseRequest, session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[str]
-) -> aiohttp.ClientWebSocketResponse:
-    protocols = [item.strip() for item in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if item.strip()]
-    for name in _HANDSHAKE:
-        headers.popall(name, None)
-    return await session.ws_connect(
-        url, headers=headers, protocols=protocols, autoping=False, autoclose=False, max_msg_size=MAX_MESSAGE_BYTES
+async def _open_tunnel(
+    request: web.BaseRequest, answer: aiohttp.ClientResponse, relayed: Relayed
+) -> web.StreamResponse:
+    """Accept the client as the upstream has accepted us, and pass bytes."""
+    upstream = answer.connection.protocol if answer.connection is not None else None
+    if upstream is None:
+        message = "the upstream closed the WebSocket at once"
+        raise UpstreamUnreachableError(message)
+    upstream.read_timeout = None  # a WebSocket may be silent for as long as it likes
+    response = PlainResponse(
+        status=answer.status,
+        reason=answer.reason,
+        headers=CIMultiDict([*drop_hop_by_hop(read_headers(answer.raw_headers)), *_UPGRADE]),
     )
+    response.force_close()
+    await response.prepare(request)
+    relayed.status = answer.status
+    loop = asyncio.get_running_loop()
+    from_client = _Inlet(aiohttp.StreamReader(request.protocol, BUFFER_BYTES, loop=loop))
+    from_upstream = _Inlet(aiohttp.StreamReader(upstream, BUFFER_BYTES, loop=loop))
+    request.protocol.set_parser(from_client)  # type: ignore[arg-type] # it asks for no more than an inlet has
+    upstream.set_parser(from_upstream, EMPTY_PAYLOAD)  # there is no body that a lost connection could spoil
+    await _pump_both(
+        (from_client.stream, StreamWriter(upstream, loop)),
+        (from_upstream.stream, StreamWriter(request.protocol, loop)),
+    )
+    return response
 
 
-async def _pump_both(client: Socket, upstream: Socket) -> tuple[int, bytes]:
-    """Pass messages both ways until one side ends; with what code and reason it did."""
+class _Inlet:
+    """Stands where aiohttp puts its reader of frames, and reads none."""
+
+    def __init__(self, stream: aiohttp.StreamReader) -> None:
+        self.stream = stream
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Take what has come; it is neither the end nor more than can be taken."""
+        self.stream.feed_data(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """Nothing more will come."""
+        self.stream.feed_eof()
+
+
+_Pipe = tuple[aiohttp.StreamReader, StreamWriter]
+
+
+async def _pump_both(*pipes: _Pipe) -> None:
+    """Pass bytes both ways until one side ends; what it has sent is passed on first."""
     async with asyncio.TaskGroup() as tasks:
-        pumps = [tasks.create_task(_pump(client, upstream)), tasks.create_task(_pump(upstream, client))]
-        ended, _ = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        pumps = [tasks.create_task(_pump(*pipe)) for pipe in pipes]
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
             pump.cancel()
-    return ended.pop().result()
 
 
-async def _pump(source: Socket, target: Socket) -> tuple[int, bytes]:
-    """Pass everything from one side to the other until it closes; with what code and reason it did."""
-    while True:
-        message = await source.receive()
-        if message.type is aiohttp.WSMsgType.CLOSE:
-            return message.data or NO_CODE, (message.extra or "").encode()
-        send = _SENDERS.get(message.type)
-        if send is None:
-            return BROKEN, b""
-        try:
-            await send(target, message)
-        except ConnectionError:
-            return BROKEN, b""
-
-
-NO_CODE = 1000
-"""Sent on where a side closed without a code."""
-BROKEN = 1011
-"""Sent to the one side when the connection to the other broke."""
-
-_SENDERS: dict[aiohttp.WSMsgType, Callable[[Socket, aiohttp.WSMessage], Awaitable[None]]] = {
-    aiohttp.WSMsgType.TEXT: lambda target, message: target.send_str(message.data),
-    aiohttp.WSMsgType.BINARY: lambda target, message: target.send_bytes(message.data),
-    aiohttp.WSMsgType.PING: lambda target, message: target.ping(message.data),
-    aiohttp.WSMsgType.PONG: lambda target, message: target.pong(message.data),
-}
+async def _pump(source: aiohttp.StreamReader, target: StreamWriter) -> None:
+    """Pass everything on until the source has ended or the target is gone."""
+    try:
+        async for piece in source.iter_any():
+            await target.write(piece)
+    except (ConnectionError, aiohttp.ClientError):
+        return

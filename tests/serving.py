@@ -17,9 +17,13 @@ def own_environment() -> dict[str, str]:
 
 
 @asynccontextmanager
-async def serving(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
-    """The process and its address with /v1, read from its log."""
+async def serving(*arguments: str, shell: str = "") -> AsyncIterator[tuple[Process, str]]:
+    """The process and its address with /v1, read from its log; `shell` is run before it."""
     process = await asyncio.create_subprocess_exec(
+        "/bin/sh",
+        "-c",
+        f'{shell}\nexec "$@"',
+        "sh",
         sys.executable,
         "-m",
         "proxy",

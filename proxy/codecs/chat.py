@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from proxy.codecs.counting import DECODE_ERRORS, read_surroundings
+from proxy.codecs.mending import mend
 from proxy.codecs.message import UndecodableError, decode_message, encode_message
 from proxy.codecs.spans import Array, find_array
-from proxy.codecs.surrogates import replace_lone_surrogates
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Message
 from rules.families import GENERIC, Costs
@@ -83,11 +83,12 @@ def read_request(body: bytes) -> ChatRequest:
 
 
 def read_damaged_request(body: bytes) -> ChatRequest:
-    """The same of a body that read_request refused, where lone surrogates are all that is wrong with it.
+    """The same of a body that read_request refused, where all that is wrong with it can be mended.
 
-    Slower: they are found escape by escape.
+    Lone surrogates, NaN and Infinity, a byte order mark: most upstreams' decoders read them. Slower. Messages keep
+    their bytes.
     """
-    clean = replace_lone_surrogates(body)
+    clean = mend(body)
     decoded = _split(clean)
     spans = _find_messages(clean, tuple(map(bytes, decoded.messages))).elements
     return _make_request(body, decoded, tuple(body[span.start : span.stop] for span in spans))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.codecs.surrogates import replace_lone_surrogates
+from proxy.codecs.mending import decode_any
 from rules.conversation import CountTokens, Message, ToolCall
 from rules.families import Costs
 from rules.images import Size, read_size
@@ -77,7 +77,7 @@ def read_surroundings(fixed: Sequence[bytes]) -> Surroundings:
     Each is its JSON, empty where the request has none.
     """
     try:
-        return _read_surroundings(*(_decode_strictly(raw) if raw else None for raw in fixed))
+        return _read_surroundings(*(decode_any(raw) if raw else None for raw in fixed))
     except DECODE_ERRORS:
         return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
 
@@ -101,17 +101,9 @@ def _read_surroundings(
 def _decode(raw: msgspec.Raw | None) -> Any:
     """The value of some JSON; None where there is none, or where it defies decoding."""
     try:
-        return _decode_strictly(bytes(raw)) if raw else None
+        return decode_any(bytes(raw)) if raw else None
     except DECODE_ERRORS:
         return None
-
-
-def _decode_strictly(raw: bytes) -> Any:
-    """The value of some JSON, lone surrogates and all. Raises one of DECODE_ERRORS."""
-    try:
-        return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        return msgspec.json.decode(replace_lone_surrogates(raw))
 
 
 def _list(value: Any) -> list[Any]:

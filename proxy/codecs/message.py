@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from proxy.codecs.counting import count_part, count_wire_message
-from proxy.codecs.surrogates import replace_lone_surrogates
+from proxy.codecs.mending import decode_any, mend
 from rules.conversation import CountTokens, Media, Message, ToolCall
 from rules.families import Costs
 from rules.prefix import digest_message
@@ -66,13 +66,15 @@ def encode_message(message: Message) -> bytes:
 def _read_members(raw: bytes) -> dict[str, msgspec.Raw]:
     """The members of a message; a lone surrogate in it reads as U+FFFD."""
     try:
-        return _decode_members(raw)
+        if b"\xed" not in raw:
+            return _decode_members(raw)
     except msgspec.DecodeError:
-        return _decode_members(replace_lone_surrogates(raw))
+        pass
+    return _decode_members(mend(raw))
 
 
 def _decode_value(raw: msgspec.Raw | None) -> Any:
-    return None if raw is None else msgspec.json.decode(raw)
+    return None if raw is None else decode_any(bytes(raw))
 
 
 def _read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
@@ -126,7 +128,7 @@ def _read_call(call: dict[str, Any]) -> ToolCall:
 
 def _canonical(part: bytes) -> bytes:
     """A content part without what may change while it says the same: key order, white space, `cache_control`."""
-    decoded = msgspec.json.decode(part)
+    decoded = decode_any(part)
     if isinstance(decoded, dict):
         decoded.pop("cache_control", None)
     return msgspec.json.encode(decoded, order="deterministic")

@@ -32,10 +32,11 @@ class Array(NamedTuple):
 def find_array(body: bytes, key: bytes, elements: Sequence[bytes]) -> Array | None:
     """The last member `key` of the JSON object `body` whose value is an array of `elements`; None if there is none.
 
-    `body` must be valid JSON; `elements` are what a decoder found under `key`, so that they need not be scanned.
+    `body` must be valid JSON, behind a byte order mark perhaps; `elements` are what a decoder found under `key`, so
+    that they need not be scanned.
     """
     found: Array | None = None
-    at = _skip(body, _skip(body, 0) + 1)
+    at = _skip(body, body.index(b"{") + 1)
     while at < len(body) and body[at] != ord("}"):
         name = _STRING.match(body, at)
         if name is None:

@@ -1,10 +1,12 @@
 """`trimtab serve` as a process: it starts, it serves, it drains, it says what is wrong."""
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
+from pathlib import Path
 
 import aiohttp
 import orjson
@@ -95,3 +97,30 @@ async def test_what_cannot_be_read_is_not_quoted_in_the_log(request_bytes, upstr
         logged = await asyncio.wait_for(process.stderr.read(), 10)
     assert b"PLANTED" not in logged
     assert all(orjson.loads(line) for line in logged.splitlines())
+
+
+async def test_connections_beyond_the_file_descriptors_do_no_lasting_harm(upstream):
+    """The soft limit is raised to the hard one; who comes beyond it is turned away, and later served again."""
+    shell = "ulimit -S -n 40; ulimit -H -n 80"
+    async with (
+        serving("--upstream", upstream.url, "--set", "store=memory", shell=shell) as (process, url),
+        asyncio.timeout(20),
+    ):
+        limits = Path(f"/proc/{process.pid}/limits")
+        assert not limits.exists() or re.search(r"Max open files +80 +80 ", limits.read_text())
+        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+        idle = [await asyncio.open_connection(host, int(port)) for _ in range(120)]
+        waiting = {asyncio.ensure_future(reader.read()) for reader, _ in idle}
+        while len(waiting) > 79:
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for _, writer in idle:
+            writer.close()
+        await asyncio.wait(waiting)
+        async with aiohttp.ClientSession() as session:
+            while True:
+                try:
+                    async with session.get(url + "/models") as response:
+                        assert response.status == 200
+                        return
+                except aiohttp.ClientConnectionError:
+                    await asyncio.sleep(0.01)

@@ -45,4 +45,4 @@ async def test_estimates_that_cannot_be_had_are_done_without(fault, client, upst
     assert 'trimtab_overhead_seconds_count{phase="glance"} 1.0' in metrics
     missing = [line for line in log.lines if line["event"] == "estimates_missing"]
     assert missing == [{"event": "estimates_missing", "reason": type(fault).__name__, "instead": "bytes"}]
-    assert proxy.services.client.session.closed
+    assert proxy.services.client._session.closed

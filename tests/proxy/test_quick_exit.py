@@ -126,7 +126,7 @@ async def test_usage_is_learned_from_it(client, upstream, start_proxy):
 
 UNREADABLE = {
     "a number": b'{"role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":'
-    b'{"name":"f","arguments":1e999}}]},{"role":"tool","tool_call_id":"x","content":"ok"}',
+    b'{"name":"f","arguments":' + b"1" * 5000 + b'}}]},{"role":"tool","tool_call_id":"x","content":"ok"}',
     "no UTF-8": b'{"role":"user","name":"\xff","content":"x"}',
 }
 

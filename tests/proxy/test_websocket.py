@@ -1,10 +1,16 @@
 """WebSockets through a running proxy."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
 from aiohttp import web
+from raw_upstream import RawRequest, RawUpstream, run_raw_upstream
+from yarl import URL
+
+from proxy.app import Proxy
 
 
 async def test_websocket_passes_both_ways(upstream, start_proxy):
@@ -43,26 +49,36 @@ async def test_refused_websocket_is_refused(upstream, start_proxy):
     """A status other than 101 reaches the client."""
 
     async def refuse(_recorded, _request):
-        return web.Response(status=403)
+        return web.Response(status=403, text="no such model", headers={"X-Reason": "model"})
 
     upstream.answer = refuse
     proxy = await start_proxy()
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
             await session.ws_connect(proxy.url + "/v1/realtime")
-    assert caught.value.status == 403
+        assert (caught.value.status, caught.value.headers["X-Reason"]) == (403, "model")
+        headers = {
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Key": "x",
+            "Sec-WebSocket-Version": "13",
+        }
+        for _ in range(2):  # on the same connection
+            async with session.get(proxy.url + "/v1/realtime", headers=headers) as response:
+                assert (response.status, await response.text()) == (403, "no such model")
 
 
 async def test_the_clients_close_code_crosses_and_comes_back(upstream, start_proxy, log):
-    """Code and reason reach the upstream, the client gets its own back, and the session counts as 101."""
+    """Code and reason reach the upstream, its own come back, and the session counts as 101."""
     closed = asyncio.Event()
     seen = []
 
     async def listen(_recorded, request):
-        socket = web.WebSocketResponse()
+        socket = web.WebSocketResponse(autoclose=False)
         await socket.prepare(request)
         message = await socket.receive()
-        seen.append((message.type, message.data))
+        seen.append((message.type, message.data, message.extra))
+        await socket.close(code=4002, message=b"so be it")
         closed.set()
         return socket
 
@@ -70,8 +86,121 @@ async def test_the_clients_close_code_crosses_and_comes_back(upstream, start_pro
     proxy = await start_proxy()
     async with aiohttp.ClientSession() as session, session.ws_connect(proxy.url + "/v1/realtime") as socket:
         await socket.close(code=4001, message=b"bye")
-        assert socket.close_code == 4001
+        assert socket.close_code == 4002
         await asyncio.wait_for(closed.wait(), 5)
+    assert seen == [(aiohttp.WSMsgType.CLOSE, 4001, "bye")]
     async with asyncio.timeout(5):
         await proxy.services.lifecycle.idle.wait()
     assert (log.lines[-1]["status"], log.lines[-1]["outcome"]) == (101, "passed")
+
+
+HANDSHAKE = (
+    b"GET /v1/realtime?model=a%2Fb HTTP/1.1\r\nHost: x\r\nX-B: 1\r\n"
+    b"Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: abc\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Extensions: permessage-deflate; x\r\n"
+    b"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.k\r\n\r\n"
+)
+ACCEPTED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: def\r\n"
+    b"Sec-WebSocket-Protocol: realtime\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
+
+
+class Ends:
+    """Both ends of a WebSocket through the proxy, as bare sockets."""
+
+    def __init__(self) -> None:
+        self.arrived: asyncio.Future[tuple[RawRequest, asyncio.StreamWriter]] = asyncio.Future()
+        self.done = asyncio.Event()
+
+    async def accept(self, request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        """The upstream's side: accepts, says hello at once, and leaves the rest to the test."""
+        writer.write(ACCEPTED + b"hello")
+        self.arrived.set_result((request, writer))
+        await self.done.wait()
+        writer.close()
+
+
+@pytest.fixture
+async def raw() -> AsyncIterator[RawUpstream]:
+    """An upstream of bare sockets."""
+    async with run_raw_upstream() as upstream:
+        yield upstream
+
+
+@asynccontextmanager
+async def open_tunnel(raw: RawUpstream, proxy: Proxy):
+    """The client's reader and writer behind the handshake, then the upstream's."""
+    ends = Ends()
+    raw.answer = ends.accept
+    url = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(HANDSHAKE + b"early")
+    async with asyncio.timeout(5):
+        head = await reader.readuntil(b"\r\n\r\n")
+        request, upstream_writer = await ends.arrived
+    assert sorted(head.split(b"\r\n")) == sorted(
+        [*ACCEPTED.split(b"\r\n"), next(line for line in head.split(b"\r\n") if line.startswith(b"Date:"))]
+    )
+    try:
+        yield reader, writer, request, upstream_writer
+    finally:
+        ends.done.set()
+        writer.close()
+
+
+async def test_the_handshake_and_all_that_follows_pass_as_bytes(raw, start_proxy):
+    """Key, extensions, subprotocols and whatever the ends then say to each other, from the first byte on."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    async with open_tunnel(raw, proxy) as (reader, writer, request, upstream_writer), asyncio.timeout(5):
+        names = (b"Sec-WebSocket", b"X-B")
+        assert [line for line in request.lines if line.startswith(names)] == [
+            line for line in HANDSHAKE.split(b"\r\n") if line.startswith(names)
+        ]
+        assert (b"Connection: Upgrade" in request.lines, b"Upgrade: websocket" in request.lines) == (True, True)
+        assert request.target == b"/v1/realtime?model=a%2Fb"
+        assert await reader.readexactly(5) == b"hello"
+        assert await request.reader.readexactly(5) == b"early"
+        junk = bytes(range(256)) * 4096
+        for source, target in ((writer, request.reader), (upstream_writer, reader)):
+            source.write(junk)
+            assert await target.readexactly(len(junk)) == junk
+
+
+async def test_an_upstream_that_leaves_ends_the_clients_side(raw, start_proxy, log):
+    """What it said last arrives before the end."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    async with open_tunnel(raw, proxy) as (reader, _, request, upstream_writer), asyncio.timeout(5):
+        await request.reader.readexactly(5)
+        upstream_writer.write(b"last words" * 50_000)
+        upstream_writer.close()
+        assert await reader.read() == b"hello" + b"last words" * 50_000
+        await proxy.services.lifecycle.idle.wait()
+    assert (log.lines[-1]["status"], log.lines[-1]["outcome"]) == (101, "passed")
+
+
+@pytest.mark.parametrize("ending", ["close", "abort"])
+async def test_a_client_that_leaves_ends_the_upstreams_side(ending, raw, start_proxy):
+    """Whether it says so or not."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    async with open_tunnel(raw, proxy) as (reader, writer, request, _), asyncio.timeout(5):
+        await reader.readexactly(5)
+        writer.transport.abort() if ending == "abort" else writer.close()
+        assert await request.reader.read() == b"early"
+
+
+@pytest.mark.parametrize("silent", ["client", "upstream"])
+async def test_an_end_that_does_not_read_holds_up_the_other(silent, raw, start_proxy):
+    """The proxy keeps no more than its buffers: the writer is stopped long before all is sent."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    async with open_tunnel(raw, proxy) as (_, writer, _, upstream_writer):
+        source = upstream_writer if silent == "client" else writer
+        sent_megabytes = 0
+        with suppress(TimeoutError):
+            while sent_megabytes < 100:
+                source.write(bytes(1 << 20))
+                sent_megabytes += 1
+                async with asyncio.timeout(0.5):
+                    await source.drain()
+        assert sent_megabytes < 50
+        source.transport.abort()

@@ -1,0 +1,45 @@
+"""JSON that other decoders read and ours refuse, made readable.
+
+Law: what is put in the place of something has its length, so that every offset stays true.
+"""
+
+import json  # noqa: TID251 - it reads numbers beyond a double's range, as most upstreams do
+import re
+from typing import Any
+
+import msgspec
+
+from proxy.codecs.surrogates import replace_lone_surrogates
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_REPLACEMENT = b"\xef\xbf\xbd"
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+_STRING_OR_NUMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<number>NaN|Infinity)', re.DOTALL)
+
+
+def mend(text: bytes) -> bytes:
+    """The same JSON, U+FFFD for every lone surrogate, 0 for NaN and Infinity, blanks for a byte order mark."""
+    text = replace_lone_surrogates(text)
+    if text.startswith(BYTE_ORDER_MARK):
+        text = b" " * len(BYTE_ORDER_MARK) + text[len(BYTE_ORDER_MARK) :]
+    if b"\xed" in text:
+        text = _ENCODED_SURROGATE.sub(_REPLACEMENT, text)
+    if b"NaN" in text or b"Infinity" in text:
+        text = _STRING_OR_NUMBER.sub(_write_zero, text)
+    return text
+
+
+def decode_any(text: bytes) -> Any:
+    """The value of some JSON; out of a double's range is infinite. Raises msgspec.DecodeError or RecursionError."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        return json.loads(mend(text))
+    except ValueError as error:
+        raise msgspec.DecodeError(type(error).__name__) from error
+
+
+def _write_zero(token: re.Match[bytes]) -> bytes:
+    return b"0".ljust(len(token[0])) if token["number"] else token[0]

@@ -1,0 +1,104 @@
+"""Compressed bodies: read within bounds, whatever they are."""
+
+import gzip
+import sys
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.encodings import MAX_MEMBERS, Decoded, decode_body, read_codings
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+TEXT = b'{"model":"m","messages":[]}' * 50
+COMPRESS = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}
+
+
+def _zip_zeros(size_bytes: int) -> bytes:
+    """A bomb of zeros."""
+    return gzip.compress(bytes(size_bytes))
+
+
+@pytest.mark.parametrize(
+    ("values", "codings"),
+    [
+        ((), ()),
+        (("identity",), ()),
+        (("",), ()),
+        (("GZip",), ("gzip",)),
+        (("gzip , zstd",), ("gzip", "zstd")),
+        (("gzip", "identity", "br"), ("gzip", "br")),
+    ],
+)
+def test_codings_are_read_in_their_order(values, codings):
+    """Of one header or of several, without regard to case; identity is none."""
+    assert read_codings(values) == codings
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_what_was_compressed_is_read(coding):
+    """Each coding that is known, and several members behind each other."""
+    compress = COMPRESS[coding]
+    assert decode_body(compress(TEXT), [coding], 10**6) == Decoded(TEXT)
+    if coding != "deflate":
+        assert decode_body(compress(TEXT) * 3, [coding], 10**6) == Decoded(TEXT * 3)
+
+
+def test_codings_upon_each_other_are_taken_off_in_reverse():
+    """Two of them; more are not read."""
+    twice = zstd.compress(gzip.compress(TEXT))
+    assert decode_body(twice, ["gzip", "zstd"], 10**6) == Decoded(TEXT)
+    assert decode_body(gzip.compress(twice), ["gzip", "zstd", "gzip"], 10**6) == Decoded(b"", damaged=True)
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_nothing_comes_out_beyond_the_bound(coding):
+    """Exactly as much as the bound is read; of a byte more, only the beginning."""
+    body = COMPRESS[coding](TEXT)
+    assert decode_body(body, [coding], len(TEXT)) == Decoded(TEXT)
+    assert decode_body(body, [coding], len(TEXT) - 1) == Decoded(TEXT[:-1], too_large=True)
+
+
+def test_bombs_do_not_go_off():
+    """A bomb within a bomb, and a million empty members, end at their bounds."""
+    bomb = gzip.compress(_zip_zeros(10**8))
+    assert decode_body(bomb, ["gzip", "gzip"], 10**6) == Decoded(bytes(10**6), too_large=True)
+    members = gzip.compress(b"") * 10**6
+    assert decode_body(members, ["gzip"], 10**6) == Decoded(b"", damaged=True)
+    assert decode_body(gzip.compress(b"a") * MAX_MEMBERS, ["gzip"], 10**6) == Decoded(b"a" * MAX_MEMBERS)
+
+
+def test_a_window_of_more_than_http_allows_is_not_read():
+    """Zstd frames may ask for gigabytes of memory."""
+    options = {zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.content_size_flag: 0}
+    compressor = zstd.ZstdCompressor(options=options)
+    frame = compressor.compress(TEXT, compressor.FLUSH_BLOCK) + compressor.flush()
+    assert decode_body(frame, ["zstd"], 10**6) == Decoded(b"", damaged=True)
+
+
+@pytest.mark.parametrize("coding", ["br", "compress", "nonsense", "gzip;q=1"])
+def test_what_is_not_known_is_left(coding):
+    """It is for the upstream to judge."""
+    assert decode_body(TEXT, [coding], 10**6) == Decoded(b"", damaged=True)
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+@given(data=st.data())
+def test_damage_is_noticed(coding, data):
+    """Cut short anywhere, or with something behind: damaged, and what was read is the beginning."""
+    body = COMPRESS[coding](TEXT)
+    cut = data.draw(st.integers(0, len(body) - 1))
+    decoded = decode_body(body[:cut], [coding], 10**6)
+    assert (decoded.damaged, TEXT.startswith(decoded.body)) == (True, True)
+    assert decode_body(body + b"?", [coding], 10**6) == Decoded(TEXT, damaged=True)
+
+
+@given(body=st.binary(max_size=200), coding=st.sampled_from(sorted(COMPRESS)))
+def test_nothing_is_raised(body, coding):
+    """Any bytes are decoded, or said to be damaged."""
+    assert len(decode_body(body, [coding], 1000).body) <= 1000

@@ -1,0 +1,135 @@
+"""Requests of real clients, as they came over the wire, through the proxy and back."""
+
+import asyncio
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from asking import ask_raw
+from fake_upstream import event
+from raw_upstream import Answer, RawRequest, run_raw_upstream
+from sessions import DATA, read_rows
+
+WIRE = DATA / "wire"
+CLIENTS = sorted(path.stem for path in WIRE.glob("*.jsonl")) if WIRE.is_dir() else []
+OWN_LINES = (b"Connection: close", b"Date:", b"x-trimtab-", b"Server-Timing:")
+HOP = frozenset({"connection", "keep-alive", "te", "host", "transfer-encoding"})
+EVENTS = (
+    b": OPENROUTER PROCESSING\n\n"
+    + event("a")
+    + b'data:{"x":1}\r\n\r\n: ping\n\n'
+    + event("\u00fc")
+    + b"data: [DONE]\n\n"
+)
+JSON = b'{"choices": [ {"index":0,"message":{"content":"\\u00fc"}} ], "n":1e400, "n":2}\n'
+
+pytestmark = pytest.mark.skipif(not CLIENTS, reason="the recorded data (../shared/data) is not here")
+
+
+def _chunked(body: bytes) -> bytes:
+    """In chunks that split it anywhere."""
+    pieces = [body[start : start + 37] for start in range(0, len(body), 37)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
+
+
+def _answers(recorded: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
+    """Header lines and body of answers that servers give to such a request."""
+    if recorded["method"] == "HEAD":
+        yield b"Content-Length: 12\r\nX-A: 1", b""
+        return
+    if recorded["body"] and recorded["body"].get("stream"):
+        yield b"Content-Type: text/event-stream\r\nx-request-id: 1\r\nTransfer-Encoding: chunked", EVENTS
+        yield (
+            b"content-type: text/event-stream; charset=utf-8\r\nConnection: close",
+            EVENTS.removesuffix(b"data: [DONE]\n\n"),
+        )
+    else:
+        yield b"Content-Type: application/json\r\nContent-Length: %d\r\nX-A: 1" % len(JSON), JSON
+        yield b"X-A: 1\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json", JSON
+    if not recorded["path"].endswith("/chat/completions"):
+        packed = gzip.compress(JSON)
+        yield b"Content-Encoding: gzip\r\nContent-Length: %d" % len(packed), packed
+        yield b"Transfer-Encoding: chunked\r\nContent-Encoding: deflate", zlib.compress(EVENTS)
+
+
+def _request(recorded: dict[str, Any]) -> tuple[bytes, list[bytes], bytes]:
+    """The request's bytes, the header lines that must arrive, and its body."""
+    body = b"" if recorded["body"] is None else orjson.dumps(recorded["body"])
+    is_chat = recorded["path"].endswith("/chat/completions")
+    sent, expected = [], []
+    for name, value in recorded["headers"]:
+        length = name.lower() == "content-length"
+        line = f"{name}: {len(body) if length else value}".encode()
+        sent.append(line)
+        if is_chat and name.lower() == "accept-encoding":
+            expected.append(b"Accept-Encoding: identity")
+        elif name.lower() not in HOP:
+            expected.append(line)
+    if is_chat and b"Accept-Encoding: identity" not in expected:
+        expected.append(b"Accept-Encoding: identity")
+    sent = [line for line in sent if not line.lower().startswith(b"connection:")]
+    query = f"?{recorded['query']}" if recorded["query"] else ""
+    first = f"{recorded['method']} {recorded['path']}{query} HTTP/1.1".encode()
+    host = [] if any(line.lower().startswith(b"host:") for line in sent) else [b"Host: proxy"]
+    return b"\r\n".join((first, *host, *sent, b"Connection: close", b"", body)), expected, body
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_recorded_requests_and_answers_cross_unchanged(client, start_proxy):
+    """Bodies byte for byte unless a rule has acted, and headers in order, both ways; streams and others."""
+    unchanged = 0
+    rows = list(read_rows(WIRE / f"{client}.jsonl"))
+    async with run_raw_upstream() as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}")
+        for recorded in rows:
+            request, expected, body = _request(recorded)
+            for head, answer in _answers(recorded):
+                upstream.answer = _write(head, answer)
+                through = await ask_raw(proxy.url, request)
+                _check_answer(through, head, answer)
+                received = upstream.requests[-1]
+                if b"x-trimtab-decisions" not in through:
+                    unchanged += 1
+                    assert hashlib.sha256(received.body).digest() == hashlib.sha256(body).digest()
+                    assert received.lines[1:] == expected
+    assert unchanged >= len(rows)
+
+
+def _write(head: bytes, answer: bytes) -> Answer:
+    """An upstream that answers so; in its last words it closes the connection, if that is how the answer ends."""
+
+    async def write(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + (_chunked(answer) if b"chunked" in head else answer))
+        if b"Connection: close" in head:
+            writer.close()
+
+    return write
+
+
+def _check_answer(through: bytes, head: bytes, answer: bytes) -> None:
+    """The answer's body byte for byte, and its header lines in their order."""
+    received, _, body = through.partition(b"\r\n\r\n")
+    lines = [line for line in received.split(b"\r\n")[1:] if not line.startswith(OWN_LINES)]
+    kept = [line for line in head.split(b"\r\n") if not line.startswith((b"Transfer-Encoding", b"Connection"))]
+    if b"Transfer-Encoding: chunked" in lines:
+        lines.remove(b"Transfer-Encoding: chunked")
+        body = _join_chunks(body)
+    assert (lines, body) == (kept, answer)
+
+
+def _join_chunks(body: bytes) -> bytes:
+    """The body without its framing, whose end must be there."""
+    joined = bytearray()
+    size = -1
+    while size:
+        line, _, body = body.partition(b"\r\n")
+        size = int(line, 16)
+        joined += body[:size]
+        assert body[size : size + 2] == b"\r\n"
+        body = body[size + 2 :]
+    assert body == b""
+    return bytes(joined)

@@ -1,0 +1,104 @@
+"""Bodies that come slowly, stop, or are too many: refused, and the proxy stays free for others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from asking import CHAT, ask_raw, post
+from raw_upstream import OK, RawUpstream, run_raw_upstream
+from yarl import URL
+
+PATHS = [b"/v1/chat/completions", b"/v1/files"]
+
+
+@pytest.fixture
+async def raw() -> AsyncIterator[RawUpstream]:
+    """An upstream of bare sockets."""
+    async with run_raw_upstream() as upstream:
+        yield upstream
+
+
+def _head(path: bytes, length: int) -> bytes:
+    return b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("sent", [b"", b'{"model":'])
+async def test_a_client_that_stops_sending_is_refused(path, sent, raw, start_proxy, log):
+    """408 and the end of the connection, whether the body is read whole or streams through."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "limits.client_silence_seconds=0.1")
+    answer = await ask_raw(proxy.url, _head(path, 100) + sent)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"Connection: close" in answer
+    assert b'"code":"request_timeout"' in answer
+    await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 5)
+    assert (log.lines[-1]["status"], log.lines[-1]["error"]) == (408, "request_timeout")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_client_that_drips_is_refused(path, raw, start_proxy):
+    """Each byte comes soon enough, all of them together do not."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "limits.client_silence_seconds=0.3")
+    url = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(_head(path, 100_000))
+    reading = asyncio.ensure_future(reader.readline())
+    async with asyncio.timeout(10):
+        while not reading.done():
+            writer.write(b" ")
+            await asyncio.wait([reading], timeout=0.05)
+    assert (await reading).startswith(b"HTTP/1.1 408 ")
+    writer.close()
+
+
+async def test_an_upstream_that_takes_its_time_is_not_the_clients_fault(start_proxy):
+    """It stops the client's upload, at what the sockets hold; and such a client is not silent."""
+    release = asyncio.Event()
+    size_bytes = 50_000_000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await release.wait()  # what has come stays in the socket
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(size_bytes)
+        writer.write(OK)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        proxy = await start_proxy(f"upstream.base_url={base_url}", "limits.client_silence_seconds=0.1")
+        url = URL(proxy.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(_head(b"/v1/files", size_bytes) + bytes(size_bytes))
+        reading = asyncio.ensure_future(reader.readline())
+        assert await asyncio.wait([reading], timeout=0.5) == (set(), {reading})
+        assert writer.transport.get_write_buffer_size() > size_bytes // 2
+        release.set()
+        assert await asyncio.wait_for(reading, 20) == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+
+
+async def test_bodies_that_are_held_are_bounded_together(upstream, start_proxy, client):
+    """What does not fit beside the others is refused with 503; when they are done there is room again."""
+    proxy = await start_proxy("limits.max_held_bytes=1024")
+    arrived, release = asyncio.Event(), asyncio.Event()
+
+    async def hold(_recorded, _request):
+        arrived.set()
+        await release.wait()
+        return web.Response()
+
+    upstream.answer = hold
+    url = proxy.url + "/v1/chat/completions"
+    body = CHAT | {"x": "a" * 500}
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(post(client, url, body))
+        await asyncio.wait_for(arrived.wait(), 5)
+        refused, answer = await post(client, url, body)
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+        assert b"limits.max_held_bytes" in answer
+        release.set()
+    assert first.result()[0].status == 200
+    assert (await post(client, url, body))[0].status == 200
+    await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 5)
+    assert proxy.services.uploads.left_bytes == 1024

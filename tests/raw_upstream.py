@@ -1,0 +1,99 @@
+"""An upstream of bare sockets: it keeps the very bytes of each request, and answers with whatever bytes it is told."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+Answer = Callable[["RawRequest", asyncio.StreamWriter], Coroutine[Any, Any, None]]
+"""Writes an answer; where it closes the writer, the connection ends."""
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+_LENGTH = re.compile(rb"(?im)^content-length: *(\d+)\r$")
+_CHUNKED = re.compile(rb"(?im)^transfer-encoding: *chunked\r$")
+
+
+@dataclass(frozen=True, slots=True)
+class RawRequest:
+    """The head as it came, without the blank line; the body without its framing; `reader` has what follows."""
+
+    head: bytes
+    body: bytes
+    connection: int
+    reader: asyncio.StreamReader
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The header lines, without the request line."""
+        return self.head.split(b"\r\n")[1:]
+
+    @property
+    def target(self) -> bytes:
+        """The path as written."""
+        return self.head.split(b"\r\n")[0].split(b" ")[1]
+
+    @property
+    def asks_for_windows(self) -> bool:
+        """Whether trimtab asks for context windows: no client of the tests goes without a name when it says so."""
+        return b"Accept: application/json" in self.lines and b"user-agent" not in self.head.lower()
+
+
+@dataclass
+class RawUpstream:
+    """`answer` is what is sent back: bytes, or a coroutine function that writes them."""
+
+    url: str = ""
+    answer: bytes | Answer = OK
+    requests: list[RawRequest] = field(default_factory=list)
+    connections: int = 0
+
+
+async def _read_request(reader: asyncio.StreamReader, connection: int) -> RawRequest:
+    """One request from a socket. Raises IncompleteReadError at its end."""
+    head = (await reader.readuntil(b"\r\n\r\n"))[:-4] + b"\r\n"
+    body = bytearray()
+    length = _LENGTH.search(head)
+    if _CHUNKED.search(head):
+        while size := int((await reader.readline()).split(b";")[0], 16):
+            body += (await reader.readexactly(size + 2))[:-2]
+        await reader.readline()
+    elif length:
+        body += await reader.readexactly(int(length[1]))
+    return RawRequest(head[:-2], bytes(body), connection, reader)
+
+
+@asynccontextmanager
+async def run_raw_upstream() -> AsyncIterator[RawUpstream]:
+    """The server on a free port; connections are kept open until their client closes them."""
+    upstream = RawUpstream()
+    writers: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream.connections += 1
+        connection = upstream.connections
+        writers.add(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while not writer.is_closing():
+                request = await _read_request(reader, connection)
+                if request.asks_for_windows:
+                    writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                    continue
+                upstream.requests.append(request)
+                if isinstance(upstream.answer, bytes):
+                    writer.write(upstream.answer)
+                else:
+                    await upstream.answer(request, writer)
+                await writer.drain()
+        writer.close()
+        writers.discard(writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
+    upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield upstream
+    finally:
+        server.close()
+        for writer in list(writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)
