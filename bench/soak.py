@@ -108,7 +108,7 @@ class Report:
 
 
 @contextmanager
-def running(seed: int, folder: str) -> Iterator[tuple[Process, int]]:
+def running(seed: int, folder: str, *, small_caches: bool) -> Iterator[tuple[Process, int]]:
     """The proxy, ready, and the upstream's port."""
     command = [sys.executable, str(Path(__file__).with_name("soak_upstream.py")), str(seed)]
     upstream = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -118,7 +118,8 @@ def running(seed: int, folder: str) -> Iterator[tuple[Process, int]]:
     config, log = Path(folder, "soak.yaml"), Path(folder, "log")
     config.write_text(CONFIG.format(folder=folder, port=upstream_port), encoding="utf-8")
     program = str(Path(sys.executable).with_name("trimtab"))
-    serve = [program, "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"]
+    command = [sys.executable, str(Path(__file__).with_name("soak_serve.py"))] if small_caches else [program]
+    serve = [*command, "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"]
     with log.open("wb") as written:
         proxy = subprocess.Popen(serve, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=written)
     try:
@@ -238,11 +239,11 @@ def _print_counts(title: str, *columns: Mapping[str, int]) -> None:
     print_table(title, ("", *("count" for _ in columns)), rows)
 
 
-async def run(minutes: float, clients: int, seed: int) -> Report:
+async def run(minutes: float, clients: int, seed: int, *, small_caches: bool) -> Report:
     report, books = Report(), Books()
     with (
         tempfile.TemporaryDirectory(prefix="trimtab-soak-") as folder,
-        running(seed, folder) as (process, upstream_port),
+        running(seed, folder, small_caches=small_caches) as (process, upstream_port),
     ):
         await Client(-1, process.port, books, Texts(seed), seed).fill(1)
         await asyncio.sleep(IDLE_SECONDS)
@@ -265,10 +266,11 @@ async def run(minutes: float, clients: int, seed: int) -> Report:
 @click.option("--minutes", default=10.0, show_default=True)
 @click.option("--clients", default=16, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-def main(minutes: float, clients: int, seed: int) -> None:
+@click.option("--small-caches", is_flag=True, help="Caches a sixteenth as large: full when the warm-up ends.")
+def main(minutes: float, clients: int, seed: int, *, small_caches: bool) -> None:
     """Soak the proxy; see the top of this file."""
     click.echo(describe_machine())
-    report = asyncio.run(run(minutes, clients, seed))
+    report = asyncio.run(run(minutes, clients, seed, small_caches=small_caches))
     print_table("Soak", ("", "found", "goal"), report.rows)
     sys.exit(1 if report.violated else 0)
 
