@@ -46,7 +46,7 @@ class Leaks:
     async def check(self) -> None:
         """Nothing is left of the requests: no task, no descriptor, no connection but idle ones, none in flight."""
         await self._until(lambda: read_sample(self._proxy, "trimtab_requests_in_flight") == 0, "in flight")
-        connector = self._proxy.services.client.session.connector
+        connector = self._proxy.services.client._session.connector
         assert connector is not None
         await self._until(lambda: not connector._acquired, "connections to the upstream in use")
         await self._until(lambda: self._count_open() == self._count_idle(), "connections at the upstream")
@@ -58,7 +58,7 @@ class Leaks:
         return sum(len(upstream.open) for upstream in self._upstreams)
 
     def _count_idle(self) -> int:
-        connector = self._proxy.services.client.session.connector
+        connector = self._proxy.services.client._session.connector
         assert connector is not None
         ports = {URL(upstream.url).port for upstream in self._upstreams}
         kept = [one for key, pool in connector._conns.items() if key.port in ports for one, _ in pool]

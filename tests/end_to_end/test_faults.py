@@ -102,7 +102,7 @@ async def test_no_client_gets_an_answer_that_nobody_asked_for(raw, start_proxy):
     raw.act = answer_twice
     proxy = await start_proxy(*SMALL, f"upstream.base_url={raw.url}")
     await check_seen(FULL, proxy, CHAT)
-    (kept,) = proxy.services.client.session.connector._conns.values()
+    (kept,) = proxy.services.client._session.connector._conns.values()
     ((idle, _),) = kept
     said.set()
     async with asyncio.timeout(PATIENCE_SECONDS):
