@@ -8,8 +8,8 @@ import orjson
 import pytest
 from asking import CHAT, SMALL
 from faults import FAULTS, FULL, LONG, Passed, ask, check_seen
-from leaks import Leaks, read_sample
 from faulty_upstream import Act, Connection, say
+from leaks import Leaks, read_sample
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SETTINGS = ("defaults.completion_reserve=1000", "defaults.overflow_strategy=prune")
