@@ -19,6 +19,11 @@ def p95_ms(seconds: Sequence[float]) -> float:
     return statistics.quantiles(seconds, n=20)[-1] * MILLISECONDS
 
 
+def p99_ms(seconds: Sequence[float]) -> float:
+    """What 99 of 100 stay below, in milliseconds."""
+    return statistics.quantiles(seconds, n=100)[-1] * MILLISECONDS
+
+
 def describe_machine() -> str:
     """Processor, cores, Python, and how busy the machine is with other work."""
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())

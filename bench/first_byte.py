@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import orjson
 from client import Connection, build_request
-from figures import describe_machine, judge, median_ms, p95_ms
+from figures import describe_machine, judge, median_ms, p95_ms, p99_ms
 from servers import run_proxy, run_upstream
 from transcript import build_body
 
@@ -46,7 +46,8 @@ def measure(request: bytes, direct_port: int, proxy_port: int, streams: int) -> 
 def show(name: str, direct: Sequence[float], proxied: Sequence[float]) -> None:
     added_ms = median_ms(proxied) - median_ms(direct)
     print(
-        f"{name:12} {median_ms(direct):7.3f} {p95_ms(direct):7.3f}  {median_ms(proxied):7.3f} {p95_ms(proxied):7.3f}"
+        f"{name:12} {median_ms(direct):7.3f} {p95_ms(direct):7.3f} {p99_ms(direct):7.3f}"
+        f"  {median_ms(proxied):7.3f} {p95_ms(proxied):7.3f} {p99_ms(proxied):7.3f}"
         f"  {added_ms:7.3f}  {judge(added_ms, GOAL_MS, 'ms')}"
     )
 
@@ -69,7 +70,7 @@ def main() -> None:
     body = build_body(arguments.kilobytes * 1000) if arguments.kilobytes else build_small_body()
     pause = f"--pause-ms={arguments.pause_ms}"
     print(describe_machine())
-    print(f"{'ms':12} {'direct':>7} {'p95':>7}  {'proxied':>7} {'p95':>7}  {'added':>7}")
+    print(f"{'ms':12} {'direct':>7} {'p95':>7} {'p99':>7}  {'proxied':>7} {'p95':>7} {'p99':>7}  {'added':>7}")
     with (
         run_upstream(f"--chunks={arguments.chunks}", pause) as upstream_port,
         run_proxy(upstream_port, "defaults.context_window=1000000") as proxy_port,

@@ -31,6 +31,8 @@ WARNED_ERROR = 0.15
 CUT_ANSWERS = 4
 """In a row: so many prompts that were longer than the longest reported, and of which no more was reported than that."""
 CUT_SHARE = 1.25
+BLOCK_TOKENS = 256
+"""Windows are multiples of this. What is always the same, and none, is no count at all."""
 FULL_SHARE = 0.875
 """What is reported of a prompt cut short fills the window but for a message: beyond this share of a power of two."""
 
@@ -56,7 +58,7 @@ class Calibration:
     def __init__(self) -> None:
         self.samples: deque[float] = deque(maxlen=KEPT_SAMPLES)
         self.error = 0.0
-        self.cut_short = 0
+        self._cut: deque[int] = deque(maxlen=CUT_ANSWERS)
         self._urgent: deque[float] = deque(maxlen=WARM_UP_SAMPLES)
         self._answers_off = 0
         self._most_reported = 0
@@ -91,10 +93,16 @@ class Calibration:
 
     def find_window(self) -> int | None:
         """The window in tokens of a model whose prompts are cut short without a word; None where they are not."""
-        if self.cut_short < CUT_ANSWERS:
+        always_the_same = len(set(self._cut)) == 1 and self._most_reported % BLOCK_TOKENS
+        if len(self._cut) < CUT_ANSWERS or always_the_same:
             return None
         whole = 1 << (self._most_reported - 1).bit_length()
         return whole if self._most_reported > FULL_SHARE * whole else self._most_reported
+
+    @property
+    def cuts_short(self) -> bool:
+        """Whether the last prompt seems to have been cut short."""
+        return bool(self._cut)
 
     def stays_off(self, *, is_calibrated: bool) -> bool:
         """Whether counts are wrong, whatever is done about it; not while warm-up is under way."""
@@ -103,7 +111,8 @@ class Calibration:
 
     def restart(self, *, is_calibrated: bool) -> None:
         """Another ratio, or another window, is gone by from now on."""
-        self.error, self._answers_off, self.cut_short = 0.0, 0, 0
+        self.error, self._answers_off = 0.0, 0
+        self._cut.clear()
         if is_calibrated:
             self.samples.clear()
             self._urgent.clear()
@@ -115,8 +124,10 @@ class Calibration:
         is_cut = reported < MIN_SAMPLE_RATIO * expected_tokens
         if expected_tokens <= CUT_SHARE * most:
             return
-        is_cut = is_cut and 2 * reported > most >= reported and not report.cached_tokens
-        self.cut_short = self.cut_short + 1 if is_cut else 0
+        if is_cut and 2 * reported > most >= reported and not report.cached_tokens:
+            self._cut.append(reported)
+        else:
+            self._cut.clear()
 
 
 def clamp(ratio: float) -> float:

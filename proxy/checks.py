@@ -186,10 +186,10 @@ def _describe_store(config: Config) -> str:
 
 
 def check_open_files(config: Config) -> Finding:
-    """Whether as many requests as are let in may have their connections."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Whether as many requests as are let in may have their connections; `serve` takes all that the system grants."""
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = FILES_PER_REQUEST * config.limits.max_concurrent_requests + OTHER_FILES
     if allowed in {resource.RLIM_INFINITY, -1} or allowed >= needed:
         return Finding("open files", "ok", f"{needed} may be needed; the limit is {allowed}")
-    advice = f"raise it (ulimit -n {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
+    advice = f"raise it (ulimit -Hn {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
     return Finding("open files", "warning", f"{needed} may be needed; the limit is {allowed}", advice)

@@ -5,6 +5,7 @@ import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Union, get_args, get_origin
 
 import yaml
@@ -16,6 +17,8 @@ Path = tuple[str | int, ...]
 
 SECRET_KEYS = frozenset({"api_key"})
 SHOWN_CHARS = 80
+MAX_PLACES = 100_000
+"""Keys and items of a file: aliases of aliases make billions of a few lines."""
 _SECTION_WANTED = frozenset({"model_type", "dict_type", "tuple_type"})
 """Errors where a section was wanted: what stands in its place may be a secret, one level too high."""
 _BOOLEAN = "tag:yaml.org,2002:bool"
@@ -30,7 +33,7 @@ class PlainLoader(yaml.SafeLoader):
     }
 
 
-PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile("true|True|TRUE|false|False|FALSE"), list("tTfF"))
+PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF"))
 
 
 def read_yaml(text: str) -> Any:
@@ -49,17 +52,20 @@ class Document:
     def parse(cls, text: str) -> "Document":
         """Read a YAML text. Raises ConfigError where it is none, or has a key twice."""
         try:
-            node = yaml.compose(text, Loader=PlainLoader)
-            data = read_yaml(text)
-            lines: dict[Path, int] = {}
-            twice: list[str] = []
-            for path, line in _walk(node, ()):
-                if path in lines:
-                    twice.append(f"{name_path(path)} (line {line}): the key stands twice")
-                lines[path] = line
+            places = list(islice(_walk(yaml.compose(text, Loader=PlainLoader), ()), MAX_PLACES + 1))
+            data = None if len(places) > MAX_PLACES else read_yaml(text)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             message = f"not valid YAML: {_describe_yaml(error)}"
             raise ConfigError(message) from error
+        if len(places) > MAX_PLACES:
+            message = f"has more than {MAX_PLACES} keys and items, those behind an alias counted each time"
+            raise ConfigError(message)
+        lines: dict[Path, int] = {}
+        twice: list[str] = []
+        for path, line in places:
+            if path in lines:
+                twice.append(f"{name_path(path)} (line {line}): the key stands twice")
+            lines[path] = line
         if twice:
             raise ConfigError("\n".join(twice))
         return cls({} if data is None else data, lines)

@@ -21,6 +21,7 @@ P = TypeVar("P", bound=PolicyConfig)
 ENVIRONMENT_KEYS = {"TRIMTAB_UPSTREAM": "upstream.base_url", "TRIMTAB_LISTEN": "listen"}
 """Environment variables that stand for one key."""
 
+_PERCENTAGE = re.compile("[1-9][0-9]?|100")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -98,7 +99,7 @@ def _lay_over(data: dict[str, Any], setting: str, problems: list[str]) -> None:
 def _read_percentage(text: str | None, problems: list[str]) -> float | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 100:
+    if not _PERCENTAGE.fullmatch(text):
         problems.append(f"TRIMTAB_AUTOCOMPACT_PCT: {text!r} must be a whole number from 1 to 100")
         return None
     return int(text) / 100

@@ -105,7 +105,8 @@ def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> 
         completion_tokens = (sent.max_tokens or 0) if overflow.unit == "tokens" else 0
         share = max(limit - completion_tokens, 0) / max(requested - completion_tokens, 1)
     ceiling_tokens = _round_down(ENOUGH_SHARE * share * believed_tokens)
-    is_window = overflow.unit == "bytes" and ceiling_tokens >= MIN_LIMIT_TOKENS
+    is_rate = overflow.unit == "tokens" and limit is not None
+    is_window = not is_rate and ceiling_tokens >= MIN_LIMIT_TOKENS
     return Lesson(ceiling_tokens if is_window else None, None, ceiling_tokens, is_certain=False)
 
 

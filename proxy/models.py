@@ -158,10 +158,12 @@ class Models:
 
     def _watch_cuts(self, name: ModelName, model: _Model, report: Report) -> None:
         """Learn the window of a model whose prompts are cut short without a word."""
-        if model.calibration.cut_short:
+        if model.calibration.cuts_short:
             self._metrics.silent_truncations.labels(model.label).inc()
         window_tokens = model.calibration.find_window()
         if window_tokens is None or window_tokens < MIN_WINDOW_TOKENS or not report.believed_tokens:
+            return
+        if model.facts.correct(report.believed_tokens) <= window_tokens:
             return
         self._log.warning(
             "prompts_cut_short",
@@ -182,18 +184,11 @@ class Models:
         if model is None:
             return
         known = model.facts
-        changes: dict[str, Any] = {}
-        if lesson.window_tokens is not None and lesson.window_tokens >= MIN_WINDOW_TOKENS:
-            refuted = (*(item for item in known.refuted if item != believed_tokens), believed_tokens)[-MAX_REFUTED:]
-            changes |= {"learned_tokens": lesson.window_tokens, "refuted": refuted}
-        if lesson.ratio is not None:
-            changes |= {"ratio": clamp(lesson.ratio), "calibrated": False}
-        now = replace(known, **{key: value for key, value in changes.items() if key != "calibrated"})
-        if now == known:
-            return
-        await asyncio.wait({self._spawn(self._write_lesson(name, model, changes))}, timeout=READ_SECONDS)
+        if _teach(known, believed_tokens, lesson):
+            writing = self._spawn(self._write_lesson(name, model, believed_tokens, lesson))
+            await asyncio.wait({writing}, timeout=READ_SECONDS)
         if model.facts == known:  # the store hangs, and the next request must not be refused again
-            model.facts = now
+            model.facts = replace(known, **_teach(known, believed_tokens, lesson))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers | None = None) -> None:
         """Ask an upstream for its models' windows behind the scenes, if that is due; `headers` are a credential's."""
@@ -274,12 +269,14 @@ class Models:
         record = msgspec.structs.replace(record, **changes)
         self._adopt(model, *await self._records.append(name, model.generation, record), is_first=False)
 
-    async def _write_lesson(self, name: ModelName, model: _Model, changes: dict[str, Any]) -> None:
+    async def _write_lesson(self, name: ModelName, model: _Model, believed_tokens: int, lesson: Lesson) -> None:
         """Make a change even where others make theirs at the same time."""
         for _ in range(MAX_WRITES):
-            await self._write(name, model, **changes)
-            if all(getattr(model.facts, key, value) == value for key, value in changes.items()):
+            changes = _teach(model.facts, believed_tokens, lesson)
+            if not changes:
                 return
+            calibrated = model.is_calibrated and "ratio" not in changes
+            await self._write(name, model, calibrated=calibrated, **changes)
 
     def _adopt(self, model: _Model, generation: int, record: Record, *, is_first: bool) -> None:
         """Go by a record from now on."""
@@ -308,6 +305,18 @@ class Models:
         for name, model in (*self._models.items(), *self._strangers.items()):
             if name.base_url == upstream.base_url and model.read_at:  # else its first look at the store takes it
                 await self._take_window(name, model)
+
+
+def _teach(known: Facts, believed_tokens: int, lesson: Lesson) -> dict[str, Any]:
+    """What a lesson changes of what is known."""
+    changes: dict[str, Any] = {}
+    window_tokens = lesson.window_tokens or 0
+    if window_tokens >= MIN_WINDOW_TOKENS and known.correct(believed_tokens) != window_tokens:
+        others = tuple(item for item in known.refuted if item != believed_tokens)
+        changes |= {"learned_tokens": window_tokens, "refuted": (*others, believed_tokens)[-MAX_REFUTED:]}
+    if lesson.ratio is not None and clamp(lesson.ratio) != known.ratio:
+        changes["ratio"] = clamp(lesson.ratio)
+    return changes
 
 
 def _show(name: ModelName, model: _Model) -> Known:

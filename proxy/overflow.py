@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.overflow_numbers import read_numbers
+from proxy.overflow_numbers import MAX_NUMBER, read_numbers
 from proxy.stream import UNKNOWN_FORM
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
@@ -147,9 +147,13 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
     if found is None:
         return None
     limit, requested = members.get("n_ctx"), members.get("n_prompt_tokens")
-    if type(limit) is int and type(requested) is int:
+    if _is_number(limit) and _is_number(requested):
         found = replace(found, limit=limit, requested=requested, prompt_tokens=requested)
     return replace(found, is_flat="error" not in answer)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 < value < MAX_NUMBER  # true and false are no numbers
 
 
 def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:

@@ -95,11 +95,11 @@ class Numbers(NamedTuple):
 
 def read_numbers(text: str) -> Numbers:
     """The numbers in the text of an overflow."""
-    limit, prompt = _find(_LIMITS, text), _find(_PROMPTS, text)
+    limit, prompt = _find(_LIMITS, text) or None, _find(_PROMPTS, text)  # a window of nothing is none
     total, completion = _find(_TOTALS, text), _find(_COMPLETIONS, text)
     if total is None and prompt is not None:
         total = prompt + (completion or 0)
-    elif total is not None and completion is not None:
+    elif total is not None and completion is not None and completion < total:
         prompt = total - completion
     excess = _find(_EXCESS, text)
     if excess is None and (limit is None or limit == total):

@@ -4,6 +4,7 @@ Law: what arrives leaves at once and unchanged; the tap reads a copy. An answer 
 it were whole.
 """
 
+import asyncio
 import socket
 import struct
 import time
@@ -20,6 +21,10 @@ from multidict import CIMultiDict
 from proxy.stream import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
 from proxy.upstream import Headers, drop_hop_by_hop, read_headers
 
+STALLED_SECONDS = 600.0
+"""A client that takes nothing of its answer for so long has gone without a word."""
+_RESET = struct.pack("ii", 1, 0)
+"""Linger for no time: closing sends a reset."""
 MAX_REASON_BYTES = 2000
 """Of an error that is not in OpenAI's form, in the event that tells of it."""
 
@@ -129,7 +134,7 @@ async def _copy(
                 tap.feed(chunk)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
         relayed.broken = not relayed.client_left
-        _abort(request, response)
+        reset(request)
         return response
     relayed.last_byte_at = time.monotonic()
     await response.write_eof(_write_event(answer.status, bytes(event)) if as_event else b"")
@@ -138,26 +143,35 @@ async def _copy(
     return response
 
 
+def _ends_with_connection(answer: aiohttp.ClientResponse) -> bool:
+    """Whether only the connection's end tells where the body ends."""
+    return "Content-Length" not in answer.headers and "Transfer-Encoding" not in answer.headers
+
+
+def reset(request: web.BaseRequest) -> None:
+    """End the client's connection so that it notices: without this, the end looks regular where no length was given."""
+    if request.transport is None:
+        return
+    connection = request.transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):  # it is gone already
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    request.transport.abort()
+
+
 def _is_stream(answer: aiohttp.ClientResponse | web.StreamResponse) -> bool:
     return answer.status == 200 and answer.content_type == "text/event-stream"
 
 
 async def _chain(held: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The body, chunk by chunk. Raises aiohttp's errors where it was cut, by a reset as well."""
+    upstream = answer.connection.protocol if answer.connection is not None else None
     if held:
         yield held
     async for chunk in answer.content.iter_any():
         yield chunk
-
-
-def _abort(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """End the connection so that nobody takes what has come for the whole."""
-    if request.transport is None:
-        return
-    connection = request.transport.get_extra_info("socket")
-    if request.version < HttpVersion11 and "Content-Length" not in response.headers and connection is not None:
-        # Its end is the answer's: only a reset tells them apart. Elsewhere that would but lose what is on its way.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    request.transport.abort()
+    if _ends_with_connection(answer) and upstream is not None and isinstance(upstream.exception(), OSError):
+        raise aiohttp.ClientPayloadError  # aiohttp takes this for an end
 
 
 def _write_event(status: int, body: bytes) -> bytes:
@@ -174,9 +188,10 @@ def _write_event(status: int, body: bytes) -> bytes:
 
 
 async def write_chunk(response: web.StreamResponse, chunk: bytes, relayed: Relayed) -> None:
-    """Write a chunk; a failure is the client's, who has left."""
+    """Write a chunk; a failure is the client's, who has left, or reads no more."""
     try:
-        await response.write(chunk)
-    except ConnectionError:
+        async with asyncio.timeout(STALLED_SECONDS):
+            await response.write(chunk)
+    except (ConnectionError, TimeoutError):
         relayed.client_left = True
         raise

@@ -11,7 +11,7 @@ from typing import Any
 from proxy.catalogue import load_catalogue
 from proxy.config import Config
 from proxy.errors import ConfigError
-from proxy.services import Current
+from proxy.services import Current, Services
 
 FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")
 """What takes effect with a restart only."""
@@ -22,11 +22,18 @@ def adopt(current: Current, config: Config) -> list[str]:
     services = current.services
     fixed = {key: getattr(services.config, key) for key in FIXED_KEYS if key in Config.model_fields}
     kept = [key for key, value in fixed.items() if getattr(config, key) != value]
+    _change_bounds(services, config)
     tenancy = replace(services.tenancy, tenant=config.tenant)
     current.services = replace(services, config=config.model_copy(update=fixed), tenancy=tenancy)
     for upstream in config.discovered_upstreams():
         services.models.seek_windows(upstream)
     return kept
+
+
+def _change_bounds(services: Services, config: Config) -> None:
+    """What all requests share is bounded anew at once: what those in flight hold is counted there."""
+    services.uploads.left_bytes += config.limits.max_held_bytes - services.config.limits.max_held_bytes
+    services.uploads.silence_seconds = config.limits.client_silence_seconds
 
 
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:

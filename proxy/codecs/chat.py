@@ -182,7 +182,11 @@ class ChatCodec:
         """The request's transcript, counted. Raises UndecodableError where a message is no object with a role."""
         try:
             found = self._cache.messages.get_many([(self._number, raw) for raw in request.raws])
-            messages = tuple(map(self._read, request.raws, found))
+            new: dict[bytes, Message] = {}
+            messages = tuple(
+                self._read(raw, new) if message is None else message
+                for raw, message in zip(request.raws, found, strict=True)
+            )
             fixed = self._count_fixed(request.fixed)
             shared = (
                 count_shared_frame(messages[0], self._count, self._costs) if fixed.has_functions and messages else 0
@@ -224,10 +228,11 @@ class ChatCodec:
         kept["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*prefix, question))) + b"]")
         return kept
 
-    def _read(self, raw: bytes, message: Message | None) -> Message:
-        """The message as it was read before, else read now."""
+    def _read(self, raw: bytes, new: dict[bytes, Message]) -> Message:
+        """A message that was not known; one of those alike in `new`, as it will be once all are known."""
+        message = new.get(raw)
         if message is None:
-            message = decode_message(raw, self._count, self._costs)
+            message = new[raw] = decode_message(raw, self._count, self._costs)
             self._cache.messages[self._number, raw] = message
         return message
 

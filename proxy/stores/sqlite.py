@@ -86,7 +86,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             fault: str = getattr(error, "sqlite_errorname", type(error).__name__)
             raise StoreError(self.name, fault) from error
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise StoreError(self.name, type(error).__name__) from error
 
     def _read(self, connection: sqlite3.Connection, summary_id: str) -> bytes | None:

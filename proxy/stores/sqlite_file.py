@@ -33,6 +33,8 @@ BUSY_SECONDS = 1.0
 LOCK_PAUSE_SECONDS = 0.02
 _SIDE_FILES = ("-wal", "-shm")
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""The second where SQLite's message quotes the damage."""
 
 
 class ForeignFileError(sqlite3.DatabaseError):
@@ -56,7 +58,7 @@ class SqliteFile:
         """
         try:
             return work(self._connect())
-        except sqlite3.DatabaseError as error:
+        except _FAULTS as error:
             if not _is_broken(error):
                 raise
         with _alone(self._path):
@@ -84,7 +86,7 @@ class SqliteFile:
     def _open_sound(self) -> sqlite3.Connection:
         try:
             return self._open()
-        except sqlite3.DatabaseError as error:
+        except _FAULTS as error:
             if not _is_broken(error):
                 raise
         self._set_aside()
@@ -181,6 +183,8 @@ def _identify(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _is_broken(error: sqlite3.DatabaseError) -> bool:
+def _is_broken(error: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:
+    if isinstance(error, UnicodeDecodeError):
+        return True
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF in _BROKEN

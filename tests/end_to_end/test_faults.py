@@ -24,8 +24,8 @@ from faults import (
     check_seen,
     endless,
 )
-from leaks import Leaks, count_kept
 from faulty_upstream import GOOD, OK, TEXT, Connection, say
+from leaks import Leaks, count_kept
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
 """It is cut, and no model is asked."""

@@ -10,6 +10,8 @@ import pytest
 from llama_server import REALSERVER, make_model, run_llama
 from sessions import make_session, requests_of
 
+from proxy.discovery import Windows
+
 pytest.importorskip("xllamacpp", reason="the llama.cpp server (xllamacpp) is not installed")
 
 pytestmark = [
@@ -93,6 +95,31 @@ async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(mo
     async with client.get(proxy.url + "/metrics") as metrics:
         text = (await metrics.read()).decode()
     assert 'trimtab_policy_changes_total{cause="calibration",model="tiny"}' in text
+
+
+@pytest.mark.parametrize("share", [0.2, 0.66])
+async def test_a_server_that_tells_no_window_teaches_it_by_refusing(share, model, client, start_proxy, monkeypatch):
+    """Nothing is configured and nothing can be asked: the client sees no error, whatever the size of a step."""
+
+    async def tell_nothing(*_: object) -> Windows:
+        return Windows({}, None)
+
+    monkeypatch.setattr("proxy.models.discover", tell_nothing)
+    session = make_session(round(12 / share), result_words=round(share * WINDOW_TOKENS / 11) * 4)
+    async with run_llama(model, client, context_tokens=WINDOW_TOKENS) as llama:
+        proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
+        originals = []
+        for messages in requests_of(session):
+            status, answer = await ask(client, proxy.url + "/v1", messages)
+            assert (status, answer.get("error")) == (200, None)
+            assert answer["usage"]["prompt_tokens"] <= WINDOW_TOKENS
+            originals.append(sum(len(str(message["content"])) for message in messages))
+    assert originals[-1] > 10 * WINDOW_TOKENS  # one byte is one of its tokens, nearly
+    async with client.get(proxy.url + "/metrics") as metrics:
+        text = (await metrics.read()).decode()
+    retries = [line for line in text.splitlines() if line.startswith("trimtab_overflow_retries_total")]
+    assert [line.split('result="')[1].split('"')[0] for line in retries] == ["recovered"]
+    assert float(retries[0].rpartition(" ")[2]) <= 3
 
 
 def chat(turns: int) -> dict[str, Any]:

@@ -212,8 +212,8 @@ async def test_a_store_is_written_to(tmp_path: Path, log, monkeypatch) -> None:
 )
 def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allowed: int, level: str) -> None:
     """Two for each, and some for the rest."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
     finding = check_open_files(load_config(settings=("limits.max_concurrent_requests=100",), environment={}))
 
     assert finding.level == level
-    assert ("ulimit -n 264" in str(finding.advice)) == (level == "warning")
+    assert ("ulimit -Hn 264" in str(finding.advice)) == (level == "warning")

@@ -97,6 +97,17 @@ def test_any_replica_decides_the_same(compactor: Compactor) -> None:
         assert _compact(compactor, body, SMALL) == _compact(Compactor(count_by_heuristic), body, SMALL)
 
 
+def test_messages_that_are_alike_are_spliced_alike_by_all(compactor: Compactor) -> None:
+    """Also the white space about them, where one of them was cut and the other stays: known or new, it is the same."""
+    turns = [{"role": "assistant", "content": letter * 1500} for letter in "xy"]
+    messages = [{"role": "user", "content": "Fix the bug."}, *turns * 20]
+    body = orjson.dumps({"messages": messages}, option=orjson.OPT_INDENT_2)
+
+    first = _compact(compactor, body, SMALL)
+    assert first.decisions[-1].rule == "digest"
+    assert _compact(compactor, body, SMALL).body == first.body
+
+
 def test_what_the_codec_forgot_changes_no_byte() -> None:
     """The caches are a matter of speed: one of them losing what it holds must not show in what is forwarded."""
     body = _body("ok", LONG, "ok")

@@ -111,6 +111,12 @@ def test_each_mistake_is_named_with_its_place_and_what_is_allowed(text: str, pro
     assert _problems(text) == [problem]
 
 
+def _bomb(form: str) -> str:
+    """Twenty lines that stand for 10**20 items."""
+    aliases = (form.format(", ".join([f"*a{number}"] * 10)) for number in range(20))
+    return "a0: &a0 {x: 1}\n" + "".join(f"a{number}: &a{number} {text}\n" for number, text in enumerate(aliases, 1))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -122,6 +128,10 @@ def test_each_mistake_is_named_with_its_place_and_what_is_allowed(text: str, pro
         "models: &a [*a]",
         "a: " + "[" * 3000,
         "a: " + "1" * 5000,
+        "mode: trueish",
+        "Falsehood: 1",
+        _bomb("[{}]"),
+        _bomb("{{<<: [{}]}}"),
         "a: \x00",
         "a: 1\n---\na: 2",
         "1: 2",

@@ -29,12 +29,14 @@ async def _examine(upstream: FakeUpstream, *settings: str, models: tuple[str, ..
 
 
 async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
-    """Configured, discovered, remembered, or nobody's."""
+    """Configured, learned, discovered, remembered, or nobody's."""
     store = open_store("sqlite", ttl_seconds=60, data_directory=data_directory(), on_error=lambda _: None, log=log)
     for model in ("told", "kept"):
         await Records(store).append(ModelName(upstream.url, model, "auto"), 0, Record(1.3, 4096, calibrated=True))
+    refuted = Record(1.0, 8192, learned_tokens=5000, refuted=(8192,))
+    await Records(store).append(ModelName(upstream.url, "less", "auto"), 0, refuted)
     await store.close()
-    upstream.models = _list("told", "mine", max_model_len=8192)
+    upstream.models = _list("told", "mine", "less", max_model_len=8192)
     report = await _examine(
         upstream, "models=[{match: mine, context_window: 9000}, {match: 'x*'}]", models=("kept", "qwen3", "gpt-4")
     )
@@ -46,6 +48,7 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
         "gpt-4": (128_000, "default"),
         "mine": (9000, "configured"),
         "told": (8192, "discovered"),
+        "less": (5000, "learned"),
     }
     counted = {model.model: (model.vocabulary, model.token_ratio, model.ratio_from) for model in report.models}
     assert counted["kept"] == ("o200k_base", 1.3, "calibrated")

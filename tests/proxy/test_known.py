@@ -72,6 +72,31 @@ async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
     assert 1.4 < shown["token_ratio"] < 1.6
 
 
+async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, monkeypatch) -> None:
+    """It holds against the configuration, the upstream's own word and the catalogue."""
+    monkeypatch.setattr("proxy.facts.find_window", lambda *_: 30_000)
+
+    async def refuse(recorded, _request):
+        if len(recorded.body) < 60_000:
+            return completion()
+        message = (
+            "This model's maximum context length is 16000 tokens. However, your messages resulted in 24003 tokens."
+        )
+        return error(400, message=message, type="invalid_request_error", code="context_length_exceeded")
+
+    upstream.answer = refuse
+    upstream.models = _list(told=30_000)
+    proxy = await start_proxy("models=[{match: mine, context_window: 30000}]", "defaults.on_exceeded=truncate")
+    await _settle(proxy)
+    for model in ("mine", "told", "hosted"):
+        body = {"model": model, "messages": [{"role": "user", "content": "word " * 24_000}]}
+        await post(client, proxy.url + "/v1/chat/completions", body)
+    await _settle(proxy)
+
+    found = [(shown["window_tokens"], shown["window_from"]) for shown in (await _look(client, proxy))["models"]]
+    assert found == [(16_000, "learned")] * 3
+
+
 async def test_the_catalogue_is_named(client, upstream, start_proxy, monkeypatch) -> None:
     """Where nobody else knows."""
     monkeypatch.setattr("proxy.facts.find_window", lambda url, model: 7000 if model == "m" else None)

@@ -200,3 +200,22 @@ def test_garbage_is_no_overflow_of_a_prompt(body: bytes):
     for status in (200, 400, 422, 500):
         found = read_overflow(status, body)
         assert found is None or found.kind is Kind.SIZE or found.text
+
+
+@pytest.mark.parametrize("n_ctx", ["0", "-1", "true", "1" + "0" * 30, "1.5"])
+def test_a_window_that_is_none_is_not_told(n_ctx: str):
+    """A server, or who speaks in its place, may say anything: what is learned of it lasts."""
+    said = "the request exceeds the available context size"
+    found = read_overflow(400, f'{{"error":{{"message":"{said}","n_ctx":{n_ctx},"n_prompt_tokens":9000}}}}'.encode())
+    assert found is not None
+    assert found.limit is None
+    zero = read_overflow(400, b"This model's maximum context length is 0 tokens.")
+    assert zero is not None
+    assert zero.limit is None
+
+
+def test_a_completion_beyond_the_sum_leaves_no_prompt():
+    """Numbers that contradict each other: none of them is made negative."""
+    found = _read("maximum context length is 8192 tokens. You requested 900 tokens (9000 in the completion).")
+    assert found is not None
+    assert found.prompt_tokens is None or found.prompt_tokens >= 0

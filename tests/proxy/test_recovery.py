@@ -1,5 +1,6 @@
 """A prompt that the upstream refuses for its length is sent again, shorter; the client sees one answer."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from asking import post, settle
 from fake_upstream import Recorded, completion, stream
 from sessions import make_session, requests_of
 
+from proxy import recovery
 from proxy.counter import load_encoding
 from rules.families import O200K
 
@@ -176,3 +178,155 @@ async def test_every_recorded_refusal_is_recovered_from(row, streams, client, up
     assert (response.status, strict.refused) == (200, 1), (row["server"], strict.seen)
     assert b"good." in answer
     assert await _retries(client, proxy) == {"recovered": 1.0}
+
+
+FLAT = {
+    "object": "error",
+    "message": "The input (90000 tokens) is longer than the model's context length (8192 tokens).",
+}
+HOPELESS = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
+"""One message, which nothing makes shorter."""
+
+
+def _always(status: int, body: bytes, **headers: str) -> Callable[..., Any]:
+    """An upstream that answers every request alike."""
+
+    async def answer(_recorded: Recorded, _request: web.BaseRequest) -> web.Response:
+        return web.Response(status=status, body=body, headers={"Content-Type": "application/json", **headers})
+
+    return answer
+
+
+@pytest.mark.parametrize("body", [_session(), HOPELESS], ids=["refused twice", "nothing shorter"])
+async def test_a_refusal_that_stands_comes_as_it_came(body, client, upstream, start_proxy):
+    refusal = (
+        b'[{"error": {"code":400,\n"message":"input token count (99999) exceeds the maximum number of tokens (8192)"}}]'
+    )
+    upstream.answer = _always(400, refusal, **{"X-Up": "1"})
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert (response.status, response.headers["X-Up"], answer) == (400, "1", refusal)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("body", [_session(), HOPELESS], ids=["refused twice", "nothing shorter"])
+async def test_a_flat_refusal_is_put_in_the_form_that_clients_recognise(body, streams, client, upstream, start_proxy):
+    upstream.answer = _always(400, orjson.dumps(FLAT), **{"X-Up": "1"})
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body | {"stream": streams})
+    assert (response.status, response.headers["X-Up"]) == (400, "1")
+    assert int(response.headers["Content-Length"]) == len(answer)
+    error = orjson.loads(answer)["error"]
+    assert (error["code"], error["type"]) == ("context_length_exceeded", "invalid_request_error")
+    assert error["message"] == FLAT["message"]
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+async def test_a_proxy_that_must_not_act_passes_refusals_on(mode, client, upstream, start_proxy):
+    upstream.answer = _always(400, orjson.dumps(FLAT))
+    proxy = await start_proxy(f"mode={mode}")
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", _session())
+    assert (response.status, answer) == (400, orjson.dumps(FLAT))
+    assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+async def test_other_errors_are_never_tried_again(status, client, upstream, start_proxy):
+    """Clients do that, and by the headers that come with them."""
+    body = b'{"error":{"message":"Rate limit reached on tokens per min (TPM): Limit 9000, Used 9000, Requested 2000."}}'
+    upstream.answer = _always(status, body, **{"Retry-After": "7", "x-ratelimit-remaining-tokens": "0"})
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", _session())
+    assert (response.status, answer) == (status, body)
+    assert (response.headers["Retry-After"], response.headers["x-ratelimit-remaining-tokens"]) == ("7", "0")
+    assert len(upstream.requests) == 1
+
+
+async def test_comments_pass_at_once_and_only_the_second_stream_follows(client, upstream, start_proxy):
+    """Nothing of the refusal reaches the client, though its headers had to."""
+    upstream.answer = Strict(as_event=True)
+    proxy = await start_proxy()
+    _, answer = await post(client, proxy.url + "/v1/chat/completions", _session() | {"stream": True})
+    assert answer.startswith(b": wait\n\ndata: ")
+    assert b"error" not in answer
+    assert answer.count(b"[DONE]") == 1
+
+
+async def test_an_event_of_another_error_passes(client, upstream, start_proxy):
+    event = b'data: {"error":{"message":"The engine is overloaded","code":503}}\n\n'
+
+    async def answer(_recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        return await _stream_bytes(request, event[:20], event[20:], b"data: [DONE]\n\n")
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    _, body = await post(client, proxy.url + "/v1/chat/completions", _session() | {"stream": True})
+    assert body == event + b"data: [DONE]\n\n"
+    assert len(upstream.chats) == 1
+
+
+@pytest.mark.parametrize(("status", "result"), [(500, "failed"), (429, "failed")])
+async def test_whatever_the_second_attempt_meets_is_the_answer(status, result, client, upstream, start_proxy):
+    """It is not tried a third time."""
+    strict = Strict()
+
+    async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        response = await strict(recorded, request)
+        if recorded.asks_for_summary or response.status != 200:
+            return response
+        return web.Response(status=status, body=b'{"error":{"message":"no"}}', content_type="application/json")
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    response, body = await post(client, proxy.url + "/v1/chat/completions", _session())
+    assert (response.status, body) == (status, b'{"error":{"message":"no"}}')
+    assert len(upstream.chats) == 2
+    assert await _retries(client, proxy) == {result: 1.0}
+
+
+async def test_what_a_client_may_have_written_teaches_nobody_else(client, upstream, start_proxy, log):
+    """An upstream that quotes the request in its errors must not let one client shrink the others' windows."""
+    planted = "This model's maximum context length is 2048 tokens. However, your messages resulted in 90000 tokens."
+    session = _session(20)
+    session["messages"][1]["content"] += planted
+    upstream.answer = _always(400, orjson.dumps({"error": {"message": f"Invalid value: {planted}"}}))
+    proxy = await start_proxy()
+    await post(client, proxy.url + "/v1/chat/completions", session)
+    assert not [line for line in log.lines if line["event"] == "policy_changed"]
+
+
+async def test_requests_refused_at_the_same_time_all_recover(client, upstream, start_proxy):
+    upstream.answer = strict = Strict()
+    proxy = await start_proxy()
+    url = proxy.url + "/v1/chat/completions"
+    bodies = [_session() | {"user": f"user {number}"} for number in range(6)]
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(post(client, url, body)) for body in bodies]
+    assert [task.result()[0].status for task in asked] == [200] * 6
+    assert strict.refused <= 6
+
+
+async def test_a_fault_of_the_recovery_costs_no_answer(client, upstream, start_proxy, monkeypatch):
+    """The refusal stands, and the fault is counted."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(recovery, "draw_lesson", fail)
+    upstream.answer = Strict()
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", _session())
+    assert response.status == 400
+    assert b"context_length_exceeded" in answer
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert 'trimtab_fail_open_total{phase="recover"} 1.0' in metrics
+
+
+async def test_a_window_that_was_configured_too_large_is_corrected(client, upstream, start_proxy):
+    """The upstream knows better; another window, configured later, would be tried."""
+    upstream.answer = strict = Strict()
+    proxy = await start_proxy("defaults.context_window=64000")
+    for _ in range(3):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", _session())
+        assert response.status == 200
+    assert strict.refused == 1

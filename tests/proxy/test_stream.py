@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import stream
-from proxy.stream import MAX_EVENT_BYTES, MAX_HELD_BYTES, PIECE_BYTES, ResponseTap, Usage
+from proxy.stream import (
+    MAX_EVENT_BYTES,
+    MAX_FIRST_EVENT_BYTES,
+    MAX_HELD_BYTES,
+    PIECE_BYTES,
+    FirstEvent,
+    ResponseTap,
+    Usage,
+)
 
 
 def _delta(index: int = 0, **delta: object) -> dict[str, object]:
@@ -213,3 +221,52 @@ def test_a_long_line_in_small_chunks_takes_linear_time() -> None:
         tap.feed(b"x" * 64)
 
     assert time.process_time() - started < 0.3
+
+
+def _feed(whole: bytes, cuts: list[int]) -> tuple[bytes, FirstEvent]:
+    first, passed = FirstEvent(), b""
+    places = [0, *sorted(cut % (len(whole) + 1) for cut in cuts), len(whole)]
+    for start, stop in pairwise(places):
+        if first.is_done:
+            return passed + bytes(first.held) + whole[start:], first
+        passed += first.feed(whole[start:stop])
+    return passed + bytes(first.held), first
+
+
+@given(cuts=st.lists(st.integers(0, 200), max_size=8), ends=st.sampled_from([b"\n", b"\r\n"]))
+def test_the_first_event_is_found_wherever_the_stream_is_cut(cuts, ends):
+    """Comments and events without data pass; not a byte is lost."""
+    lines = [
+        b": ping",
+        b"",
+        b"retry: 3000",
+        b"",
+        b"event: error",
+        b"data: one",
+        b"data:two",
+        b"",
+        b"data: [DONE]",
+        b"",
+        b"",
+    ]
+    whole = ends.join(lines)
+    seen, first = _feed(whole, cuts)
+    assert seen == whole
+    assert first.is_done
+    assert first.data == b" one\ntwo"
+
+
+def test_comments_pass_before_the_first_event_is_there():
+    first = FirstEvent()
+    assert first.feed(b": ping\n\n: pi") == b": ping\n\n"
+    assert first.feed(b"ng\n") == b": ping\n"
+    assert first.feed(b"data: x\n") == b""
+    assert not first.is_done
+    assert first.feed(b"\nmore") == b""
+    assert (first.is_done, bytes(first.held)) == (True, b"data: x\n\nmore")
+
+
+def test_a_first_event_without_an_end_is_not_held_for_ever():
+    first = FirstEvent()
+    first.feed(b"data: " + b"x" * (MAX_FIRST_EVENT_BYTES + 1))
+    assert (first.is_done, first.data) == (True, None)

@@ -64,6 +64,12 @@ def _spoil_the_tables(path: Path) -> None:
         file.write(b"\xff" * (path.stat().st_size - 4096))
 
 
+def _spoil_a_name(path: Path) -> None:
+    """SQLite's message then quotes what is no UTF-8."""
+    spoilt = path.read_bytes().replace(b"indexsummaries_by_use", b"index" + b"\xff" * 16, 1)
+    path.write_bytes(spoilt.replace(b"CREATE INDEX", b"CREATE \xff\xff\xff\xff\xff", 1))
+
+
 def _make_foreign(path: Path) -> None:
     path.unlink()
     with closing(sqlite3.connect(path)) as connection:
@@ -95,7 +101,7 @@ async def test_a_lock_that_is_never_let_go_fails_the_operation(filled, open_sqli
             await open_sqlite().get("1")
 
 
-@pytest.mark.parametrize("damage", [_write_garbage, _write_a_word, _truncate, _spoil_the_tables])
+@pytest.mark.parametrize("damage", [_write_garbage, _write_a_word, _truncate, _spoil_the_tables, _spoil_a_name])
 async def test_a_file_that_cannot_be_used_is_set_aside(filled, damage, open_sqlite, log) -> None:
     """Unchanged, under another name, and said in the log; from then on all is as with a new one."""
     damage(filled)

@@ -1,0 +1,19 @@
+"""A proxy as a client meets it, with a relay before it that keeps what the client sends."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+from wire_tap import WireTap, tap_wire
+
+
+@pytest.fixture
+async def start_tapped(start_proxy) -> AsyncIterator[Callable[..., Awaitable[WireTap]]]:
+    """Start a proxy with settings as `start_proxy` takes them; the relay's URL ends in /v1."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*settings: str) -> WireTap:
+            proxy = await start_proxy(*settings)
+            return await stack.enter_async_context(tap_wire(f"{proxy.url}/v1"))
+
+        yield start

@@ -1,0 +1,66 @@
+"""LangChain's ChatOpenAI."""
+
+from typing import Any
+
+import openai
+from driver import BASE_URL, KEY, QUESTION, SYSTEM, Answer, describe_part, run
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+
+
+@tool
+def read_part(number: int) -> str:
+    """Read a part of the log."""
+    return describe_part(number)
+
+
+def make_client(model: str) -> Any:
+    """A client that asks for usage in streams, too: it does not by itself where the base URL is not OpenAI's."""
+    return ChatOpenAI(model=model, base_url=BASE_URL, api_key=KEY, max_retries=0, timeout=30, stream_usage=True)
+
+
+async def ask(client: Any, messages: list[Any]) -> Any:
+    """An answer, whole."""
+    return await client.ainvoke(messages)
+
+
+async def ask_streaming(client: Any, messages: list[Any]) -> Any:
+    """An answer, put together from its stream."""
+    whole = None
+    async for chunk in client.astream(messages):
+        whole = chunk if whole is None else whole + chunk
+    return whole
+
+
+async def complete(model: str, ask: Any = ask) -> Answer:
+    """One question, one answer."""
+    message = await ask(make_client(model), [("user", "hi")])
+    usage = message.usage_metadata or {}
+    return Answer(message.text, usage.get("input_tokens"), usage.get("output_tokens"))
+
+
+async def read_all(model: str, ask: Any = ask) -> Answer:
+    """Questions with a tool until the model calls it no more."""
+    client = make_client(model).bind_tools([read_part])
+    messages: list[Any] = [("system", SYSTEM), ("user", QUESTION)]
+    answer = Answer()
+    while not answer.text:
+        message = await ask(client, messages)
+        messages.append(message)
+        for call in message.tool_calls:
+            answer.parts.append(call["args"]["number"])
+            messages.append(await read_part.ainvoke(call))
+        if not message.tool_calls:
+            answer.text = message.text
+    return answer
+
+
+run(
+    {
+        "complete": complete,
+        "stream": lambda model: complete(model, ask_streaming),
+        "read": read_all,
+        "read-stream": lambda model: read_all(model, ask_streaming),
+    },
+    openai.OpenAIError,
+)

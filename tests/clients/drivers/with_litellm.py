@@ -1,0 +1,62 @@
+"""LiteLLM's SDK, its blocking half, as agents use it.
+
+The other half takes the end of a connection for that of the answer, and so sees no stream break off.
+"""
+
+from typing import Any
+
+import litellm
+import openai
+from driver import BASE_URL, KEY, QUESTION, SYSTEM, Answer, describe_part, run
+from pydantic_core import from_json
+
+PARAMETERS = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+TOOLS = [{"type": "function", "function": {"name": "read_part", "parameters": PARAMETERS}}]
+
+
+async def ask(model: str, **request: Any) -> Any:
+    """A completion, whole."""
+    return litellm.completion(
+        model=f"openai/{model}", api_base=BASE_URL, api_key=KEY, max_retries=0, timeout=30, **request
+    )
+
+
+async def ask_streaming(**request: Any) -> Any:
+    """A completion, put together from its stream."""
+    stream = await ask(stream=True, stream_options={"include_usage": True}, **request)
+    return litellm.stream_chunk_builder(list(stream))
+
+
+async def complete(model: str, ask: Any = ask) -> Answer:
+    """One question, one answer."""
+    done = await ask(model=model, messages=[{"role": "user", "content": "hi"}])
+    return Answer(done.choices[0].message.content, done.usage.prompt_tokens, done.usage.completion_tokens)
+
+
+async def read_all(model: str, ask: Any = ask) -> Answer:
+    """Questions with a tool until the model calls it no more."""
+    answer = Answer()
+    messages: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
+    while not answer.text:
+        done = await ask(model=model, messages=list(messages), tools=TOOLS)
+        message = done.choices[0].message
+        messages.append(message)
+        for call in message.tool_calls or ():
+            number = from_json(call.function.arguments)["number"]
+            answer.parts.append(number)
+            result = {"role": "tool", "tool_call_id": call.id, "name": "read_part", "content": describe_part(number)}
+            messages.append(result)
+        if not message.tool_calls:
+            answer.text = message.content
+    return answer
+
+
+run(
+    {
+        "complete": complete,
+        "stream": lambda model: complete(model, ask_streaming),
+        "read": read_all,
+        "read-stream": lambda model: read_all(model, ask_streaming),
+    },
+    openai.OpenAIError,  # LiteLLM's own are its children
+)

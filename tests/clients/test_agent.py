@@ -1,0 +1,111 @@
+"""A coding agent mends a program through the proxy, at a window that its session exceeds several times.
+
+The upstream's model is scripted; the agent, its tools and its transcript are real.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from checker import check_request, texts_of
+from coding_agents import AGENTS
+from installed_clients import skip_without
+from processes import run_program
+from scripted_model import Call, ScriptedModel, Turn, refuse_flatly
+from wire_tap import WireTap
+
+NAMES = {"read": ("read", "read_file"), "edit": ("edit", "replace"), "run": ("bash", "run_shell_command", "shell")}
+PARAMETERS = {
+    "path": ("filePath", "file_path", "absolute_path", "path"),
+    "old": ("oldString", "old_string"),
+    "new": ("newString", "new_string"),
+    "command": ("command",),
+}
+OTHERS = {"string": "as the task says", "boolean": False, "integer": 1000, "number": 1000}
+"""What stands for a parameter that a tool must have and the script does not know."""
+
+WRONG, RIGHT = "return length - draught", "return depth - draught"
+PROGRAM = f'''"""How much water is left under a keel."""
+
+
+def clearance(depth, length, draught):
+    """In metres."""
+    {WRONG}
+'''
+CHECK = "from harbour import clearance; assert clearance(12, 90, 7) == 5; print('all', 'well')"
+NOTES = 20
+TASK = "harbour.py reckons a wrong clearance. Find out why, and mend it."
+
+
+def fit(call: Call, tools: list[dict[str, Any]]) -> Call:
+    """The call for the agent's own tool, whatever that and its parameters are called."""
+    offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
+    name = next(name for name in NAMES[call.name] if name in offered)
+    known = offered[name]["properties"]
+    arguments = {next(key for key in PARAMETERS[ours] if key in known): it for ours, it in call.arguments.items()}
+    missing = [key for key in offered[name].get("required", ()) if key not in arguments]
+    return Call(name, arguments | {key: OTHERS[known[key]["type"]] for key in missing})
+
+
+def write_project(directory: Path) -> None:
+    """A small program with a mistake, and notes that are long."""
+    directory.mkdir()
+    (directory / "harbour.py").write_text(PROGRAM)
+    for number in range(NOTES):
+        lines = (f"On day {day} of month {number} the pilot sounded {day + number} metres." for day in range(90))
+        (directory / f"notes_{number}.md").write_text("\n".join(lines))
+
+
+def make_script(directory: Path) -> list[Turn]:
+    """See it fail, read the notes and the program, mend it, see it work."""
+    program = str(directory / "harbour.py")
+    check = Call("run", {"command": f'{sys.executable} -c "{CHECK}"'})
+    notes = [Call("read", {"path": str(directory / f"notes_{number}.md")}) for number in range(NOTES)]
+    return [
+        Turn("I see whether it works.", (check,)),
+        *(Turn("I read on in the notes.", (note,)) for note in notes),
+        Turn("Now the program.", (Call("read", {"path": program}),)),
+        Turn("I mend it.", (Call("edit", {"path": program, "old": WRONG, "new": RIGHT}),)),
+        Turn("I look again.", (check,)),
+        Turn("The clearance is right now."),
+    ]
+
+
+def results_of(body: dict[str, Any]) -> list[str]:
+    """The texts of the tool results."""
+    return ["".join(texts_of(message)) for message in body["messages"] if message["role"] == "tool"]
+
+
+@pytest.mark.parametrize("knows", [pytest.param(True, id="configured"), pytest.param(False, id="unknown")])
+@pytest.mark.parametrize(
+    "agent", [pytest.param(agent, id=agent.name, marks=skip_without(agent.name, agent.program)) for agent in AGENTS]
+)
+async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, log, tmp_path):
+    """The file is mended, no request fails, all that is forwarded is valid; also where nobody has said the window."""
+    project = tmp_path / "project"
+    write_project(project)
+    model = ScriptedModel(make_script(project), agent.window_tokens, refuse_flatly, fit)
+    upstream.answer = model.answer
+    tap = await start_tapped(*([f"defaults.context_window={agent.window_tokens}"] if knows else ()))
+    environment = agent.prepare(tmp_path, tap.url)
+    command = (str(agent.program), *agent.words, TASK)
+    ended = await run_program(command, tmp_path, environment, directory=project, limit_seconds=180)
+    assert ended.status == 0, ended.err
+    assert (project / "harbour.py").read_text() == PROGRAM.replace(WRONG, RIGHT)
+    check_forwarded(tap, model)
+    assert len([item for item in model.refused if not item.asks_for_summary]) == (0 if knows else 1)
+    assert any(line["decisions"] for line in log.lines if line["event"] == "request")
+
+
+def check_forwarded(tap: WireTap, model: ScriptedModel) -> None:
+    """Each turn was asked for once; what was forwarded is valid, holds the newest result, and would not fit as sent."""
+    originals = [body for body in tap.bodies if orjson.loads(body).get("tools")]
+    sent = [item for item in model.accepted if item.json.get("tools") and not item.asks_for_summary]
+    assert len(originals) == len(sent) == len(model.turns)
+    for original, forwarded in zip(originals, sent, strict=True):
+        assert check_request(original, forwarded.body) == []
+    assert "AssertionError" in results_of(orjson.loads(originals[-1]))[0]
+    assert "all well" in results_of(sent[-1].json)[-1]
+    assert len(originals[-1]) / 4 > model.window_tokens

@@ -1,0 +1,131 @@
+"""Other people's clients cannot tell the proxy from the upstream, but that long sessions go on.
+
+Each runs in a process of its own, through a relay that keeps what it sends.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from checker import check_request
+from fake_upstream import break_off, error, event
+from installed_clients import CLIENTS, DRIVERS, Client
+from processes import run_program
+from scripted_model import Call, ScriptedModel, Turn, refuse, refuse_flatly
+from wire_tap import WireTap
+
+Answers = list[dict[str, Any]]
+Drive = Callable[..., Awaitable[Answers]]
+
+KEY = "sk-of-the-client"
+PARTS = 60
+TURNS = (
+    *(
+        Turn(f"I read on from part {number}.", tuple(Call("read_part", {"number": number + at}) for at in range(3)))
+        for number in range(0, PARTS, 3)
+    ),
+    Turn("Nothing is wrong in any of the parts."),
+)
+"""Calls, three at a time, and an answer."""
+SMALL = ("defaults.context_window=8000", "defaults.completion_reserve=1000")
+
+pytestmark = pytest.mark.parametrize("client_program", [client.parameter for client in CLIENTS])
+
+
+@pytest.fixture
+def drive(client_program: Client, tmp_path: Path) -> Drive:
+    """Have the client do jobs (`kind=model`) at a base URL; its answers, one for each."""
+
+    async def drive(url: str, *jobs: str) -> Answers:
+        environment = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY, **client_program.environment}
+        command = (*client_program.command, *jobs)
+        ended = await run_program(command, tmp_path, environment, directory=DRIVERS)
+        assert ended.status == 0, ended.err
+        answers = [orjson.loads(line) for line in ended.out.splitlines() if line.startswith("{")]
+        assert len(answers) == len(jobs)
+        return answers
+
+    return drive
+
+
+async def test_answers(drive, upstream, start_tapped):
+    """Whole or streamed, the text and the usage are what they are without the proxy."""
+    upstream.answer = ScriptedModel(()).answer
+    tap = await start_tapped()
+    direct = await drive(upstream.url, "complete=m", "stream=m")
+    through = await drive(tap.url, "complete=m", "stream=m")
+    assert through == direct
+    for answer in through:
+        assert (answer["error"], answer["text"]) == (None, "All good.")
+        assert answer["prompt_tokens"] > 0
+        assert answer["completion_tokens"] == 7
+    assert [item.body for item in upstream.requests[2:]] == tap.bodies
+    assert {tuple(item.header("authorization")) for item in upstream.requests} == {(f"Bearer {KEY}",)}
+
+
+async def answer_as_named(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
+    """Faults, each by the name of its model."""
+    model = recorded.json["model"]
+    if model.isdecimal():
+        return error(int(model), message="it is so", type="a_type", code="a_code")
+    if model == "broken":
+        return await break_off(recorded, request)
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    await response.write(event("half"))
+    if model == "failing":
+        await response.write(b'data: {"error": {"message": "it is so", "type": "server_error", "code": 500}}\n\n')
+    await response.write_eof()
+    return response
+
+
+FAULTS = ("complete=401", "stream=401", "complete=429", "stream=500", "stream=broken", "stream=failing", "stream=ended")
+
+
+async def test_errors(drive, upstream, start_tapped):
+    """The upstream's refusals and broken streams are the errors that they are without the proxy."""
+    upstream.answer = answer_as_named
+    direct = await drive(upstream.url, *FAULTS)
+    through = await drive((await start_tapped()).url, *FAULTS)
+    assert through == direct
+    assert [answer.get("status") for answer in through[:4]] == [401, 401, 429, 500]
+    assert all(answer["error"] for answer in through[:6])
+
+
+def check_session(tap: WireTap, model: ScriptedModel) -> None:
+    """Each request of the client was accepted, once, in a valid form."""
+    chats = [item for item in model.accepted if not item.asks_for_summary]
+    assert len(chats) == len(tap.bodies) == len(TURNS)
+    for original, sent in zip(tap.bodies, chats, strict=True):
+        assert check_request(original, sent.body) == []
+
+
+@pytest.mark.parametrize("kind", ["read", "read-stream"])
+async def test_a_session_of_several_windows(kind, drive, upstream, start_tapped, log):
+    """All calls and answers arrive, and what is forwarded is valid; it was pruned and summarised."""
+    model = ScriptedModel(TURNS)
+    upstream.answer = model.answer
+    tap = await start_tapped(*SMALL)
+    (answer,) = await drive(tap.url, f"{kind}=m")
+    assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
+    assert answer["parts"] == list(range(PARTS))
+    check_session(tap, model)
+    lines = [line for line in log.lines if line["event"] == "request"]
+    assert {"prune", "summarise"} <= {decision["rule"] for line in lines for decision in line["decisions"]}
+    assert len(model.accepted[-1].body) < len(tap.bodies[-1]) / 3
+
+
+@pytest.mark.parametrize(("kind", "refusal"), [("read", refuse_flatly), ("read-stream", refuse)])
+async def test_overflow_is_not_seen(kind, refusal, drive, upstream, start_tapped):
+    """Nobody has said how large the window is; one refusal is enough to learn it, and the client hears of none."""
+    model = ScriptedModel(TURNS, window_tokens=6000, refusal=refusal)
+    upstream.answer = model.answer
+    tap = await start_tapped()
+    (answer,) = await drive(tap.url, f"{kind}=m")
+    assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
+    assert answer["parts"] == list(range(PARTS))
+    assert len([item for item in model.refused if not item.asks_for_summary]) == 1
+    check_session(tap, model)

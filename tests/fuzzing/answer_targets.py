@@ -1,0 +1,79 @@
+"""What the proxy reads of an upstream's answers: the tap on a stream, and the windows of models.
+
+Laws: nothing is ever raised. However an answer is cut into chunks, the tap reads the same; what it holds is bounded.
+"""
+
+from collections.abc import Iterator
+from unittest.mock import patch
+
+from fuzzing.answers import write_answer, write_models
+from fuzzing.choices import Choices
+
+from proxy import stream
+from proxy.counter import count_by_heuristic
+from proxy.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
+from proxy.stream import MAX_TOKENS, FirstEvent, ResponseTap
+
+
+def fuzz_stream(data: bytes) -> None:
+    """One answer, fed whole and in pieces, under the bounds as they are or under narrow ones."""
+    choices = Choices(data)
+    is_stream = not choices.happens(64)
+    sizes = [1 + choices.below(1 + 16 * choices.below(16)) for _ in range(1 + choices.below(8))]
+    narrow = choices.happens(64)
+    bounds = {"MAX_EVENT_BYTES": 200, "MAX_HELD_BYTES": 600} if narrow else {"MAX_EVENT_BYTES": 2**22}
+    body = write_answer(choices)
+    with patch.multiple(stream, **bounds):
+        whole, parts = ResponseTap(is_stream=is_stream), ResponseTap(is_stream=is_stream)
+        whole.feed(body)
+        for piece in _cut(body, sizes):
+            parts.feed(piece)
+            if narrow:
+                _check_bounds(parts, max(sizes))
+        for tap in (whole, parts):
+            tap.finish()
+    assert whole.usage == parts.usage, "another usage in pieces"
+    assert whole.text_chars == parts.text_chars, "another text in pieces"
+    assert whole.count_completion(count_by_heuristic) == parts.count_completion(count_by_heuristic), "other tokens"
+    for tokens in (whole.usage.prompt_tokens, whole.usage.completion_tokens) if whole.usage else ():
+        assert tokens is None or 0 <= tokens <= 3 * MAX_TOKENS, "a figure that is none"
+    _check_first_event(body, sizes)
+
+
+def _check_first_event(body: bytes, sizes: list[int]) -> None:
+    """Of a stream's beginning no byte is lost, and its first event is the same in pieces."""
+    whole, parts = FirstEvent(), FirstEvent()
+    assert whole.feed(body) + whole.held == body, "bytes are lost"
+    fed = passed = b""
+    for piece in _cut(body, sizes):
+        if parts.is_done:
+            break
+        fed += piece
+        passed += parts.feed(piece)
+    assert passed + parts.held == fed, "bytes are lost in pieces"
+    assert whole.data == parts.data, "another first event in pieces"
+
+
+def _cut(body: bytes, sizes: list[int]) -> Iterator[bytes]:
+    """The body in pieces of these sizes, over and over."""
+    at = number = 0
+    while at < len(body):
+        yield body[at : at + sizes[number % len(sizes)]]
+        at += sizes[number % len(sizes)]
+        number += 1
+
+
+def _check_bounds(tap: ResponseTap, piece_bytes: int) -> None:
+    """One piece beyond the bounds at most, and of the texts what one event may hold."""
+    held = len(tap._rest) + sum(map(len, tap._data))
+    assert held <= 2 * (200 + piece_bytes + len(b"data:")), "more of an event is held than may be"
+    assert tap._held <= 600 + 40 * (200 + stream.PIECE_BYTES), "more text is held than may be"
+
+
+def fuzz_models(data: bytes) -> None:
+    """One answer to a question for windows."""
+    body = write_models(Choices(data))
+    windows = read_models(body)
+    for tokens in (*windows.by_model.values(), windows.every, windows.find("m"), read_props(body)):
+        assert tokens is None or type(tokens) is int, "a window that is no number"
+        assert tokens is None or MIN_WINDOW_TOKENS <= tokens <= MAX_WINDOW_TOKENS, "a window out of bounds"

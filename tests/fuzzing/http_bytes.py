@@ -1,0 +1,155 @@
+"""Requests and answers as bytes on a connection: proper ones with strange bodies, strange ones, and no HTTP at all."""
+
+from dataclasses import dataclass
+
+from fuzzing.answers import write_answer
+from fuzzing.chat_bodies import write_body
+from fuzzing.choices import Choices
+from fuzzing.overflow_targets import write_refusal
+
+_METHODS = (
+    b"POST",
+    b"POST",
+    b"POST",
+    b"POST",
+    b"GET",
+    b"HEAD",
+    b"PUT",
+    b"DELETE",
+    b"OPTIONS",
+    b"PATCH",
+    b"CONNECT",
+    b"TRACE",
+    b"BREW",
+    b"post",
+)
+_PATHS = (
+    b"/v1/chat/completions", b"/v1/chat/completions", b"/v1/chat/completions", b"/chat/completions",
+    b"/v1/chat/completions?a=b&c", b"/v1/models", b"/v1/realtime", b"/", b"//", b"/%2e%2e/%00", b"/v1/../x", b"*",
+    b"http://evil.example/v1/chat/completions", b"http://[", b"evil.example:443", b"/trimtab/health",
+    b"/trimtab/none", b"/metrics", b"/\xff", b"/a b", b"/#", b"/[", b"", b"/" + b"a" * 9000,
+)  # fmt: skip
+_VERSIONS = (b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.0", b" HTTP/2.0", b"")
+_HEADERS = (
+    b"Content-Type: application/json", b"Authorization: Bearer sk-1", b"Authorization: ", b"Accept-Encoding: gzip",
+    b"X-Trimtab-Mode: observe", b"x-trimtab-mode: off", b"X-Trimtab-Profile: none", b"Expect: 100-continue",
+    b"expect: x", b"Content-Encoding: gzip", b"Content-Encoding: zstd", b"Connection: X-A", b"TE: trailers",
+    b"X-A: 1\r\nX-A: 2", b"X-B: \xff\xfe", b"Cookie: a=b; c", b"Upgrade: websocket\r\nConnection: Upgrade",
+    b"Sec-WebSocket-Key: x", b"Host: other", b"Host: [", b": x", b"X : y", b"X-C: a\r\n b",
+    b"Transfer-Encoding: gzip", b"X-D: " + b"d" * 9000, b"Content-Length: 3", b"Content-Length: -1",
+    b"Content-Length: 99999999999999999999", b"Range: bytes=0-", b"Keep-Alive: 1",
+)  # fmt: skip
+_STATUSES = (
+    b"200",
+    b"200",
+    b"200",
+    b"201",
+    b"204",
+    b"304",
+    b"302",
+    b"400",
+    b"401",
+    b"404",
+    b"413",
+    b"422",
+    b"429",
+    b"501",
+    b"503",
+    b"999",
+    b"100",
+    b"1",
+    b"x",
+)
+_ANSWER_HEADERS = (
+    b"Content-Type: application/json", b"Content-Type: text/event-stream",
+    b"Content-Type: text/event-stream; charset=utf-8", b"Content-Type: ;;\xff", b"Content-Encoding: gzip",
+    b"Set-Cookie: a=b", b"Location: http://evil.example/", b"X-A: 1\r\nX-A: 2", b"X-B: \xff",
+    b"Connection: close, X-A", b"Upgrade: h2c", b"Trailer: X", b"Content-Length: 5", b"Content-Length: 999999",
+    b"Retry-After: 1", b"x-trimtab-tokens: 1", b"Date: never", b"Transfer-Encoding: identity", b"Bad", b"X : y",
+    b"Server: up",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RawRequest:
+    """What a client writes. One that is not `whole` may have no end, and no answer."""
+
+    data: bytes
+    is_whole: bool
+
+
+def write_request(choices: Choices) -> RawRequest:
+    """A request of a chat completion mostly, framed as it should be mostly."""
+    kind = choices.below(8)
+    if kind == 1:
+        return RawRequest(choices.take(200), is_whole=False)
+    method, path, version, odd = _METHODS[0], _PATHS[0], _VERSIONS[0], 0
+    if choices.happens(96):
+        method, path, version, odd = (
+            choices.pick(_METHODS),
+            choices.pick(_PATHS),
+            choices.pick(_VERSIONS),
+            choices.below(4),
+        )
+    headers = [b"Host: trimtab", *(choices.pick(_HEADERS) for _ in range(odd)), b"Connection: close"]
+    body = write_body(choices)[0]
+    framing = choices.below(6)
+    if framing == 1:
+        headers.append(b"Transfer-Encoding: chunked")
+        body = _chunk(body, choices)
+    elif framing == 2:
+        headers.append(b"Content-Length: %d" % (len(body) + choices.below(20)))
+    elif framing == 3:
+        headers += [b"Transfer-Encoding: chunked", b"Content-Length: %d" % len(body)]
+    else:
+        headers.append(b"Content-Length: %d" % len(body))
+    data = b"\r\n".join([method + b" " + path + version, *headers, b"", body])
+    if kind == 2:
+        return RawRequest(choices.mutate(data[: 400 + choices.below(400)]), is_whole=False)
+    # An odd header may be about the framing, and then nobody knows where the request ends.
+    is_plain = framing not in {2, 3} and all(header.startswith(_HARMLESS) for header in headers[1:-2])
+    return RawRequest(data, is_whole=is_plain and method == b"POST" and b" HTTP/1." in data)
+
+
+_HARMLESS = (
+    b"Content-Type",
+    b"Authorization",
+    b"Accept",
+    b"X-Trimtab",
+    b"x-trimtab",
+    b"X-A",
+    b"Cookie",
+    b"TE",
+    b"Expect: 100",
+)
+
+
+def _chunk(body: bytes, choices: Choices) -> bytes:
+    """The body in chunks, with extensions and trailers now and then."""
+    size = 1 + choices.below(3000)
+    extension = b";a=b" if choices.happens(32) else b""
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    trailer = b"X-T: 1\r\n" if choices.happens(32) else b""
+    return (
+        b"".join(b"%x%s\r\n%s\r\n" % (len(piece), extension, piece) for piece in pieces) + b"0\r\n" + trailer + b"\r\n"
+    )
+
+
+def write_response(choices: Choices) -> bytes:
+    """What an upstream writes before it hangs up. It never says 500, so that a 500 is the proxy's own."""
+    kind = choices.below(8)
+    if kind == 1:
+        return choices.take(100).replace(b"500", b"501")
+    status = choices.pick(_STATUSES)
+    body = write_refusal(choices) if choices.happens(64) else write_answer(choices)
+    headers = [choices.pick(_ANSWER_HEADERS[:3])]
+    headers += [choices.pick(_ANSWER_HEADERS) for _ in range(choices.below(4) // 2)]
+    if kind == 2:
+        headers.append(b"Transfer-Encoding: chunked")
+        body = _chunk(body, choices)
+    elif kind > 3:
+        headers.append(b"Content-Length: %d" % len(body))
+    reason = choices.pick((b" OK", b"", b" \xff", b" a\tb"))
+    data = b"\r\n".join([b"HTTP/1.1 " + status + reason, *headers, b"", body])
+    data = choices.mutate(data) if kind == 3 else data
+    return data.replace(b"500", b"501")

@@ -1,0 +1,149 @@
+"""A proxy on real sockets between a client and an upstream that both send anything.
+
+Laws: no answer is the proxy's own 500, its own errors have the statuses that it promises, compaction never fails open,
+and no exception goes unhandled, whatever either side sends.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import cache
+
+from fuzzing.choices import Choices
+from fuzzing.http_bytes import RawRequest, write_request, write_response
+from fuzzing.targets import Target
+from learning import ListLog
+from yarl import URL
+
+from proxy.app import Proxy, run_proxy
+from proxy.compactors import Compactors
+from proxy.config_load import load_config
+
+OWN_STATUSES = frozenset({400, 404, 405, 502, 503, 504})
+ANSWER_SECONDS = 30.0
+"""A whole request has its answer by then, or never. Nothing takes a hundredth of it on an idle machine."""
+PATIENCE_SECONDS = 0.1
+"""A client whose request may have no end hangs up then, answered or not."""
+_LOGGERS = ("aiohttp.server", "aiohttp.internal", "aiohttp.client", "asyncio")
+_SETTINGS = (
+    "listen=127.0.0.1:0", "store=memory", "defaults.context_window=1600", "defaults.completion_reserve=200",
+    "limits.drain_seconds=0", "defaults.max_tool_result_tokens=300", "defaults.summary.max_tokens=64",
+    "defaults.summary.min_steps=2", "limits.max_body_bytes=60000", "defaults.on_exceeded=truncate",
+    "defaults.summary.timeout_seconds=5",
+)  # fmt: skip
+
+
+class Live:
+    """The proxy, what its upstream shall answer, and what went wrong so far."""
+
+    def __init__(self) -> None:
+        self.proxy: Proxy
+        self.log = ListLog()
+        self.faults = _Faults()
+        self.answer = b""
+        self.answered = 0
+
+    async def exchange(self, data: bytes) -> None:
+        """One request and its answer."""
+        half = len(data) // 3
+        self.answer = write_response(Choices(data[:half]))
+        request = write_request(Choices(data[half:]))
+        await self.judge(request)
+
+    async def judge(self, request: RawRequest) -> None:
+        """Send a request, and look at what came of it."""
+        received = await self._ask(request)
+        if received:
+            self.answered += 1
+            _check_answer(received)
+        self.check()
+
+    def check(self) -> None:
+        """Nothing has gone wrong that only the logs tell of."""
+        assert not self.faults.found, "; ".join(self.faults.found)
+        events = {line["event"] for line in self.log.lines}
+        assert "fail_open" not in events, "compaction failed open"
+        self.log.lines.clear()
+
+    async def _ask(self, request: RawRequest) -> bytes:
+        """All that comes back until the connection ends, or the client hangs up."""
+        url = URL(self.proxy.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        received = b""
+        with suppress(ConnectionError):
+            writer.write(request.data)
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS if request.is_whole else PATIENCE_SECONDS):
+                    received = await reader.read()
+            except TimeoutError:
+                assert not request.is_whole, "no answer"
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        return received
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The upstream: takes a request's head, sends what it was told to, hangs up."""
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(self.answer)
+            await writer.drain()
+        writer.close()
+
+
+def _check_answer(received: bytes) -> None:
+    """The answer's status; the ones before it tell the client to go on."""
+    head, _, body = received.partition(b"\r\n\r\n")
+    while head.split(b" ")[1].startswith(b"1") and body.startswith(b"HTTP/"):
+        head, _, body = body.partition(b"\r\n\r\n")
+    status = head.split(b" ")[1]
+    assert status != b"500", "the proxy's own 500"
+    if b'"type":"trimtab_error"' in body:
+        assert int(status) in OWN_STATUSES, "a status that the proxy does not promise"
+
+
+class _Faults(logging.Handler):
+    """What nobody caught: the HTTP library and the event loop tell of it in their logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it, unless it tells of a request that is no HTTP, which is answered 400."""
+        error = record.exc_info[1] if record.exc_info else None
+        if getattr(error, "code", None) != 400:
+            self.found.append(f"{record.getMessage()} ({type(error).__name__}: {error})")
+
+
+@asynccontextmanager
+async def run_live(compactors: Compactors | None = None) -> AsyncIterator[Live]:
+    """The proxy and its upstream, for as long as the block runs."""
+    live = Live()
+    async with AsyncExitStack() as stack:
+        for name in _LOGGERS:
+            logging.getLogger(name).addHandler(live.faults)
+            stack.callback(logging.getLogger(name).removeHandler, live.faults)
+        server = await asyncio.start_server(live.serve, "127.0.0.1", 0)
+        stack.callback(server.close)
+        port = server.sockets[0].getsockname()[1]
+        config = load_config(settings=(*_SETTINGS, f"upstream.base_url=http://127.0.0.1:{port}/v1"), environment={})
+        live.proxy = await stack.enter_async_context(run_proxy(config, live.log, compactors or Compactors(live.log)))
+        yield live
+
+
+@cache
+def _start() -> tuple[asyncio.Runner, AsyncExitStack, Live]:
+    """A proxy for as long as the process lives."""
+    runner, stack = asyncio.Runner(), AsyncExitStack()
+    return runner, stack, runner.run(stack.enter_async_context(run_live()))
+
+
+def fuzz_live(data: bytes) -> None:
+    """One exchange."""
+    runner, _, live = _start()
+    runner.run(live.exchange(data))
+
+
+LIVE = {"live": Target(fuzz_live, 2)}

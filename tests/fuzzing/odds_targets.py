@@ -1,0 +1,93 @@
+"""What else comes from outside: addresses and headers of requests, and what stands in a store.
+
+Laws: no path leads to another host, and no header of this hop goes on; garbage in a store is nothing, never an
+exception.
+"""
+
+from fuzzing.choices import DAMAGES, Choices
+from yarl import URL
+
+from proxy.body import peek_model
+from proxy.config import UpstreamConfig
+from proxy.records import MAX_RATIO, _decode
+from proxy.sealing import seal, unseal
+from proxy.upstream import CREDENTIAL_HEADERS, HOP_BY_HOP, find_credential, read_headers, request_headers, target_url
+from rules.summarise import Summary
+
+_UPSTREAMS = (UpstreamConfig(base_url="http://up:1/v1"), UpstreamConfig(base_url="https://up/a/v1", api_key="sk-own"))
+_PATHS = (
+    "/v1", "/v1/", "/", "//", "\\", "evil.example", "@", ":", "?", "#", "%", "%2f", "%00", "..", "/chat/completions",
+    "http://", "https:", "[", "]", "\u00e9", "\udcff", " ", "\t", "*", ";", "&", "=", "a", "//evil.example/",
+    "http://u:p@evil.example:9/v1/x", "/v1/models",
+)  # fmt: skip
+_NAMES = (
+    b"Connection", b"X-A", b"Authorization", b"api-key", b"Host", b"Content-Length", b"Expect", b"TE",
+    b"Accept-Encoding", b"X-Trimtab-Mode", b"x-api-key", b"Keep-Alive", b"Upgrade", b"\xff",
+)  # fmt: skip
+_HEADER_VALUES = (
+    b"X-A, close",
+    b"close",
+    b"Bearer sk-1",
+    b"Bearer",
+    b"",
+    b" ",
+    b"\xff\xfe",
+    b"Host",
+    b",,",
+    b"identity",
+    b"5",
+)
+_RECORDS = (
+    b'{"ratio":1.0}',
+    b'{"ratio":1e999}',
+    b'{"ratio":0}',
+    b'{"ratio":1.5,"window_tokens":1023}',
+    b'{"ratio":2,"calibrated":true}',
+)
+_SECRET, _ID = b"s" * 32, "an id"
+_SEALED = seal(_SECRET, _ID, Summary("a text \ud800", by_model=True))
+
+
+def fuzz_addresses(data: bytes) -> None:
+    """A path and headers as they come, for an upstream with a key of its own or without."""
+    choices = Choices(data)
+    upstream = choices.pick(_UPSTREAMS)
+    path = "".join(choices.pick(_PATHS) for _ in range(1 + choices.below(6)))
+    if not path.startswith("/") and not _is_url(path):
+        return
+    url = target_url(upstream, path, is_api=choices.happens(128))
+    assert url.origin() == URL(upstream.base_url).origin(), "another host"
+    assert url.user is None, "a user that is not the upstream's"
+    raw = [(choices.pick(_NAMES), choices.pick(_HEADER_VALUES)) for _ in range(choices.below(8))]
+    headers = read_headers(raw)
+    sent = request_headers(headers, upstream, identity=choices.happens(128))
+    names = {name.lower() for name in sent}
+    assert not names & (HOP_BY_HOP | {"host", "content-length", "expect"}), "a header of this hop went on"
+    assert not any(name.startswith("x-trimtab-") for name in names), "a header of ours went on"
+    shown = [value for name in CREDENTIAL_HEADERS for value in sent.getall(name, [])]
+    assert upstream.api_key is None or shown == ["Bearer sk-own"], "the client's credential went beside ours"
+    assert find_credential(headers) is not None
+    peek_model([choices.take(20), b'{"model" : "m', choices.rest()])
+
+
+def _is_url(path: str) -> bool:
+    """Whether the HTTP library lets it in: it answers 400 to what it cannot read."""
+    try:
+        return bool(URL(path, encoded=True).scheme)
+    except ValueError:
+        return False
+
+
+def fuzz_stored(data: bytes) -> None:
+    """What a store gives back: another's summary, a damaged one, no summary at all; the same of records."""
+    choices = Choices(data)
+    kind = choices.below(4)
+    sealed = choices.mutate(_SEALED) if kind == 1 else _SEALED[:1] + choices.rest() if kind == 2 else choices.rest()
+    found = unseal(_SECRET, _ID, sealed)
+    assert (found is not None) == (sealed == _SEALED), "what was damaged was opened"
+    assert unseal(b"t" * 32, _ID, _SEALED) is None, "opened with another's secret"
+    encoded = choices.pick(_RECORDS)
+    record = _decode(choices.mutate(encoded) if kind == 3 else encoded + choices.pick(DAMAGES) if kind == 2 else data)
+    if record is not None:
+        assert 1 / MAX_RATIO <= record.ratio <= MAX_RATIO, "a ratio out of bounds"
+        assert record.window_tokens is None or record.window_tokens >= 1024, "a window that is none"

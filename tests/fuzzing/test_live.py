@@ -1,0 +1,46 @@
+"""A proxy between a client and an upstream that both send anything, briefly: `bench/fuzz.py --target live` goes on."""
+
+import random
+
+import orjson
+import pytest
+from fuzzing.http_bytes import RawRequest
+from fuzzing.live import run_live
+
+from proxy.compactors import Compactors
+
+INPUTS = 100
+SIZES = (60, 400, 900, 1600)
+CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+
+
+async def test_no_exchange_has_a_500_a_fail_open_or_a_fault_that_nobody_caught(compactors: Compactors) -> None:
+    """Whatever both sides send; and many of the exchanges are real ones: answered, and compacted on the way."""
+    generator = random.Random(7)  # noqa: S311 - the same at every run
+    async with run_live(compactors) as live:
+        for _ in range(INPUTS):
+            await live.exchange(generator.randbytes(generator.choice(SIZES)))
+        metrics = live.proxy.services.recorder.metrics.render().decode().splitlines()
+    assert live.answered > INPUTS / 2
+    assert not [line for line in metrics if line.startswith("trimtab_fail_open_total")]
+    assert [line for line in metrics if line.startswith("trimtab_tokens_saved_total")]
+
+
+async def test_faults_are_seen(compactors: Compactors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The laws can be broken: a fault within compaction, and one outside of it."""
+    body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+    request = RawRequest(CHAT % (len(body), body), is_whole=True)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    async with run_live(compactors) as live:
+        monkeypatch.setattr("proxy.chat.make_call", fail)
+        with pytest.raises(AssertionError, match="failed open"):
+            await live.judge(request)
+        live.log.lines.clear()
+        monkeypatch.setattr("proxy.chat.read_chat", fail)
+        with pytest.raises(AssertionError, match="500"):
+            await live.judge(request)
+        with pytest.raises(AssertionError, match="RuntimeError"):
+            live.check()

@@ -1,0 +1,163 @@
+"""Answers that end too soon, and ends that do not read: the client always learns of it, and nothing piles up."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+from fake_upstream import event
+from raw_upstream import RawRequest, RawUpstream, run_raw_upstream
+from yarl import URL
+
+HEADS = {
+    "length": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 100000\r\n\r\n",
+    "chunks": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "connection": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+}
+BODY = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
+
+
+@pytest.fixture
+async def raw() -> AsyncIterator[RawUpstream]:
+    """An upstream of bare sockets."""
+    async with run_raw_upstream() as upstream:
+        yield upstream
+
+
+def _request(path: bytes, version: bytes = b"1.1") -> bytes:
+    head = b"POST " + path + b" HTTP/" + version + b"\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    return head % len(BODY) + BODY
+
+
+def _frame(framing: str, piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece) if framing == "chunks" else piece
+
+
+async def _open(url: str, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    address = URL(url)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(request)
+    return reader, writer
+
+
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize(
+    ("framing", "ending"),
+    [("length", "close"), ("length", "reset"), ("chunks", "close"), ("chunks", "reset"), ("connection", "reset")],
+)
+async def test_an_answer_that_is_cut_ends_in_a_reset(framing, ending, version, path, *, raw, start_proxy, log):
+    """However its length was to be known, and whatever HTTP the client speaks: never a clean end."""
+    received = asyncio.Event()
+
+    async def cut(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEADS[framing] + _frame(framing, event("one")))
+        await received.wait()
+        if ending == "reset":
+            connection = writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+
+    raw.answer = cut
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    reader, writer = await _open(proxy.url, _request(path, version))
+    async with asyncio.timeout(5):
+        await reader.readuntil(event("one"))
+        received.set()
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        await proxy.services.lifecycle.idle.wait()
+    assert log.lines[-1]["outcome"] == "broken"
+    writer.close()
+
+
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
+async def test_a_client_that_does_not_read_stops_the_upstream(path, raw, start_proxy):
+    """Of an endless answer no more is taken than the sockets and two small buffers hold."""
+    stuck = asyncio.Event()
+    sent_megabytes = 0
+
+    async def pour(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent_megabytes
+        writer.write(HEADS["connection"])
+        try:
+            while sent_megabytes < 100:
+                writer.write(event("a" * 1_000_000))
+                async with asyncio.timeout(0.5):
+                    await writer.drain()
+                sent_megabytes += 1
+        except TimeoutError:
+            stuck.set()
+        writer.transport.abort()
+
+    raw.answer = pour
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    _, writer = await _open(proxy.url, _request(path))
+    await asyncio.wait_for(stuck.wait(), 30)
+    assert sent_megabytes < 50
+    writer.transport.abort()
+    await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 5)
+
+
+async def test_a_client_that_never_reads_again_is_let_go(raw, start_proxy, monkeypatch, log):
+    """It cannot hold its place for ever; the upstream's connection is closed, too."""
+    monkeypatch.setattr("proxy.relay.STALLED_SECONDS", 0.2)
+
+    async def pour(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEADS["connection"])
+        while True:
+            writer.write(event("a" * 1_000_000))
+            await writer.drain()
+
+    raw.answer = pour
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    reader, writer = await _open(proxy.url, _request(b"/v1/chat/completions"))
+    async with asyncio.timeout(10):
+        await reader.readline()
+        await proxy.services.lifecycle.idle.wait()
+    assert log.lines[-1]["outcome"] == "aborted"
+    writer.transport.abort()
+
+
+async def test_a_kept_connection_that_the_upstream_has_closed_is_not_used(raw, start_proxy):
+    """A POST goes out on a new one, once, and nobody notices."""
+
+    async def answer_and_close(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    raw.answer = answer_and_close
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "defaults.context_window=8000")
+    reader, writer = await _open(proxy.url, b"")
+    kept = proxy.services.client._session.connector._conns
+    for number in range(1, 4):
+        writer.write(_request(b"/v1/files"))
+        assert (await asyncio.wait_for(reader.readuntil(b"{}"), 5)).startswith(b"HTTP/1.1 200 ")
+        assert len({item.connection for item in raw.requests}) == len(raw.requests) == number
+        async with asyncio.timeout(5):  # until the proxy's side has seen the end, too
+            while any(protocol.is_connected() for queue in kept.values() for protocol, _ in queue):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+    writer.close()
+
+
+@pytest.mark.parametrize(("method", "times"), [(b"POST", 1), (b"PATCH", 1), (b"GET", 2), (b"DELETE", 2)])
+async def test_what_may_have_been_done_is_never_asked_for_again(method, times, raw, start_proxy):
+    """On a kept connection that is closed instead of an answer; only what is idempotent goes out once more."""
+    dropped = []
+
+    async def drop_second(request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        if request.target == b"/v1/second":
+            dropped.append(request)
+            writer.close()
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    raw.answer = drop_second
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "defaults.context_window=8000")
+    reader, writer = await _open(proxy.url, method + b" /v1/first HTTP/1.1\r\nHost: x\r\n\r\n")
+    await asyncio.wait_for(reader.readuntil(b"{}"), 5)
+    writer.write(method + b" /v1/second HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b" 502 " in await asyncio.wait_for(reader.readline(), 5)
+    assert len(dropped) == times
+    writer.close()

@@ -1,0 +1,101 @@
+"""What is learned of a model from refusals, and from prompts that were cut short without one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from learning import LIMIT, NAME, Clock, Process, Start, run_processes
+
+from proxy import models
+from proxy.calibration import Report
+from proxy.lessons import Lesson
+from proxy.stores.memory import MemoryStore
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Start processes on a store that they share, unless they are given another."""
+    async with run_processes(Clock()) as start:
+        yield start
+
+
+async def _feed_cut(process: Process, window: int, *, cached: int = 0, same: bool = False) -> int | None:
+    """Growing prompts, of which the upstream drops the oldest messages until the rest fits; what was learned."""
+    process.models.vouch_for(NAME)
+    for tokens in range(1000, 30_000, 700):
+        reported = min(tokens, window - (0 if same else tokens % 300))
+        process.models.observe(NAME, Report(tokens, reported, LIMIT, 128_000, cached))
+        await process.settle()
+    return process.models.recall(NAME).learned_tokens
+
+
+@pytest.mark.parametrize(("window", "learned"), [(4096, 4096), (8192, 8192), (5000, range(4700, 5001))])
+@pytest.mark.parametrize("same", [False, True])
+async def test_an_upstream_that_cuts_prompts_short_is_found_out(start, window, learned, same) -> None:
+    """The window is learned, counted, and said once."""
+    process = start()
+    await process.look_up()
+    found = await _feed_cut(process, window, same=same and window % 256 == 0)
+    assert found == learned if isinstance(learned, int) else found in learned
+    assert [line["event"] for line in process.log.lines].count("prompts_cut_short") == 1
+    samples = [one for metric in process.metrics.silent_truncations.collect() for one in metric.samples]
+    assert sum(one.value for one in samples if one.name.endswith("_total")) >= 4
+
+
+async def test_what_is_left_out_of_a_report_as_cached_is_no_cut(start) -> None:
+    """Some servers report only what they had not read before."""
+    process = start()
+    await process.look_up()
+    assert await _feed_cut(process, 4096, cached=3000) is None
+
+
+async def test_a_report_that_is_always_the_same_is_no_cut(start) -> None:
+    """It is no count at all."""
+    process = start()
+    await process.look_up()
+    assert await _feed_cut(process, 1000, same=True) is None
+
+
+async def test_a_refusals_window_holds_for_what_it_refuted_only(start) -> None:
+    """Whoever configures another window has it tried; what was learned outlives the process."""
+    process = start()
+    await process.look_up()
+    await process.models.learn(NAME, 128_000, Lesson(window_tokens=8192, ratio=1.5))
+    for one in (process, start()):
+        facts = await one.look_up()
+        assert (facts.correct(128_000), facts.correct(32_000), facts.ratio) == (8192, 32_000, 1.5)
+    await process.models.learn(NAME, 32_000, Lesson(window_tokens=4096))
+    facts = await process.look_up()
+    assert (facts.correct(128_000), facts.correct(32_000)) == (4096, 4096)
+    await process.models.learn(NAME, 128_000, Lesson(window_tokens=16_000))
+    assert (await process.look_up()).correct(128_000) == 16_000
+
+
+async def test_lessons_at_the_same_time_are_all_learned(start) -> None:
+    """Two requests refused at once, by two windows, in two processes."""
+    one, two = start(), start()
+    await one.look_up()
+    await two.look_up()
+    lesson = Lesson(window_tokens=8192)
+    await asyncio.gather(
+        one.models.learn(NAME, 128_000, lesson),
+        one.models.learn(NAME, 64_000, lesson),
+        two.models.learn(NAME, 32_000, lesson),
+    )
+    third = await start().look_up()
+    assert {third.correct(window) for window in (128_000, 64_000, 32_000)} == {8192}
+
+
+async def test_a_store_that_hangs_does_not_make_a_lesson_forgotten(start, monkeypatch) -> None:
+    """The next request must not be refused again."""
+
+    class Hanging(MemoryStore):
+        async def put(self, *_: object) -> bytes | None:
+            await asyncio.Event().wait()
+            return None
+
+    monkeypatch.setattr(models, "READ_SECONDS", 0.01)
+    process = start(Hanging())
+    await process.models.look_up(NAME, "other")
+    await process.models.learn(NAME, 128_000, Lesson(window_tokens=8192))
+    assert process.models.recall(NAME).correct(128_000) == 8192

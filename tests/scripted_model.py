@@ -1,0 +1,150 @@
+"""An upstream's model that follows a script: a turn for each request, streamed or whole, in OpenAI's form."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from aiohttp import web
+from fake_upstream import Recorded, error
+
+Refusal = Callable[[int, int], web.Response]
+
+SUMMARY = "SUMMARY: what was read so far."
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool, by its name, and its arguments."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the model says, and the tools that it calls."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+
+
+def refuse(tokens: int, window: int) -> web.Response:
+    """An overflow as OpenAI says it."""
+    message = (
+        f"This model's maximum context length is {window} tokens. However, your messages resulted in {tokens} tokens. "
+        "Please reduce the length of the messages."
+    )
+    return error(400, message=message, type="invalid_request_error", param="messages", code="context_length_exceeded")
+
+
+def refuse_flatly(tokens: int, window: int) -> web.Response:
+    """An overflow as older servers of vLLM say it: without the `error` around it that SDKs look for."""
+    message = (
+        f"This model's maximum context length is {window} tokens. However, you requested {tokens} tokens in the "
+        "messages, Please reduce the length of the messages."
+    )
+    body = {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400}
+    return web.json_response(body, status=400)
+
+
+@dataclass
+class ScriptedModel:
+    """Plays a turn for each request that offers tools; says "All good." where none are offered.
+
+    A token is four bytes of the body; what has more of them than `window_tokens` is refused, and plays no turn.
+    `turn` makes a turn's calls fit the tools that a request offers.
+    """
+
+    turns: Sequence[Turn]
+    window_tokens: int | None = None
+    refusal: Refusal = refuse
+    fit: Callable[[Call, list[dict[str, Any]]], Call] = lambda call, _tools: call
+    played: int = 0
+    accepted: list[Recorded] = field(default_factory=list)
+    refused: list[Recorded] = field(default_factory=list)
+
+    async def answer(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        """One answer; an error where the script is over."""
+        body = recorded.json
+        tokens = len(recorded.body) // 4
+        if self.window_tokens is not None and tokens > self.window_tokens:
+            self.refused.append(recorded)
+            return self.refusal(tokens, self.window_tokens)
+        self.accepted.append(recorded)
+        if recorded.asks_for_summary:
+            return await reply(request, body, Turn(SUMMARY), "summary")
+        tools = body.get("tools")
+        if not tools:
+            return await reply(request, body, Turn("All good."), "plain")
+        if self.played == len(self.turns):
+            return error(400, message="the script is over", type="test", code="script")
+        turn = self.turns[self.played]
+        self.played += 1
+        calls = tuple(self.fit(call, tools) for call in turn.calls)
+        return await reply(request, body, Turn(turn.text, calls), f"turn{self.played}")
+
+
+async def reply(request: web.BaseRequest, body: dict[str, Any], turn: Turn, name: str) -> web.StreamResponse:
+    """A turn as the request wants it: as a stream with its usage if asked for, or whole."""
+    usage = {"prompt_tokens": len(orjson.dumps(body)) // 4, "completion_tokens": 7}
+    usage["total_tokens"] = sum(usage.values())
+    if not body.get("stream"):
+        return web.json_response(_whole(body["model"], turn, name) | {"usage": usage})
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    options = body.get("stream_options") or {}
+    for choices, counted in _pieces(turn, name, usage if options.get("include_usage") else None):
+        chunk = {"id": name, "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+        await response.write(b"data: " + orjson.dumps(chunk | {"choices": choices} | counted) + b"\n\n")
+    await response.write(b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+def _whole(model: str, turn: Turn, name: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": turn.text}
+    if turn.calls:
+        message["tool_calls"] = _calls(turn, name)
+    choice = {"index": 0, "message": message, "finish_reason": _finish(turn)}
+    return {"id": name, "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
+
+
+def _pieces(turn: Turn, name: str, usage: dict[str, int] | None) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """The choices, and what stands beside them, of each chunk; texts and arguments in two halves."""
+
+    def choices(delta: dict[str, Any], finish: str | None = None) -> list[Any]:
+        return [{"index": 0, "delta": delta, "finish_reason": finish}]
+
+    yield choices({"role": "assistant", "content": ""}), {}
+    for half in _halves(turn.text):
+        yield choices({"content": half}), {}
+    for index, call in enumerate(_calls(turn, name)):
+        arguments = call["function"]["arguments"]
+        opened = call | {"index": index, "function": call["function"] | {"arguments": ""}}
+        yield choices({"tool_calls": [opened]}), {}
+        for half in _halves(arguments):
+            yield choices({"tool_calls": [{"index": index, "function": {"arguments": half}}]}), {}
+    yield choices({}, _finish(turn)), {}
+    if usage is not None:
+        yield [], {"usage": usage}
+
+
+def _calls(turn: Turn, name: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"call_{name}_{index}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": orjson.dumps(call.arguments).decode()},
+        }
+        for index, call in enumerate(turn.calls)
+    ]
+
+
+def _finish(turn: Turn) -> str:
+    return "tool_calls" if turn.calls else "stop"
+
+
+def _halves(text: str) -> tuple[str, str]:
+    middle = len(text) // 2
+    return text[:middle], text[middle:]

@@ -1,0 +1,75 @@
+"""A relay between a client and the proxy, byte for byte, that keeps what the client has sent."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from yarl import URL
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+
+@dataclass
+class WireTap:
+    """`url` stands for the proxy's; `bodies` are those of the client's requests, in the order of their last byte."""
+
+    url: str
+    bodies: list[bytes] = field(default_factory=list)
+
+    @property
+    def chats(self) -> list[dict[str, Any]]:
+        """The bodies, decoded."""
+        return [orjson.loads(body) for body in self.bodies]
+
+
+@asynccontextmanager
+async def tap_wire(url: str) -> AsyncIterator[WireTap]:
+    """A relay to the address of a URL, for as long as the block runs."""
+    target = URL(url)
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream_writer = await asyncio.open_connection(target.host, target.port)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_pump(reader, upstream_writer, _Requests(tap.bodies)))
+            group.create_task(_pump(upstream_reader, writer))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    tap = WireTap(str(target.with_port(server.sockets[0].getsockname()[1])))
+    async with server:
+        yield tap
+
+
+@dataclass
+class _Requests:
+    """Takes the bodies of requests with a Content-Length (or none) out of one connection's bytes."""
+
+    bodies: list[bytes]
+    buffer: bytes = b""
+
+    def feed(self, data: bytes) -> None:
+        self.buffer += data
+        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
+            length = _LENGTH.search(self.buffer, 0, end)
+            stop = end + 4 + (int(length[1]) if length else 0)
+            if len(self.buffer) < stop:
+                return
+            body, self.buffer = self.buffer[end + 4 : stop], self.buffer[stop:]
+            if body:
+                self.bodies.append(body)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, requests: _Requests | None = None) -> None:
+    """One direction; an end is passed on as an end, an abort as an abort."""
+    try:
+        while data := await reader.read(65536):
+            if requests is not None:
+                requests.feed(data)
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+    except OSError:
+        writer.transport.abort()
