@@ -15,7 +15,7 @@ from proxy.catalogue import load_catalogue
 from proxy.compactors import Compactors
 from proxy.config import Config
 from proxy.exchange import Recorder
-from proxy.handlers import handle
+from proxy.handlers import handle, handle_pages
 from proxy.metrics import Metrics
 from proxy.models import Models
 from proxy.raw_headers import keep_header_bytes
@@ -39,9 +39,10 @@ CANCEL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy that listens; `url` is where, without a slash at the end."""
+    """A proxy that listens; `url` is where, without a slash at the end, and `metrics_url` where its metrics are."""
 
     url: str
+    metrics_url: str
     current: Current
 
     @property
@@ -87,21 +88,23 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     estimators: asyncio.Future[None] | None = None
     try:
-        await runner.setup()
-        host, port = split_address(config.listen)
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        services.lifecycle.ready = True
-        estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
-        for upstream in config.discovered_upstreams():
-            models.seek_windows(upstream)
-        yield Proxy(site_url(host, runner.addresses[0][1]), current)
-        services.lifecycle.ready = False
-        await site.stop()
-        server.pre_shutdown()  # connections without a request
-        with suppress(TimeoutError):
-            async with asyncio.timeout(current.services.config.limits.drain_seconds):
-                await services.lifecycle.idle.wait()
+        async with _serve_pages(current) as pages_url:
+            await runner.setup()
+            host, port = split_address(config.listen)
+            site = web.TCPSite(runner, host, port)
+            await site.start()
+            services.lifecycle.ready = True
+            estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
+            for upstream in config.discovered_upstreams():
+                models.seek_windows(upstream)
+            url = site_url(host, runner.addresses[0][1])
+            yield Proxy(url, (pages_url or url) + config.metrics_path, current)
+            services.lifecycle.ready = False
+            await site.stop()
+            server.pre_shutdown()  # connections without a request
+            with suppress(TimeoutError):
+                async with asyncio.timeout(current.services.config.limits.drain_seconds):
+                    await services.lifecycle.idle.wait()
     finally:
         await runner.cleanup()
         await summaries.close()
@@ -110,6 +113,27 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         await client.close()
         if estimators is not None:
             await estimators
+
+
+@asynccontextmanager
+async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
+    """While the block runs, our own pages at `metrics_listen`; its address, None where there is none.
+
+    It is the first to come and the last to go, so that a drain can be watched. Raises OSError.
+    """
+    address = current.services.config.metrics_listen
+    if address is None:
+        yield None
+        return
+    server = web.Server(current.serve_by(handle_pages), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS)
+    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
+    try:
+        await runner.setup()
+        host, port = split_address(address)
+        await web.TCPSite(runner, host, port).start()
+        yield site_url(host, runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
 
 
 def _load_the_rest(compactors: Compactors, config: Config) -> None:

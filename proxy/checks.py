@@ -122,8 +122,8 @@ async def check_address(client: UpstreamClient, config: Config) -> Finding:
     if fault is not None:
         found = f"cannot be listened on: {(fault.strerror or type(fault).__name__).lower()}"
         return Finding(subject, "error", found, "end what listens there, or choose another address: --set listen=...")
-    if not config.listens_on_loopback:
-        advice = "listen on 127.0.0.1, or keep others away from it"
+    if config.listen in config.open_addresses():
+        advice = "listen on 127.0.0.1, or say client_keys"
         return Finding(subject, "warning", "free; anyone who reaches it can use the proxy", advice)
     return Finding(subject, "ok", "free")
 

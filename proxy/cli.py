@@ -103,7 +103,8 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
                 runner.run(_serve(config, load if config_path else None))
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            click.echo(f"trimtab: cannot listen on {config.listen}: {reason}", err=True)
+            where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
+            click.echo(f"trimtab: cannot listen on {where}: {reason}", err=True)
             sys.exit(1)
 
 
@@ -121,11 +122,12 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
-    if not config.listens_on_loopback:
-        log.warning("listening_wide", listen=config.listen, meaning="anyone who reaches this port can use the proxy")
+    for address, meaning in config.open_addresses().items():
+        log.warning("listening_wide", listen=address, meaning=meaning)
     async with run_proxy(config, log) as proxy:
         gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
-        log.info("listening", url=f"{proxy.url}/v1", upstream=config.upstream.base_url, mode=config.mode)
+        upstream, metrics = config.upstream.base_url, proxy.metrics_url
+        log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
         reloading = loop.create_task(reload_when_told(reload, proxy.current, load, log))
         await stop.wait()
         reloading.cancel()

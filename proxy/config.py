@@ -3,7 +3,6 @@
 Law: frozen, and every key has a default. What a file says is read by config_load.py.
 """
 
-import ipaddress
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Self
 
@@ -16,7 +15,17 @@ from pydantic import (
     model_validator,
 )
 
-from proxy.config_values import Address, ContextWindow, OptionalKey, OptionalName, Store, Tenant, Url
+from proxy.config_values import (
+    Address,
+    ContextWindow,
+    OptionalKey,
+    OptionalName,
+    OwnKey,
+    Store,
+    Tenant,
+    Url,
+    is_loopback,
+)
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.truncate import Budget
 
@@ -25,7 +34,9 @@ DEFAULT_CONTEXT_WINDOW = 128_000
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -41,7 +52,7 @@ class UpstreamConfig(_Section):
     """A server that requests go to."""
 
     base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
-    api_key: OptionalKey = Field(None, description="null: the client's own Authorization goes through")
+    api_key: OptionalKey = Field(None, repr=False, description="null: the client's own Authorization goes through")
     connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
     read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
 
@@ -159,6 +170,15 @@ class Config(_Section):
     """All of it. Every key has a default."""
 
     listen: Address = Field("127.0.0.1:8790", description="HOST:PORT; port 0 picks a free one")
+    client_keys: tuple[OwnKey, ...] | None = Field(
+        None, min_length=1, repr=False, description="a list: then every client must show one of these"
+    )
+    admin_token: OwnKey | None = Field(
+        None, repr=False, description="then /metrics and /trimtab/ want it, but for health and ready"
+    )
+    metrics_listen: Address | None = Field(
+        None, description="null: /metrics on the same port; else its own HOST:PORT, for our own pages alone"
+    )
     metrics_path: str = Field("/metrics", pattern="^/", description="where Prometheus scrapes")
     mode: Literal["enforce", "observe", "off"] = Field(
         "enforce", description="enforce | observe (decide and count, forward the original) | off"
@@ -172,7 +192,9 @@ class Config(_Section):
         "authorization", description="whose summaries are whose: authorization | header:NAME (for rotating tokens)"
     )
     store: Store = Field(
-        "sqlite", description="where summaries are kept: memory | sqlite | sqlite:///path | redis://host:port/db"
+        "sqlite",
+        repr=False,
+        description="where summaries are kept: memory | sqlite | sqlite:///path | redis://host:port/db",
     )
     store_ttl_seconds: float = Field(604_800, gt=0, description="how long a summary is kept that nobody uses")
     prices: PricesConfig = PricesConfig()
@@ -188,6 +210,13 @@ class Config(_Section):
             message = "must not begin with /v1 or /trimtab"
             raise ValueError(message)
         return path
+
+    @model_validator(mode="after")
+    def _check_addresses(self) -> Self:
+        if self.metrics_listen == self.listen and not self.listen.endswith(":0"):
+            message = "metrics_listen: must be another address than listen; null serves both there"
+            raise ValueError(message)
+        return self
 
     @model_validator(mode="after")
     def _check_policies(self) -> Self:
@@ -242,11 +271,11 @@ class Config(_Section):
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         return tuple(self.upstream_for(name) for name in sorted(names, key=str))
 
-    @property
-    def listens_on_loopback(self) -> bool:
-        """Whether only this machine can reach the proxy."""
-        host = self.listen.rpartition(":")[0].strip("[]")
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
+    def open_addresses(self) -> dict[str, str]:
+        """Addresses beyond this machine where no key is asked for, and what that means."""
+        found = {}
+        if self.client_keys is None and not is_loopback(self.listen):
+            found[self.listen] = "anyone who reaches this port can use the proxy; see client_keys"
+        if self.metrics_listen and self.admin_token is None and not is_loopback(self.metrics_listen):
+            found[self.metrics_listen] = "anyone who reaches this port can read the metrics; see admin_token"
+        return found

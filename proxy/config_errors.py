@@ -15,12 +15,15 @@ from proxy.errors import ConfigError
 
 Path = tuple[str | int, ...]
 
-SECRET_KEYS = frozenset({"api_key"})
+SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token"})
 SHOWN_CHARS = 80
 MAX_PLACES = 100_000
 """Keys and items of a file: aliases of aliases make billions of a few lines."""
 _SECTION_WANTED = frozenset({"model_type", "dict_type", "tuple_type"})
 """Errors where a section was wanted: what stands in its place may be a secret, one level too high."""
+_QUOTED = re.compile(r"(?<=[\w:]) '(?!<|.').*", re.DOTALL)
+"""From the first quotation on that is neither one character nor the name of a token: it may be a key that begins like
+an alias or a tag."""
 _BOOLEAN = "tag:yaml.org,2002:bool"
 
 
@@ -38,7 +41,11 @@ PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"(?:true|True|TRUE|false
 
 def read_yaml(text: str) -> Any:
     """What a YAML text says. Raises yaml.YAMLError, ValueError (a date that is none) or RecursionError."""
-    return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader
+    try:
+        return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader
+    except (ValueError, AttributeError, KeyError, TypeError):  # the loader's own words may quote a key
+        message = "a value is not the date or number that it looks like, or not what its tag says"
+        raise ValueError(message) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ class Document:
             data = None if len(places) > MAX_PLACES else read_yaml(text)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             message = f"not valid YAML: {_describe_yaml(error)}"
-            raise ConfigError(message) from error
+            raise ConfigError(message) from None  # the parser's error quotes the file, keys and all
         if len(places) > MAX_PLACES:
             message = f"has more than {MAX_PLACES} keys and items, those behind an alias counted each time"
             raise ConfigError(message)
@@ -110,7 +117,10 @@ def _is_variant(part: str | int) -> bool:
 
 def _show(path: Path, value: object) -> str:
     """The value, where it cannot hold a secret."""
-    if path[-1] in SECRET_KEYS or not isinstance(value, str | int | float | None) or "@" in str(value):
+    text = str(value)
+    if not SECRET_KEYS.isdisjoint(path) or not isinstance(value, str | int | float | None):
+        return ""
+    if "@" in text or "?" in text or (path[-1] == "store" and "://:" in text):  # addresses with a password
         return ""
     shown = repr(value)
     return f"{shown[:SHOWN_CHARS]} " if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… "
@@ -156,5 +166,5 @@ def _walk(node: Any, path: Path) -> Iterator[tuple[Path, int]]:
 
 def _describe_yaml(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {error.problem}"
+        return f"line {error.problem_mark.line + 1}: {_QUOTED.sub('', error.problem or '')}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

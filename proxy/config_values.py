@@ -3,6 +3,7 @@
 Law: a message says what the value must be, and never repeats it where it may hold a secret.
 """
 
+import ipaddress
 import re
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -49,6 +50,23 @@ def _check_key(key: str) -> str:
     return key
 
 
+def _check_own_key(key: str) -> str:
+    """A key that we ask for: a variable that is set to nothing must not open the door."""
+    if not key:
+        message = "must not be empty"
+        raise ValueError(message)
+    return _check_key(key)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach a HOST:PORT."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _check_address(address: str) -> str:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
@@ -89,6 +107,7 @@ def _check_store(store: str) -> str:
 Url = Annotated[str, AfterValidator(_check_url)]
 OptionalName = Annotated[str | None, BeforeValidator(_drop_blank)]
 OptionalKey = Annotated[Annotated[str, AfterValidator(_check_key)] | None, BeforeValidator(_drop_blank)]
+OwnKey = Annotated[str, AfterValidator(_check_own_key)]
 Address = Annotated[str, AfterValidator(_check_address)]
 ContextWindow = Annotated[Literal["auto"] | int, BeforeValidator(_check_window)]
 Tenant = Annotated[str, AfterValidator(_check_tenant)]

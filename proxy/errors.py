@@ -3,16 +3,23 @@
 Law: each says what was wrong, where, and what to do; none carries message text or a credential.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import orjson
+
+RETRY_AFTER_SECONDS = 1
 
 
 class ProxyError(Exception):
-    """An error with an HTTP status and a stable code."""
+    """An error with an HTTP status and a stable code; `headers` go with its answer, which may close the connection."""
 
     status = 500
     code = "internal_error"
     type = "trimtab_error"
     param: str | None = None
+    headers: ClassVar[Mapping[str, str]] = {}
+    closes = False
 
     def body(self) -> bytes:
         """The error as OpenAI error JSON."""
@@ -39,6 +46,38 @@ class OverloadedError(ProxyError):
 
     status = 503
     code = "overloaded"
+    headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    closes = True  # the rest of the request is not worth reading
+
+
+class UpstreamInvalidError(ProxyError):
+    """The upstream's answer is none that HTTP knows."""
+
+    status = 502
+    code = "upstream_invalid"
+
+
+class BadFramingError(ProxyError):
+    """It is not certain where the request ends; its connection must not be used again."""
+
+    status = 400
+    code = "bad_framing"
+    closes = True
+
+
+class UnauthorizedError(ProxyError):
+    """The request shows no key that this proxy knows. As OpenAI's clients know it."""
+
+    status = 401
+    code = "invalid_api_key"
+    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
+
+
+class NoSuchPageError(ProxyError):
+    """A path under /trimtab where there is no page."""
+
+    status = 404
+    code = "not_found"
 
 
 class SlowRequestError(ProxyError):
@@ -46,6 +85,7 @@ class SlowRequestError(ProxyError):
 
     status = 408
     code = "request_timeout"
+    closes = True
 
 
 class MethodNotAllowedError(ProxyError):

@@ -8,35 +8,34 @@ import time
 from contextlib import suppress
 
 from aiohttp import HttpVersion11, web
-from multidict import CIMultiDict
 
 from proxy.chat import serve_chat
-from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError, SlowRequestError
+from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.exchange import Exchange
-from proxy.known import write_models
+from proxy.framing import check_framing
+from proxy.gate import admit_client
+from proxy.pages import answer_error, answer_page, is_own
 from proxy.relay import relay_answer
 from proxy.services import Services
 from proxy.upstream import Body, read_headers, request_headers, target_url
 from proxy.websocket import SWITCHING_PROTOCOLS, is_upgrade, relay_websocket
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
-RETRY_AFTER_SECONDS = 1
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer one request, whatever it is."""
     path = request.path
-    if path == services.config.metrics_path:
-        body = services.recorder.metrics.render()
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
-    if path == "/trimtab" or path.startswith("/trimtab/"):
-        return _answer_own(services, path)
+    if is_own(services.config, path):
+        return answer_page(services, path, read_headers(request.raw_headers), of_pages=False)
     is_chat = request.method == "POST" and path in CHAT_PATHS
     exchange = Exchange(endpoint="chat" if is_chat else "other", method=request.method)
     lifecycle = services.lifecycle
     lifecycle.enter()
     services.recorder.metrics.in_flight.set(lifecycle.in_flight)
     try:
+        check_framing(request)
+        admit_client(services.config, read_headers(request.raw_headers))
         if lifecycle.in_flight > services.config.limits.max_concurrent_requests:
             message = "too many requests at once (limits.max_concurrent_requests); try again"
             raise OverloadedError(message)
@@ -62,6 +61,11 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         services.recorder.record(exchange)
 
 
+async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
+    """Answer one request at `metrics_listen`, where there are our own pages and nothing else."""
+    return answer_page(services, request.path, read_headers(request.raw_headers), of_pages=True)
+
+
 async def _invite_body(request: web.BaseRequest) -> None:
     """Tell a client that waits for leave to send its body (curl does, for a large one) to go on."""
     asks = request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
@@ -69,31 +73,14 @@ async def _invite_body(request: web.BaseRequest) -> None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-def _answer_own(services: Services, path: str) -> web.Response:
-    if path == "/trimtab/health":
-        return web.Response(body=b'{"status":"ok"}', content_type="application/json")
-    if path == "/trimtab/ready":
-        ready = services.lifecycle.ready
-        body = b'{"status":"ready"}' if ready else b'{"status":"draining"}'
-        return web.Response(body=body, status=200 if ready else 503, content_type="application/json")
-    if path == "/trimtab/api/models":
-        return web.Response(body=write_models(services), content_type="application/json")
-    body = b'{"error":{"message":"no such page","type":"trimtab_error","param":null,"code":"not_found"}}'
-    return web.Response(body=body, status=404, content_type="application/json")
-
-
 async def _answer_error(error: ProxyError, exchange: Exchange) -> web.StreamResponse:
     if exchange.stream is not None:
         with suppress(ConnectionError):  # the client has left
             await exchange.stream.write_eof(b"data: " + error.body() + b"\n\n")
         return exchange.stream
-    headers = CIMultiDict([("Content-Type", "application/json"), *exchange.response_headers()])
-    if isinstance(error, OverloadedError):
-        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    response = web.Response(body=error.body(), status=error.status, headers=headers)
-    if isinstance(error, SlowRequestError | OverloadedError):
-        response.force_close()  # the rest of the request is not worth reading
-    return response
+    answer = answer_error(error)
+    answer.headers.extend(exchange.response_headers())
+    return answer
 
 
 async def _pass_through(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:

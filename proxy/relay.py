@@ -18,8 +18,9 @@ import orjson
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
+from proxy.errors import UpstreamInvalidError
 from proxy.stream import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
-from proxy.upstream import Headers, drop_hop_by_hop, read_headers
+from proxy.upstream import Headers, answer_headers, is_sendable, read_headers
 
 STALLED_SECONDS = 600.0
 """A client that takes nothing of its answer for so long has gone without a word."""
@@ -58,7 +59,7 @@ async def relay_answer(
     relayed: Relayed,
     held: bytes = b"",
 ) -> web.StreamResponse:
-    """Pass the answer on, with the headers `added`; `relayed` is filled in on the way.
+    """Pass the answer on, with the headers `added`; `relayed` is filled in on the way. Raises UpstreamInvalidError.
 
     `held` are the first bytes of its body where those were read already.
     """
@@ -69,11 +70,15 @@ async def relay_answer(
 async def begin_answer(
     request: web.BaseRequest, answer: aiohttp.ClientResponse, added: Headers, relayed: Relayed
 ) -> PlainResponse:
-    """Pass on the answer's status and headers, with the headers `added`."""
+    """Pass on the answer's status and headers, with the headers `added`. Raises UpstreamInvalidError."""
+    if answer.status < 200:
+        message = f"the upstream answered with status {answer.status}, which ends no request; check upstream.base_url"
+        raise UpstreamInvalidError(message)
     relayed.status = answer.status
-    headers = CIMultiDict(drop_hop_by_hop(read_headers(answer.raw_headers)))
+    headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
     headers.extend(added)
-    response = PlainResponse(status=answer.status, reason=answer.reason, headers=headers)
+    reason = answer.reason if is_sendable(answer.reason or "") else None
+    response = PlainResponse(status=answer.status, reason=reason, headers=headers)
     if request.version < HttpVersion11 and "Content-Length" not in headers:
         response.force_close()  # its end is the connection's
     await response.prepare(request)
@@ -86,7 +91,7 @@ async def replace_answer(
     """Pass the answer on with another body, which is JSON."""
     relayed.status = answer.status
     relayed.first_byte_at = relayed.last_byte_at = time.monotonic()
-    headers = CIMultiDict(drop_hop_by_hop(read_headers(answer.raw_headers)))
+    headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
     for name in ("Content-Length", "Content-Encoding", "Content-Type"):
         headers.popall(name, None)
     headers.extend([("Content-Type", "application/json"), *added])

@@ -6,7 +6,7 @@ machine.
 
 from dataclasses import dataclass
 
-from proxy.upstream import Headers, find_credential
+from proxy.upstream import KEY_HEADER, Headers, find_credential
 
 _HEADER = "header:"
 
@@ -28,7 +28,10 @@ class Tenancy:
         if tenant:
             return b"tenant\0" + self.key + _encode(tenant)
         credential = find_credential(headers)
-        return b"credential\0" + _encode(credential) if credential else b"none\0" + self.key
+        # Clients may all have the same to show to the upstream, a placeholder say, and each its own key for us.
+        own_key = next((value for key, value in headers if key.lower() == KEY_HEADER and value), "")
+        shown = f"{credential}\0{own_key}" if own_key else credential
+        return b"credential\0" + _encode(shown) if shown else b"none\0" + self.key
 
 
 def _encode(value: str) -> bytes:

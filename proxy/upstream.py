@@ -24,7 +24,12 @@ HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 """Source: RFC 9110 section 7.6.1, with `proxy-connection` as browsers send it."""
+NOT_FORWARDED = HOP_BY_HOP | {"host", "content-length", "expect"}
+"""Of a request: said anew for the next hop, or said for this one."""
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
+KEY_HEADER = f"{OWN_PREFIX}key"
+"""For clients whose `Authorization` is the upstream's; it goes no further than here."""
 SCHEMES = frozenset({"bearer", "basic"})
 CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key")
 SUMMARY_HEADERS = frozenset({*CREDENTIAL_HEADERS, "openai-organization", "openai-project"})
@@ -55,6 +60,16 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
     return [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP and name.lower() not in named]
 
 
+def answer_headers(headers: Headers) -> Headers:
+    """What the client receives of an upstream's headers: all but this hop's own and what cannot be sent on."""
+    return [(name, value) for name, value in drop_hop_by_hop(headers) if is_sendable(value)]
+
+
+def is_sendable(text: str) -> bool:
+    """Whether a header's value, or a reason, has no control character in it, which might split the answer."""
+    return CONTROL.search(text) is None
+
+
 def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: bool) -> CIMultiDict[str]:
     """What the upstream receives of a client's headers, in their order; `identity` asks it not to compress its answer.
 
@@ -68,8 +83,8 @@ def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: boo
     spelt: dict[str, str] = {}
     forwarded: CIMultiDict[str] = CIMultiDict()
     for name, value in drop_hop_by_hop(headers):
-        lower = name.lower()
-        if lower in {"host", "expect"} or lower.startswith(OWN_PREFIX):
+        lower = name.lower().replace("_", "-")  # some servers cannot tell these apart
+        if lower in {"host", "expect"} or lower.startswith(OWN_PREFIX) or ("_" in name and lower in NOT_FORWARDED):
             continue
         if lower not in own:
             forwarded.add(spelt.setdefault(lower, name), value)

@@ -17,7 +17,7 @@ from yarl import URL
 from proxy.config import UpstreamConfig
 from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
 from proxy.relay import PlainResponse, Relayed, relay_answer
-from proxy.upstream import UpstreamClient, drop_hop_by_hop, read_headers
+from proxy.upstream import UpstreamClient, answer_headers, is_sendable, read_headers
 
 BUFFER_BYTES = 64 * 1024
 """Beyond twice this, what comes from one end waits for the other."""
@@ -69,8 +69,8 @@ async def _open_tunnel(
     upstream.read_timeout = None  # a WebSocket may be silent for as long as it likes
     response = PlainResponse(
         status=answer.status,
-        reason=answer.reason,
-        headers=CIMultiDict([*drop_hop_by_hop(read_headers(answer.raw_headers)), *_UPGRADE]),
+        reason=answer.reason if is_sendable(answer.reason or "") else None,
+        headers=CIMultiDict([*answer_headers(read_headers(answer.raw_headers)), *_UPGRADE]),
     )
     response.force_close()
     await response.prepare(request)

@@ -55,7 +55,7 @@ def _use(config: Config, name: str) -> None:
     """What the proxy does with a configuration once it is there."""
     assert len(split_address(config.listen)) == 2
     config.discovered_upstreams()
-    assert isinstance(config.listens_on_loopback, bool)
+    assert len(config.open_addresses()) <= 2
     for settings in (config.policy_for(name), *(config.policy_for(name, profile) for profile in config.profiles)):
         config.upstream_for(settings.upstream)
         policy = settings.to_policy(config.prices.to_prices(), token_ratio=1.5)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from proxy.config import Config, PolicyConfig
 from proxy.config_errors import Document, name_path
 from proxy.config_load import load_config
+from proxy.errors import ConfigError
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.truncate import Budget
 
@@ -163,5 +164,49 @@ def test_a_policy_is_what_the_rules_need() -> None:
     ],
 )
 def test_who_can_reach_the_proxy(listen: str, *, loopback: bool) -> None:
-    """Only an address of this machine itself is loopback; a name that we do not know is not."""
-    assert _load(f"listen: {listen}").listens_on_loopback is loopback
+    """Only an address of this machine itself is loopback; a name that we do not know is not. A key closes it."""
+    said = {} if loopback else {listen.strip("'"): "anyone who reaches this port can use the proxy; see client_keys"}
+    assert _load(f"listen: {listen}").open_addresses() == said
+    assert _load(f"{{listen: {listen}, client_keys: [k], metrics_path: /m}}").open_addresses() == {}
+
+    said = dict.fromkeys(said, "anyone who reaches this port can read the metrics; see admin_token")
+    assert _load(f"metrics_listen: {listen}").open_addresses() == said
+    assert _load(f"{{metrics_listen: {listen}, admin_token: t}}").open_addresses() == {}
+
+
+@pytest.mark.parametrize("text", ["", "${KEY:-}", "a b", "a\\n", "é", "\\0", "a\\u00a0b"])
+@pytest.mark.parametrize("section", ["client_keys: [good, %s]", "admin_token: %s"])
+def test_a_key_of_ours_that_could_not_be_shown_is_refused(section: str, text: str) -> None:
+    """A blank one above all: a variable that is not set must not open the door."""
+    with pytest.raises(ConfigError, match=r"must (not be empty|be one word of printable ASCII)"):
+        _load(section % f'"{text}"')
+
+
+@pytest.mark.parametrize(
+    "text", ["client_keys: []", "client_keys: key", "client_keys: ['${UNSET}']", "admin_token: [a]"]
+)
+def test_keys_of_ours_are_a_list_and_a_token(text: str) -> None:
+    """No list at all is null; an empty one, or a variable that is not there, is a mistake."""
+    with pytest.raises(ConfigError):
+        _load(text)
+
+
+def test_keys_of_ours_come_from_file_or_environment() -> None:
+    """And from neither by default."""
+    config = _load("client_keys: [a, '${KEY}']\nadmin_token: ${TOKEN}", KEY="b", TOKEN="c")
+    assert (config.client_keys, config.admin_token) == (("a", "b"), "c")
+    assert (_load().client_keys, _load().admin_token, _load().metrics_listen) == (None, None, None)
+
+
+def test_two_listeners_have_two_addresses() -> None:
+    """Port 0 is another one each time."""
+    with pytest.raises(ConfigError, match="metrics_listen: must be another address than listen"):
+        _load("{listen: 'h:1', metrics_listen: 'h:1'}")
+    assert _load("{listen: 'h:0', metrics_listen: 'h:0'}").metrics_listen == "h:0"
+
+
+def test_no_key_stands_in_what_python_says_of_a_configuration() -> None:
+    """A traceback or a log line of a careless day shows none."""
+    text = "upstream: {api_key: PLANT}\nclient_keys: [PLANT]\nadmin_token: PLANT\nstore: redis://:PLANT@h:1/0"
+    config = _load(text, "upstreams.b.api_key=PLANT")
+    assert "PLANT" not in f"{config!r} {config} {config.upstream!r} {config.upstreams}"

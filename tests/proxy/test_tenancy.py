@@ -42,3 +42,13 @@ def test_a_header_names_the_tenant_whatever_the_token(team: str, token: str, oth
     assert tenancy.find_secret([("Authorization", token)]) == Tenancy("authorization", KEY).find_secret(
         [("Authorization", token)]
     )
+
+
+def test_a_key_of_ours_tells_clients_apart_that_show_the_same_credential() -> None:
+    """A placeholder for the upstream, say, or nothing at all."""
+    tenancy = Tenancy("authorization", KEY)
+    shown = [[], [("Authorization", "x")], [("X-Trimtab-Key", "a")], [("x-trimtab-key", "b")]]
+    shown += [[("Authorization", "x"), ("x-trimtab-key", name)] for name in ("a", "b", "")]
+    secrets = [tenancy.find_secret(headers) for headers in shown]
+    assert secrets[-1] == secrets[1]
+    assert len(set(secrets)) == len(secrets) - 1

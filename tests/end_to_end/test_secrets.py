@@ -1,0 +1,200 @@
+"""Keys and texts that are planted everywhere are found nowhere but where they belong: on the way to the upstream."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from asking import SMALL, ask_raw
+from fake_upstream import break_off, error
+from sessions import make_session
+
+KEY = "sk-PLANTED-KEY"
+TEXT = "PLANTED TEXT"
+CONFIG = f"""
+upstream: {{api_key: {KEY}-upstream}}
+client_keys: [{KEY}-client, {KEY}-other]
+admin_token: {KEY}-admin
+"""
+HEADERS = {
+    "Authorization": f"Bearer {KEY}-client",
+    "X-Odd": TEXT,
+    "User-Agent": TEXT,
+    "Cookie": f"a={KEY}",
+}
+
+
+def own_environment(data_home: Path) -> dict[str, str]:
+    """The test's environment, without the user's settings, and with data of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
+    return {**kept, "XDG_DATA_HOME": str(data_home)}
+
+
+@asynccontextmanager
+async def serving(home: Path, upstream_url: str, *settings: str) -> AsyncIterator[tuple[Process, str]]:
+    """A process with the planted configuration, and its address without a path."""
+    file = home / "planted.yaml"
+    file.write_text(CONFIG)
+    options = [part for setting in (*SMALL, *settings) for part in ("--set", setting)]
+    command = ["serve", "--config", str(file), "--listen", "127.0.0.1:0", "--upstream", upstream_url, *options]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", *command, stderr=PIPE, env=own_environment(home)
+    )
+    try:
+        line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 30))
+        yield process, line["url"].removesuffix("/v1")
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def stop(process: Process) -> bytes:
+    """What the process has written to standard error, once it has ended in good order."""
+    process.send_signal(signal.SIGTERM)
+    said = await asyncio.wait_for(process.stderr.read(), 20)
+    assert await process.wait() == 0
+    return said
+
+
+def planted_session(steps: int) -> bytes:
+    """A long session with planted texts in every kind of message, and in tools."""
+    session = make_session(steps)
+    messages = session["messages"][:-1]
+    for message in messages:
+        message["content"] = f"{TEXT} {message['content']}"
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = orjson.dumps({"path": TEXT}).decode()
+    session["tools"][0]["function"]["description"] = TEXT
+    return orjson.dumps({"model": "m", "user": TEXT, "messages": messages, "tools": session["tools"]})
+
+
+async def read_pages(client: aiohttp.ClientSession, url: str) -> bytes:
+    """Our own pages, the metrics among them, and how we refuse."""
+    pages = b""
+    for path in ("/metrics", "/trimtab/health", "/trimtab/ready", f"/trimtab/{KEY}", "/trimtab/api/models"):
+        for key in (f"{KEY}-admin", f"{KEY}-wrong"):
+            async with client.get(url + path, headers={"Authorization": f"Bearer {key}"}) as response:
+                pages += await response.read() + str(response.headers).encode()
+    return pages
+
+
+def find_planted(said: bytes) -> list[bytes]:
+    """Lines in which anything planted stands."""
+    return [line for line in said.splitlines() if b"PLANTED" in line]
+
+
+async def ask_everything(client: aiohttp.ClientSession, url: str) -> list[int]:
+    """Requests of every kind with everything planted: what we answered. Answers of our own hold none of it."""
+    bodies = [
+        planted_session(2),
+        planted_session(30),
+        b'{"messages": ' + TEXT.encode(),
+        orjson.dumps({"model": TEXT, "messages": [{"role": TEXT, "content": {TEXT: TEXT}}, {"role": 5}]}),
+        orjson.dumps({"messages": [{"role": "user", "content": TEXT * 20_000}]}),
+        b"\xff" + TEXT.encode(),
+    ]
+    statuses = []
+    asked = [("/v1/chat/completions", body, {}) for body in bodies]
+    asked += [(path, bodies[2], {}) for path in (f"/v1/x?key={KEY}&q=PLANTED", f"/v1/files/{KEY}")]
+    asked += [("/v1/chat/completions", bodies[0], {"x-trimtab-profile": TEXT})]
+    asked += [("/v1/chat/completions", bodies[0], {"Authorization": f"Bearer {KEY}-wrong"})]
+    for path, body, extra in asked:
+        try:
+            async with client.post(url + path, data=body, headers=HEADERS | extra) as response:
+                answer = await response.read()
+        except aiohttp.ClientError:
+            continue
+        statuses.append(response.status)
+        if b"trimtab_error" in answer or b"context_length_exceeded" in answer:
+            assert find_planted(answer + str(response.headers).encode()) == []
+    return statuses
+
+
+async def refuse(recorded, _request):
+    """An upstream that quotes what it refuses."""
+    return error(400, message=f"no: {recorded.body[:200]!r}", type="x", code=KEY)
+
+
+async def vanish(_recorded, request):
+    """An upstream that goes away before it answers."""
+    request.transport.abort()
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    "answer", [None, refuse, vanish, break_off], ids=["plain", "refuses", "vanishes", "breaks off"]
+)
+async def test_a_process_tells_nothing_planted(answer, tmp_path, client, upstream):
+    """Its log, metrics, refusals and files, whatever its upstream does; what is logged is JSON, line by line."""
+    upstream.answer = answer or upstream.answer
+    async with serving(tmp_path, upstream.url) as (process, url):
+        statuses = await ask_everything(client, url)
+        told = await read_pages(client, url)
+        for broken in (
+            b"GET /%b HTTP/9\r\n\r\n",
+            b"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\x00\r\n\r\n",
+        ):
+            await ask_raw(url, broken % KEY.encode())
+        said = await stop(process)
+    assert {400, 401} <= set(statuses)
+    assert (200 in statuses) is (answer is None)
+    assert find_planted(told) == []
+    assert find_planted(said) == []
+    assert len([orjson.loads(line) for line in said.splitlines()]) > len(statuses) / 2
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "planted.yaml"]
+    assert [file.name for file in files if file.suffix == ".sqlite3"] or answer is not None
+    assert [file.name for file in files if b"PLANTED" in file.read_bytes()] == []
+
+
+async def test_an_upstream_that_cannot_be_reached_tells_nothing_planted(tmp_path, client):
+    """Nor does a store that cannot be, whose address has a password in it."""
+    store = f"store=redis://user:{KEY}@127.0.0.1:9/0"
+    async with serving(tmp_path, "http://127.0.0.1:9/v1", store) as (process, url):
+        statuses = await ask_everything(client, url)
+        told = await read_pages(client, url)
+        said = await stop(process)
+    assert {502, 401} <= set(statuses)
+    assert find_planted(told + said) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CONFIG + f"nonsense: {KEY}",
+        CONFIG.replace("[", "[a b, "),
+        CONFIG.replace("admin_token: ", "admin_token: *"),
+        CONFIG + f"store: redis://user:{KEY}@h:x/0",
+        CONFIG + "mode: maybe",
+        CONFIG + f"\x00{KEY}",
+        CONFIG + "listen: [",
+        CONFIG,
+    ],
+    ids=repr,
+)
+def test_commands_tell_nothing_planted(text, tmp_path):
+    """`check`, and `compact` of a planted body by a planted configuration, right or wrong."""
+    file, body = tmp_path / "planted.yaml", tmp_path / "body.json"
+    file.write_text(text)
+    body.write_bytes(b'{"messages": [{"role": "user", "content": "' + TEXT.encode())
+    said = b""
+    for command in (
+        ("check", str(file)),
+        ("compact", "--config", str(file), str(body)),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "proxy", *command], capture_output=True, check=False, env=own_environment(tmp_path)
+        )
+        assert done.returncode in {0, 1, 2}
+        said += done.stdout + done.stderr
+    assert b"Traceback" not in said
+    assert find_planted(said) == []

@@ -1,0 +1,97 @@
+"""An upstream that keeps every byte that reaches it, read by another parser than the proxy's own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import h11
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@dataclass
+class ParsingUpstream:
+    """`connections` has the bytes of each connection as they came; every request gets `answer`."""
+
+    answer: bytes = PLAIN
+    url: str = ""
+    connections: list[bytearray] = field(default_factory=list)
+    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    @property
+    def requests(self) -> list[tuple[str, str, bytes]]:
+        """Method, target and body of every whole request that h11 finds. Raises where it cannot read one."""
+        return [
+            (request.method.decode(), request.target.decode(), body)
+            for received in self.connections
+            for request, body in read_requests(bytes(received))
+        ]
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of all requests."""
+        return [
+            header
+            for received in self.connections
+            for request, _ in read_requests(bytes(received))
+            for header in request.headers
+        ]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, for as long as the other side keeps it."""
+        received = bytearray()
+        self.connections.append(received)
+        self._writers.append(writer)
+        answered = 0
+        with suppress(ConnectionError, h11.RemoteProtocolError):
+            while data := await reader.read(65536):
+                received += data
+                whole = len(read_requests(bytes(received)))
+                writer.write(self.answer * (whole - answered))
+                answered = whole
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        self._writers.remove(writer)
+
+    async def close(self) -> None:
+        """End every connection."""
+        while self._writers:
+            self._writers[0].transport.abort()
+            await asyncio.sleep(0)
+
+
+def read_requests(received: bytes) -> list[tuple[h11.Request, bytes]]:
+    """The whole requests of one connection. Raises h11.RemoteProtocolError where what came is none."""
+    requests: list[tuple[h11.Request, bytes]] = []
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+    connection.receive_data(received)
+    head, body = None, b""
+    while True:
+        event = connection.next_event()
+        if isinstance(event, h11.Request):
+            head, body = event, b""
+        elif isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage) and head is not None:
+            requests.append((head, body))
+            connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
+            connection.send(h11.EndOfMessage())
+            connection.start_next_cycle()
+        else:
+            return requests
+
+
+@asynccontextmanager
+async def run_parsing_upstream(answer: bytes = PLAIN) -> AsyncIterator[ParsingUpstream]:
+    """The server on a free port, for as long as the block runs."""
+    upstream = ParsingUpstream(answer)
+    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
+    upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield upstream
+    finally:
+        server.close()
+        await upstream.close()
+        await server.wait_closed()

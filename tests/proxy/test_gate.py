@@ -1,0 +1,265 @@
+"""Who is let in, and what becomes of the key that opened the door."""
+
+import asyncio
+import base64
+
+import aiohttp
+import orjson
+import pytest
+from asking import CHAT, SMALL, ask_raw, post, settle
+from sessions import make_session, requests_of
+from yarl import URL
+
+from proxy.app import run_proxy
+from proxy.config import Config
+from proxy.config_load import load_config
+from proxy.errors import UnauthorizedError
+from proxy.gate import admit_admin, admit_client
+
+KEYS = "client_keys=[key-one, key-two]"
+SHOWN = [
+    {"Authorization": "Bearer key-two"},
+    {"AUTHORIZATION": "bearer  key-one"},
+    {"api-key": "key-one"},
+    {"X-Api-Key": "key-two"},
+    {"x-trimtab-key": "key-one"},
+    {"Authorization": "Bearer another", "x-trimtab-key": "key-two"},
+]
+WRONG = [
+    {},
+    {"Authorization": "Bearer key-on"},
+    {"Authorization": "Bearer key-oneX"},
+    {"Authorization": "Bearer KEY-ONE"},
+    {"Authorization": "key-one"},
+    {"Authorization": "Basic " + base64.b64encode(b"x:key-one").decode()},
+    {"Authorization": "Bearer key-one, key-two"},
+    {"Authorization": "Bearer"},
+    {"Authorization": "Bearer "},
+    {"api-key": ""},
+    {"x-key": "key-one"},
+    {"x-trimtab-key": "key-one key-two"},
+    {"x-trimtab-key": "é"},
+]
+PATHS = ["/v1/chat/completions", "/v1/models", "/props", "/", "/trimtab/health/x", "/trimtab/", "/metrics"]
+
+
+@pytest.mark.parametrize("headers", SHOWN, ids=str)
+async def test_a_known_key_is_let_in_from_wherever_clients_put_it(headers, client, start_proxy):
+    """Any of the keys, in any of the headers, whatever else is there."""
+    proxy = await start_proxy(KEYS)
+    for path in ("/v1/chat/completions", "/v1/embeddings"):
+        async with client.post(proxy.url + path, json=CHAT, headers=headers) as response:
+            assert response.status == 200
+
+
+@pytest.mark.parametrize("headers", WRONG, ids=str)
+async def test_who_shows_no_known_key_is_refused(headers, client, upstream, start_proxy):
+    """Everywhere but for health and readiness; the upstream hears nothing of it."""
+    proxy = await start_proxy(KEYS)
+    for path in PATHS:
+        async with client.post(proxy.url + path, json=CHAT, headers=headers) as response:
+            error = orjson.loads(await response.read())["error"]
+            assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert (error["type"], error["code"]) == ("trimtab_error", "invalid_api_key")
+        assert "client_keys" in error["message"]
+        assert "key-" not in error["message"]
+    for path in ("/trimtab/health", "/trimtab/ready"):
+        async with client.get(proxy.url + path, headers=headers) as response:
+            assert response.status == 200
+    assert upstream.requests == []
+
+
+async def test_the_key_is_asked_for_before_the_body(start_proxy):
+    """A stranger is answered while its body is still to come; a client that waits for leave gets none."""
+    proxy = await start_proxy(KEYS)
+    url = URL(proxy.url)
+    for expect in (b"", b"Expect: 100-continue\r\n"):
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n%b\r\n" % expect)
+        assert await asyncio.wait_for(reader.readline(), 5) == b"HTTP/1.1 401 Unauthorized\r\n"
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_websocket_needs_the_key_too(client, upstream, start_proxy):
+    """Refused before the upstream is asked; let in with the key."""
+
+    async def accept(_recorded, request):
+        socket = aiohttp.web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.close()
+        return socket
+
+    upstream.answer = accept
+    proxy = await start_proxy(KEYS)
+    with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+        await client.ws_connect(proxy.url + "/v1/realtime")
+    assert caught.value.status == 401
+    assert upstream.requests == []
+    async with client.ws_connect(proxy.url + "/v1/realtime", headers={"x-trimtab-key": "key-one"}) as socket:
+        assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+    assert upstream.requests[0].header("x-trimtab-key") == []
+
+
+async def test_refusals_are_counted_and_logged(client, start_proxy, log):
+    """As any other refusal of ours; the line tells nothing of what was shown."""
+    proxy = await start_proxy(KEYS)
+    async with client.post(proxy.url + "/v1/models", headers={"Authorization": "Bearer PLANTED"}) as response:
+        assert response.status == 401
+    async with client.get(proxy.url + "/metrics", headers={"api-key": "key-one"}) as response:
+        metrics = await response.text()
+    assert 'outcome="refused",status="401"} 1.0' in metrics
+    line = next(line for line in log.lines if line["event"] == "request")
+    assert (line["status"], line["outcome"], line["error"]) == (401, "refused", "invalid_api_key")
+    assert "PLANTED" not in str(log.lines) + metrics
+
+
+async def test_what_opened_the_door_goes_upstream_only_as_the_clients_own_credential(client, upstream, start_proxy):
+    """`Authorization` as ever: to an upstream without a key of its own. `x-trimtab-key` never."""
+    for settings, expected in (((), ["Bearer theirs"]), (("upstream.api_key=ours",), ["Bearer ours"])):
+        proxy = await start_proxy(KEYS, *settings)
+        for path in ("/v1/chat/completions", "/v1/embeddings"):
+            headers = {"Authorization": "Bearer theirs", "x-trimtab-key": "key-one"}
+            async with client.post(proxy.url + path, json=CHAT, headers=headers) as response:
+                assert response.status == 200
+            assert upstream.requests[-1].header("authorization") == expected
+            assert "key-one" not in str(upstream.requests[-1].headers)
+    proxy = await start_proxy(KEYS)
+    async with client.get(proxy.url + "/v1/models", headers={"Authorization": "Bearer key-one"}) as response:
+        assert response.status == 200
+    assert upstream.requests[-1].header("authorization") == ["Bearer key-one"]
+    assert not [question for question in upstream.questions if "key-" in str(question.headers)]
+
+
+async def test_summaries_are_asked_without_the_key_of_ours(client, upstream, start_proxy):
+    """Its requests carry what the client's own would; clients with keys of their own do not find one another's."""
+    proxy = await start_proxy(KEYS, "upstream.api_key=ours", "prices.cached_input=1", *SMALL)
+    session = make_session(30)
+    asked = []
+    for key in ("key-one", "key-two", "key-one"):
+        for messages in requests_of(session):
+            headers = {"Authorization": "Bearer placeholder", "x-trimtab-key": key}
+            response, _ = await post(
+                client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages}, **headers
+            )
+            assert response.status == 200
+            await settle(proxy)
+        asked.append(len(upstream.summaries))
+    assert asked[1] == 2 * asked[0] > 0
+    assert asked[2] == asked[1]
+    assert upstream.summaries[0].header("authorization") == ["Bearer ours"]
+    assert "key-" not in str([recorded.headers for recorded in upstream.requests])
+
+
+async def test_the_admin_token_opens_our_pages_and_nothing_else(client, upstream, start_proxy):
+    """Clients' keys open nothing of it, and it opens nothing of theirs; health and readiness stay open."""
+    proxy = await start_proxy(KEYS, "admin_token=boss")
+    expected = {
+        ("/metrics", "boss"): 200,
+        ("/metrics", "key-one"): 401,
+        ("/metrics", ""): 401,
+        ("/trimtab/nope", "boss"): 404,
+        ("/trimtab/nope", "key-one"): 401,
+        ("/trimtab/health", ""): 200,
+        ("/trimtab/ready", "wrong"): 200,
+        ("/v1/models", "boss"): 401,
+        ("/v1/models", "key-one"): 200,
+    }
+    for (path, key), status in expected.items():
+        async with client.get(proxy.url + path, headers={"Authorization": f"Bearer {key}"}) as response:
+            assert (path, key, response.status) == (path, key, status)
+            if status == 401:
+                assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert [recorded.path for recorded in upstream.requests] == ["/v1/models"]
+
+
+async def test_without_client_keys_the_admin_token_guards_our_pages_alone(client, start_proxy):
+    """Everybody is a client, and nobody sees the metrics."""
+    proxy = await start_proxy("admin_token=boss")
+    for path, status in (("/v1/models", 200), ("/metrics", 401), ("/trimtab/health", 200)):
+        async with client.get(proxy.url + path) as response:
+            assert response.status == status
+
+
+async def test_metrics_may_have_an_address_of_their_own(client, upstream, start_proxy):
+    """Our own pages and nothing else are there; the main address has none of the metrics, and passes them to nobody."""
+    proxy = await start_proxy("metrics_listen=127.0.0.1:0", KEYS)
+    pages = proxy.metrics_url.removesuffix("/metrics")
+    assert pages != proxy.url
+    for path, status in (("/metrics", 200), ("/trimtab/ready", 200), ("/v1/models", 404), ("/", 404)):
+        async with client.get(pages + path) as response:
+            assert (path, response.status) == (path, status)
+    async with client.get(proxy.url + "/metrics", headers={"api-key": "key-one"}) as response:
+        assert response.status == 404
+        assert "metrics_listen" in orjson.loads(await response.read())["error"]["message"]
+    assert upstream.requests == []
+
+
+async def test_the_address_of_the_metrics_can_want_the_token_too(client, start_proxy):
+    """An `admin_token` holds at both; by another path if that is configured."""
+    proxy = await start_proxy("metrics_listen=127.0.0.1:0", "admin_token=boss", "metrics_path=/m")
+    for key, status in (("boss", 200), ("x", 401)):
+        async with client.get(proxy.metrics_url, headers={"Authorization": f"Bearer {key}"}) as response:
+            assert response.status == status
+
+
+async def test_a_drain_can_be_watched_to_its_end(client, upstream, log, compactors):
+    """While the last request finishes, new connections are refused and the metrics still answer."""
+    release, watched = asyncio.Event(), asyncio.Event()
+
+    async def hold(_recorded, _request):
+        await release.wait()
+        return aiohttp.web.Response()
+
+    upstream.answer = hold
+    settings = ("listen=127.0.0.1:0", "metrics_listen=127.0.0.1:0", "store=memory")
+    config = load_config(settings=(*settings, f"upstream.base_url={upstream.url}"), environment={})
+
+    async def watch(metrics_url: str, ready_url: str) -> None:
+        async with asyncio.timeout(10):
+            while not watched.is_set():
+                async with client.get(ready_url) as response:
+                    if response.status == 503:
+                        watched.set()
+        async with client.get(metrics_url) as response:
+            assert "trimtab_requests_in_flight 1.0" in await response.text()
+        release.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        async with run_proxy(config, log, compactors) as proxy:
+            asked = tasks.create_task(client.get(proxy.url + "/v1/models"))
+            await asyncio.wait_for(upstream.arrived.wait(), 5)
+            ready_url = proxy.metrics_url.replace("/metrics", "/trimtab/ready")
+            tasks.create_task(watch(proxy.metrics_url, ready_url))
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client.get(proxy.metrics_url)
+    assert asked.result().status == 200
+
+
+async def test_a_request_of_many_credentials_is_no_clients(start_proxy):
+    """Only so many are looked at, so that a stranger cannot make us hash for long."""
+    proxy = await start_proxy(KEYS)
+    guesses = b"".join(b"api-key: guess%d\r\n" % number for number in range(100))
+    answer = await ask_raw(
+        proxy.url, b"GET /v1/models HTTP/1.1\r\nHost: x\r\n%bapi-key: key-one\r\nConnection: close\r\n\r\n" % guesses
+    )
+    assert answer.startswith(b"HTTP/1.1 401 ")
+
+
+def test_every_key_is_compared_however_early_one_fits(monkeypatch):
+    """In constant time: neither which key nor how much of it was right can be told from how long it takes."""
+    compared = []
+    monkeypatch.setattr("hmac.compare_digest", lambda left, right: compared.append((len(left), len(right))) or True)
+    config = Config(client_keys=("a", "bb", "ccc"), admin_token="d")
+    admit_client(config, [("authorization", "Bearer a"), ("api-key", "x" * 1000)])
+    assert compared == [(32, 32)] * 6
+    admit_admin(config, [("authorization", "Bearer d")])
+    assert len(compared) == 7
+
+
+def test_without_keys_everybody_is_a_client():
+    """That is the default, on loopback."""
+    admit_client(Config(), [])
+    admit_admin(Config(), [])
+    with pytest.raises(UnauthorizedError):
+        admit_admin(Config(client_keys=("a",)), [])

@@ -1,0 +1,27 @@
+"""Our own pages."""
+
+import orjson
+import pytest
+
+from proxy.pages import PAGES
+
+
+@pytest.mark.parametrize("path", ["/trimtab", "/trimtab/", "/trimtab/nope", "/trimtab/health/x", "/%74rimtab/api"])
+async def test_what_is_no_page_is_not_found(path, client, upstream, start_proxy):
+    """In OpenAI's form, with the pages that there are; the upstream hears nothing of it."""
+    proxy = await start_proxy()
+    async with client.get(proxy.url + path) as response:
+        error = orjson.loads(await response.read())["error"]
+        assert (response.status, response.content_type) == (404, "application/json")
+    assert (error["type"], error["code"]) == ("trimtab_error", "not_found")
+    assert all(page in error["message"] for page in (*PAGES, "/metrics"))
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("path", ["/trimtabs", "/Trimtab/health", "/x/trimtab/health", "/metrics/x"])
+async def test_what_only_looks_like_ours_passes(path, client, upstream, start_proxy):
+    """A path beside ours is the upstream's."""
+    proxy = await start_proxy()
+    async with client.get(proxy.url + path) as response:
+        assert response.status == 200
+    assert [recorded.path for recorded in upstream.requests] == [path]
