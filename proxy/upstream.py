@@ -14,6 +14,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config import UpstreamConfig
+from proxy.connections import Connector, ending_with_connection
 from proxy.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
 
 HOP_BY_HOP = frozenset(
@@ -36,6 +37,7 @@ SUMMARY_HEADERS = frozenset({*CREDENTIAL_HEADERS, "openai-organization", "openai
 PIECE_BYTES = 256 * 1024
 """A larger body is handed over in pieces, so that a slow upstream holds up its sender and nothing else."""
 
+SWITCHING_PROTOCOLS = 101
 _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
 Headers = list[tuple[str, str]]
@@ -132,7 +134,7 @@ class UpstreamClient:
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=Connector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
@@ -173,7 +175,11 @@ class UpstreamClient:
             message = f"{url.host}:{url.port} could not be reached ({type(error).__name__}); check upstream.base_url"
             raise UpstreamUnreachableError(message) from error
         try:
-            yield response
+            if response.status == SWITCHING_PROTOCOLS and "Upgrade" not in headers:
+                message = f"{url.host}:{url.port} switched protocols, which nobody asked for"
+                raise UpstreamUnreachableError(message)
+            with ending_with_connection(response):
+                yield response
         finally:
             response.close() if not response.content.at_eof() else response.release()
 

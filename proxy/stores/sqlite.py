@@ -22,6 +22,8 @@ MAX_BYTES = 256 * 1024 * 1024
 """Of sealed summaries; the file is a little larger."""
 OPERATION_SECONDS = 2.0
 """How long a caller waits; a disk that takes longer counts as gone."""
+MAX_LEASE_SECONDS = 3600.0
+"""What ends later was claimed before the clock went back, and holds no more."""
 TOUCHES_PER_TTL = 16
 """A reading is noted only this often in a summary's life, for to note it is to write."""
 
@@ -121,10 +123,11 @@ class SqliteStore:
         now = self._clock()
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute("DELETE FROM leases WHERE expires_at <= ?", (now,))
+            latest = now + MAX_LEASE_SECONDS
+            connection.execute("DELETE FROM leases WHERE expires_at <= ? OR expires_at > ?", (now, latest))
             row: tuple[int] | None = connection.execute(
                 "INSERT INTO leases (summary_id, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING number",
-                (summary_id, now + seconds),
+                (summary_id, min(now + seconds, latest)),
             ).fetchone()
         return row[0] if row is not None else None
 

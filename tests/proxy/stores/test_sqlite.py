@@ -108,6 +108,14 @@ async def test_what_has_expired_is_removed_when_the_file_is_opened(open_sqlite, 
     assert await open_sqlite()._do(_count_summaries) == 0
 
 
+async def test_a_clock_that_goes_back_prolongs_no_lease(open_sqlite, clock) -> None:
+    """A holder that died before holds nobody up for a day; how long a lease may be is bounded."""
+    store = open_sqlite()
+    await store.claim("id", 1e9)
+    clock.seconds -= 86400
+    assert await store.claim("id", 60) is not None
+
+
 async def test_a_busy_file_does_not_hold_the_event_loop_and_a_caller_may_leave(open_sqlite, path) -> None:
     """The caller that left leaves no transaction behind: others write at once."""
     is_writing = threading.Event()

@@ -1,0 +1,57 @@
+"""Connections to upstreams, where aiohttp alone would trust the other side too far.
+
+Law: nobody gets an answer that was not meant for them, and no answer is waited for that can no longer come.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import aiohttp
+from aiohttp.connector import Connection
+
+
+class Connector(aiohttp.TCPConnector):
+    """Keeps no connection on which the upstream has said something that nobody asked for.
+
+    It would be taken for the answer to the next request, which is another client's, and so on from then on.
+    """
+
+    async def _get(self, key: Any, traces: Any) -> Connection | None:
+        while (connection := await super()._get(key, traces)) is not None:
+            if connection.protocol is not None and not connection.protocol.should_close:
+                return connection
+            connection.close()
+        return None
+
+
+@contextmanager
+def ending_with_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """While the block runs, the answer's body breaks off where its connection has ended and it is not whole.
+
+    aiohttp ends the connection over a chunk that cannot be read, and leaves the body's reader waiting for ever.
+    """
+    connection = response.connection
+    if connection is None or connection.protocol is None:  # all of it has come
+        yield
+        return
+    closed = connection.protocol.closed
+    break_off = partial(_break_off, response.content)
+    if closed is None:
+        break_off(None)
+    else:
+        closed.add_done_callback(break_off)
+    try:
+        yield
+    finally:
+        if closed is not None:
+            closed.remove_done_callback(break_off)
+
+
+def _break_off(content: aiohttp.StreamReader, closed: asyncio.Future[None] | None) -> None:
+    if closed is not None and not closed.cancelled():
+        closed.exception()  # it is told by the body's own
+    if not content.is_eof() and content.exception() is None:
+        content.set_exception(aiohttp.ClientPayloadError("the answer cannot be read further"))

@@ -1,0 +1,79 @@
+"""A refusal for length, and what can go wrong with the second attempt.
+
+Law: the client sees what came of the second attempt, whatever that is. There is no third, and no refusal, however
+absurd its numbers, spoils the requests to come.
+"""
+
+import orjson
+import pytest
+from asking import CHAT, SMALL
+from faults import FAULTS, FULL, LONG, Passed, ask, check_seen
+from faulty_upstream import Act, Connection, say
+from leaks import Leaks, read_sample
+
+pytestmark = pytest.mark.usefixtures("quiet")
+SETTINGS = ("defaults.completion_reserve=1000", "defaults.overflow_strategy=prune")
+REFUSED = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: "
+
+
+def write_refusal(limit: str, requested: str = "15000") -> bytes:
+    """An answer that refuses a prompt for its length."""
+    message = (
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in {requested} tokens."
+    )
+    error = {
+        "message": message,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
+    return orjson.dumps({"error": error})
+
+
+def refuse(body: bytes) -> Act:
+    """Refuse, whatever is asked."""
+    return say(f"{REFUSED}{len(body)}\r\n\r\n".encode() + body)
+
+
+def refuse_once(then: Act) -> Act:
+    """Refuse the first attempt; the second meets with what is wrong."""
+    acts = iter((refuse(write_refusal("8000")), then))
+
+    async def act(connection: Connection) -> None:
+        await next(acts)(connection)
+
+    return act
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+async def test_a_fault_of_the_second_attempt_is_told_or_passed_on(fault, raw, start_proxy):
+    """As one of the first would have been; and nothing is held behind it."""
+    raw_settings = (f"upstream.base_url={raw.url}", f"upstream.read_timeout_seconds={fault.read_seconds}")
+    proxy = await start_proxy(*SETTINGS, "defaults.context_window=128000", *raw_settings)
+    leaks = Leaks(proxy, raw)
+    assert (await ask(proxy.url, CHAT))[0] == 200
+    await leaks.mark()
+    for number, stream in enumerate((False, True)):
+        accepted, raw.act = raw.accepted, refuse_once(fault.act)
+        # Each model is new, and so its window not yet learned.
+        await check_seen(fault.seen, proxy, LONG | {"model": f"m{number}"} | ({"stream": True} if stream else {}))
+        assert raw.accepted - accepted == 2
+    await leaks.check()
+
+
+@pytest.mark.parametrize(
+    ("limit", "requested"),
+    [("1", "15000"), ("0", "0"), ("-5", "-15000"), ("255", "3"), ("1000000000000", "15000"), ("8000", "1000000000000"),
+     ("9" * 400, "9" * 400), ("7999.5", "nan"), ("", "")],
+)  # fmt: skip
+async def test_absurd_numbers_spoil_nothing(limit, requested, raw, start_proxy):
+    """Two attempts at most, the last refusal as it came; what is asked next is served, and is not refused by us."""
+    proxy = await start_proxy(*SMALL, *SETTINGS, f"upstream.base_url={raw.url}")
+    refusal, good = write_refusal(limit, requested), raw.act
+    raw.act = refuse(refusal)
+    await check_seen(Passed(400, refusal), proxy, LONG)
+    assert raw.accepted <= 2
+    raw.act = good
+    for body in (CHAT, LONG, LONG | {"stream": True}):
+        await check_seen(FULL, proxy, body)
+    assert read_sample(proxy, "trimtab_fail_open_total") == 0

@@ -1,0 +1,189 @@
+"""What an upstream can do wrong, and what a client sees of it: the matrix of test_faults.py."""
+
+import gzip
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+from faulty_upstream import COMPLETION, EVENTS, GOOD, OK, Act, Connection, reset, say, stall
+from sessions import make_session
+
+from proxy.app import Proxy
+
+PATIENCE_SECONDS = 15.0
+"""The client's: who waits longer waits in vain."""
+LONG = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1]}
+"""A request of several windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An error of the proxy's own."""
+
+    status: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The upstream's own answer, byte for byte, and whole."""
+
+    status: int = 200
+    body: bytes = b"BODY"
+
+
+UNREACHABLE = Refused(502, "upstream_unreachable")
+TIMED_OUT = Refused(504, "upstream_timeout")
+CUT = "the connection is aborted"
+Seen = Refused | Passed | str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What the upstream does, and what the client sees; `summary`: whether a summary can be read of it."""
+
+    name: str
+    act: Act
+    seen: Seen
+    summary: bool = False
+
+    @property
+    def read_seconds(self) -> float:
+        """How long the proxy shall wait: no longer than it takes where nothing comes, for ever where something does."""
+        return 0.25 if "silent" in self.name else 600.0
+
+
+async def reset_at_once(connection: Connection) -> None:
+    connection.reset()
+
+
+async def reset_after_headers(connection: Connection) -> None:
+    await connection.read_head()
+    connection.reset()
+
+
+async def reset_in_the_body(connection: Connection) -> None:
+    await connection.read_head()
+    await connection.reader.readexactly(10)
+    connection.reset()
+
+
+async def close_at_once(connection: Connection) -> None:
+    """The connection is closed when this returns."""
+
+
+async def answer_early(connection: Connection) -> None:
+    """An answer to the headers alone; the body is not read."""
+    await connection.read_head()
+    await connection.say(b"HTTP/1.1 403 No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+    await connection.stall()
+
+
+async def drip(connection: Connection) -> None:
+    """One byte at a time."""
+    await connection.read_request()
+    for byte in connection.spell(GOOD):
+        await connection.say(bytes([byte]))
+
+
+def endless(beginning: bytes, words: bytes) -> Act:
+    """The same words for as long as anybody listens."""
+
+    async def act(connection: Connection) -> None:
+        await connection.read_request()
+        await connection.say(beginning)
+        while True:
+            await connection.say(words * 100)
+
+    return act
+
+
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+FULL = Passed()
+ZIPPED = gzip.compress(COMPLETION, mtime=0)
+GARBLED = b'data: {nonsense\n\nevent\r\ndata\n: \xff\xfe\x00\n\ndata: [1,2]\n\ndata: {"choices":7}\n\n'
+NO_JSON = b"<html>It works!</html>"
+ABSURD = b'{"choices":[],"usage":{"prompt_tokens":-1e400,"completion_tokens":99999999999999999999}}'
+
+FAULTS = (
+    # before the answer
+    Fault("closes at once", close_at_once, UNREACHABLE),
+    Fault("resets at once", reset_at_once, UNREACHABLE),
+    Fault("resets after the headers", reset_after_headers, UNREACHABLE),
+    Fault("resets in the body", reset_in_the_body, UNREACHABLE),
+    Fault("resets after the body", say(then=reset), UNREACHABLE),
+    Fault("silent", stall, TIMED_OUT),
+    Fault("silent after the request", say(then=stall), TIMED_OUT),
+    Fault("silent in the headers", say(OK, then=stall), TIMED_OUT),
+    Fault("closes in the headers", say(OK), UNREACHABLE),
+    # not HTTP
+    Fault("garbage", say(b"\x00\xff not HTTP at all\r\n\r\n"), UNREACHABLE),
+    Fault("status of letters", say(b"HTTP/1.1 abc OK\r\n\r\n"), UNREACHABLE),
+    Fault("status of five digits", say(b"HTTP/1.1 20000 OK\r\n\r\n"), UNREACHABLE),
+    Fault("no such version", say(b"HTTP/9.7 200 OK\r\nContent-Length: 2\r\n\r\nhi"), UNREACHABLE),
+    Fault("endless header", endless(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x" * 100), UNREACHABLE),
+    Fault("100000 headers", say(b"HTTP/1.1 200 OK\r\n" + b"X-A: 1\r\n" * 100_000 + b"\r\n"), UNREACHABLE),
+    Fault("two lengths", say(OK + b"Content-Length: 2\r\nContent-Length: 7\r\n\r\nhi"), UNREACHABLE),
+    Fault("length below zero", say(OK + b"Content-Length: -2\r\n\r\nhi"), UNREACHABLE),
+    Fault("length beyond numbers", say(OK + b"Content-Length: 9" + b"9" * 40 + b"\r\n\r\nhi"), UNREACHABLE),
+    Fault("more than its length", say(OK + b"Content-Length: 5\r\n\r\nBODY"), UNREACHABLE),
+    Fault("switches protocols", say(b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhi"), UNREACHABLE),
+    # within the answer
+    Fault("silent after the answer's headers", say(CHUNKED, then=stall), CUT),
+    Fault("silent in the answer", say(CHUNKED, b"5\r\ndata:\r\n", then=stall), CUT),
+    Fault("resets in the answer", say(CHUNKED, b"5\r\ndata:\r\n", then=reset), CUT),
+    Fault("closes before the last chunk", say(CHUNKED, b"5\r\ndata:\r\n"), CUT),
+    Fault("broken chunks", say(CHUNKED, b"5\r\ndata:\r\n", b"zz\r\nwhat\r\n"), CUT),
+    Fault("length too long", say(OK + b"Content-Length: 99999\r\n\r\n", b"BODY"), CUT),
+    # odd, but whole
+    Fault("more than its length, later", say(GOOD, GOOD), FULL, summary=True),
+    Fault("bytes beyond ASCII", say(GOOD.replace(b"OK\r\n", b"\xff\xfe\r\nX-A: \xff\xfc\r\n", 1)), FULL, summary=True),
+    Fault("a lone CR", say(GOOD.replace(b"OK\r\n", b"OK\r\nX-A: a\rb\r\n", 1)), UNREACHABLE),
+    Fault("a NUL", say(GOOD.replace(b"OK\r\n", b"OK\r\nX-A: a\0b\r\n", 1)), UNREACHABLE),
+    Fault("a folded header", say(GOOD.replace(b"OK\r\n", b"OK\r\nX-A: a\r\n b\r\n", 1)), FULL, summary=True),
+    Fault("status 999", say(b"HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\nhi"), Passed(999, b"hi")),
+    Fault("no reason", say(GOOD.replace(b" OK", b"")), FULL, summary=True),
+    Fault("no length", say(OK + b"Connection: close\r\n\r\nBODY"), FULL, summary=True),
+    Fault("100 unasked", say(b"HTTP/1.1 100 Continue\r\n\r\n", GOOD), FULL, summary=True),
+    Fault("103 before", say(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", GOOD), FULL, summary=True),
+    Fault("drips", drip, FULL, summary=True),
+    Fault("answers early", answer_early, Passed(403, b"{}")),
+    Fault("gzip unasked", say(OK + b"Content-Encoding: gzip\r\n\r\n" + ZIPPED), Passed(body=ZIPPED)),
+    Fault("garbled events", say(OK + b"\r\n" + GARBLED), Passed(body=GARBLED)),
+    Fault("no JSON", say(OK + b"\r\n" + NO_JSON), Passed(body=NO_JSON)),
+    Fault("absurd usage", say(OK + b"\r\n" + ABSURD), Passed(body=ABSURD)),
+    Fault("nothing", say(OK + b"Content-Length: 0\r\n\r\n"), Passed(body=b"")),
+    Fault("500", say(b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno"), Passed(500, b"no")),
+    Fault("429", say(b"HTTP/1.1 429 Slow\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\nno"), Passed(429, b"no")),
+)  # fmt: skip
+
+
+async def ask(url: str, body: dict[str, Any], path: str = "/v1/chat/completions") -> tuple[int, bytes, bool]:
+    """Status, what came of the body, and whether that was all of it; each time on a connection of its own."""
+    connector, timeout = aiohttp.TCPConnector(force_close=True), aiohttp.ClientTimeout(PATIENCE_SECONDS)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+        received = bytearray()
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"}
+        async with session.post(url + path, data=io.BytesIO(orjson.dumps(body)), headers=headers) as response:
+            try:
+                async for chunk in response.content.iter_any():
+                    received += chunk
+            except aiohttp.ClientError:
+                return response.status, bytes(received), False
+            return response.status, bytes(received), True
+
+
+async def check_seen(seen: Seen, proxy: Proxy, body: dict[str, Any], path: str = "/v1/chat/completions") -> None:
+    """The client asks, and sees what it should."""
+    status, received, whole = await ask(proxy.url, body, path)
+    if isinstance(seen, Refused):
+        error = orjson.loads(received)["error"]
+        assert (status, error["code"], whole) == (seen.status, seen.code, True)
+        assert (error["type"], error["param"]) == ("trimtab_error", None)
+    elif isinstance(seen, Passed):
+        expected = seen.body.replace(b"BODY", EVENTS if body.get("stream") else COMPLETION)
+        assert (status, received, whole) == (seen.status, expected, True)
+    else:
+        assert (status, whole) == (200, False)

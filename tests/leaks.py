@@ -1,0 +1,91 @@
+"""What a proxy holds besides its requests: tasks, descriptors, connections. After each fault it must be what it was."""
+
+import asyncio
+import gc
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientResponse, web
+from faulty_upstream import FaultyUpstream
+from yarl import URL
+
+from proxy.app import Proxy
+from proxy.exchange import Exchange
+
+CALM_SECONDS = 3.0
+PER_REQUEST = (Exchange, ClientResponse, web.BaseRequest, web.StreamResponse)
+"""Of these none outlives its request."""
+
+
+def read_sample(proxy: Proxy, name: str, **labels: str) -> float:
+    """A sample of the proxy's metrics, the sum over all labels that are not named."""
+    samples = (one for metric in proxy.services.recorder.metrics.registry.collect() for one in metric.samples)
+    return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
+
+
+def count_kept() -> Counter[str]:
+    """Objects of one request that are alive."""
+    gc.collect()
+    return Counter(type(one).__name__ for one in gc.get_objects() if isinstance(one, PER_REQUEST))
+
+
+class Leaks:
+    """Compares what is held with what was held when it was made; make it once the proxy has served a request."""
+
+    def __init__(self, proxy: Proxy, *upstreams: FaultyUpstream) -> None:
+        self._proxy = proxy
+        self._upstreams = upstreams
+        self._before: set[str] | None = None
+
+    async def mark(self) -> None:
+        """What is held now is what shall be held."""
+        await self._hang_up()
+        self._before = self._held()
+
+    async def check(self) -> None:
+        """Nothing is left of the requests: no task, no descriptor, no connection but idle ones, none in flight."""
+        await self._until(lambda: read_sample(self._proxy, "trimtab_requests_in_flight") == 0, "in flight")
+        connector = self._proxy.services.client._session.connector
+        assert connector is not None
+        await self._until(lambda: not connector._acquired, "connections to the upstream in use")
+        await self._until(lambda: self._count_open() == self._count_idle(), "connections at the upstream")
+        await self._hang_up()
+        await self._until(lambda: self._held() <= self._before, "tasks and descriptors")
+        assert read_sample(self._proxy, "trimtab_fail_open_total") == 0
+
+    def _count_open(self) -> int:
+        return sum(len(upstream.open) for upstream in self._upstreams)
+
+    def _count_idle(self) -> int:
+        connector = self._proxy.services.client._session.connector
+        assert connector is not None
+        ports = {URL(upstream.url).port for upstream in self._upstreams}
+        kept = [one for key, pool in connector._conns.items() if key.port in ports for one, _ in pool]
+        return sum(one.is_connected() for one in kept)
+
+    async def _hang_up(self) -> None:
+        """End the idle connections, which the proxy may keep."""
+        for upstream in self._upstreams:
+            upstream.hang_up()
+        await self._until(lambda: self._count_open() == 0 == self._count_idle(), "idle connections")
+
+    def _held(self) -> set[str]:
+        """Tasks, calls for summaries, descriptors, numbered."""
+        under_way = self._proxy.services.summaries._under_way
+        held = {
+            "task": len(asyncio.all_tasks()),
+            "call": len(under_way),
+            "descriptor": len(list(Path("/proc/self/fd").iterdir())),
+        }
+        return {f"{kind} {number}" for kind, size in held.items() for number in range(size)}
+
+    async def _until(self, is_so: Any, what: str) -> None:
+        """Ends as soon as it is so; fails where it never is."""
+        try:
+            async with asyncio.timeout(CALM_SECONDS):
+                while not is_so():  # noqa: ASYNC110 - nobody tells of it
+                    await asyncio.sleep(0.001)
+        except TimeoutError as error:
+            message = f"{what}: {sorted(self._held() - (self._before or set()))} too many; {[*asyncio.all_tasks()]}"
+            raise AssertionError(message) from error
