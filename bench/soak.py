@@ -89,9 +89,10 @@ class Process:
             return await response.text()
 
     def count_events(self) -> Counter[str]:
-        """Its log lines, by event."""
-        lines = self.log.read_bytes().splitlines()
-        return Counter(str(orjson.loads(line)["event"]) for line in lines if line.startswith(b"{"))
+        """Its log lines, by event; a library's by what it was about as well."""
+        lines = [orjson.loads(line) for line in self.log.read_bytes().splitlines() if line.startswith(b"{")]
+        about = (("event", "source", "error") if line["event"] == "library" else ("event",) for line in lines)
+        return Counter(" ".join(str(line.get(key)) for key in keys) for keys, line in zip(about, lines, strict=True))
 
 
 @dataclass
