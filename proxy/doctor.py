@@ -21,7 +21,7 @@ from proxy.checks import (
 )
 from proxy.compactors import HEURISTIC, Compactors
 from proxy.config import DEFAULT_CONTEXT_WINDOW, Config
-from proxy.facts import Facts, complete
+from proxy.facts import complete, recall
 from proxy.known import describe_window, name_vocabulary
 from proxy.records import ModelName, Record, Records
 from proxy.stores import SummaryStore, open_store
@@ -166,7 +166,7 @@ async def _describe(config: Config, model: str, answers: dict[str, Answer], stor
     _, record = await Records(store).read(name)
     kept = record or Record(family.ratio)
     told = answers[base_url].windows.find(model)
-    facts = await asyncio.to_thread(complete, name, _recall(kept, told))
+    facts = await asyncio.to_thread(complete, name, recall(kept, told or kept.window_tokens))
     window_tokens, window_from = describe_window(settings, facts)
     vocabulary = name_vocabulary(settings, model)
     return ModelFinding(
@@ -178,12 +178,6 @@ async def _describe(config: Config, model: str, answers: dict[str, Answer], stor
         kept.ratio,
         "calibrated" if kept.calibrated else _name_accuracy(family, vocabulary),
     )
-
-
-def _recall(kept: Record, told: int | None) -> Facts:
-    """What a process that starts now would know of a model, of which the upstream has `told` a window."""
-    window_tokens = told or kept.window_tokens
-    return Facts(kept.ratio, window_tokens, learned_tokens=kept.learned_tokens, refuted=kept.refuted)
 
 
 def _name_accuracy(family: Family, vocabulary: str) -> str:

@@ -37,14 +37,16 @@ class Sent:
 class Lesson:
     """What is to be done about a refusal. Tokens are the model's own.
 
-    `window_tokens` and `ratio` hold from now on, None where they stay; `ceiling_tokens` is what the prompt may have
-    this time. `is_certain`: said in words, and true even if the second attempt fails.
+    `window_tokens` and `ratio` hold from now on, None where they stay, and so does `adds_completion`: the upstream adds
+    what the completion may have to the prompt. `ceiling_tokens` is what the prompt may have this time. `is_certain`:
+    said in words, and true even if the second attempt fails.
     """
 
     window_tokens: int | None = None
     ratio: float | None = None
     ceiling_tokens: int | None = None
     is_certain: bool = True
+    adds_completion: bool = False
 
     def apply(self, policy: Policy) -> Policy:
         """The policy by which the request is planned again."""
@@ -53,6 +55,7 @@ class Lesson:
             context_window=self.window_tokens or policy.context_window,
             token_ratio=self.ratio or policy.token_ratio,
             ceiling_tokens=self.ceiling_tokens,
+            adds_completion=self.adds_completion or policy.adds_completion,
         )
 
 
@@ -70,7 +73,10 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
     if lesson.ceiling_tokens is not None and lesson.ceiling_tokens < 1:
         return None
     planned = lesson.apply(policy)
-    if planned.limit_tokens(sent.max_tokens) < ENOUGH_SHARE * sent.prompt_tokens:
+    limit_tokens = planned.limit_tokens(sent.max_tokens)
+    if limit_tokens < 1:
+        return None
+    if limit_tokens < ENOUGH_SHARE * sent.prompt_tokens:
         return lesson
     # By these numbers it fitted all along. So they are not the whole truth.
     return replace(lesson, ceiling_tokens=_round_down(SHRINK_SHARE * planned.token_ratio * sent.prompt_tokens))
@@ -89,12 +95,14 @@ def _learn_from_prompt(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson
     is_measured = scale > 1 + NOISE_SHARE and sent.is_text
     ratio = min(policy.token_ratio * scale, MAX_RATIO) if is_measured else None
     ceilings = []
-    if overflow.completion_tokens:
+    adds_completion = bool(overflow.completion_tokens) and overflow.completion_tokens == sent.max_tokens
+    if overflow.completion_tokens and not adds_completion:  # a completion that the server chose
         ceilings.append(ENOUGH_SHARE * (limit - overflow.completion_tokens))
     unexplained = scale * policy.token_ratio / (ratio or policy.token_ratio)
     if unexplained > 1 + NOISE_SHARE:  # images, or a vocabulary beyond all bounds
         ceilings.append(ENOUGH_SHARE * limit / unexplained)
-    return Lesson(limit, ratio, int(min(ceilings)) if ceilings else None)
+    ceiling_tokens = int(min(ceilings)) if ceilings else None
+    return Lesson(limit, ratio, ceiling_tokens, adds_completion=adds_completion)
 
 
 def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:

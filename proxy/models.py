@@ -16,7 +16,7 @@ from proxy.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Calibration, R
 from proxy.catalogue import is_ready, load_catalogue
 from proxy.config import UpstreamConfig
 from proxy.discovery import MIN_WINDOW_TOKENS
-from proxy.facts import Facts, Known, complete
+from proxy.facts import Facts, Known, complete, recall
 from proxy.lessons import Lesson
 from proxy.lru import BytesLRU
 from proxy.metrics import Metrics
@@ -233,7 +233,14 @@ class Models:
     async def _write(self, name: ModelName, model: _Model, **changes: Any) -> None:
         """Make a change, unless another process has made one meanwhile: then that is taken over."""
         known = model.facts
-        record = Record(known.ratio, known.window_tokens, model.is_calibrated, known.learned_tokens, known.refuted)
+        record = Record(
+            known.ratio,
+            known.window_tokens,
+            model.is_calibrated,
+            known.learned_tokens,
+            known.adds_completion,
+            known.refuted,
+        )
         record = msgspec.structs.replace(record, **changes)
         self._adopt(model, *await self._records.append(name, model.generation, record), is_first=False)
 
@@ -250,7 +257,7 @@ class Models:
         """Go by a record from now on."""
         before = model.facts
         window_tokens = record.window_tokens or before.window_tokens
-        model.facts = Facts(record.ratio, window_tokens, learned_tokens=record.learned_tokens, refuted=record.refuted)
+        model.facts = recall(record, window_tokens)
         model.generation, model.is_calibrated = generation, record.calibrated
         model.calibration.restart(is_calibrated=record.calibrated)
         if is_first:
@@ -280,6 +287,8 @@ def _teach(known: Facts, believed_tokens: int, lesson: Lesson) -> dict[str, Any]
         changes |= {"learned_tokens": window_tokens, "refuted": (*others, believed_tokens)[-MAX_REFUTED:]}
     if lesson.ratio is not None and clamp(lesson.ratio) != known.ratio:
         changes["ratio"] = clamp(lesson.ratio)
+    if lesson.adds_completion and not known.adds_completion:
+        changes["adds_completion"] = True
     return changes
 
 

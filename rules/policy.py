@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from rules.truncate import Budget
 
+EXACT_SHARE = 0.97
+"""Of what a completion leaves to the prompt: our counts may be a little off."""
 PREFETCH_GAP = 0.15
 """Share of room between the fixing of the next cut and its application."""
 
@@ -61,7 +63,8 @@ class Policy:
     """What a model's requests are compacted by.
 
     `context_window`, `completion_reserve` and `ceiling_tokens` are in the model's own tokens, of which `token_ratio`
-    make one of ours. All else is in ours. `ceiling_tokens` bounds the limit where an upstream has refused more.
+    make one of ours. All else is in ours. `ceiling_tokens` bounds the limit where an upstream has refused more;
+    `adds_completion`: it refuses a prompt that fits where the completion asked for does not fit beside it.
     """
 
     context_window: int = 128_000
@@ -79,6 +82,7 @@ class Policy:
     prices: Prices = Prices()
     token_ratio: float = 1.0
     ceiling_tokens: int | None = None
+    adds_completion: bool = False
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """Prompt tokens that a request may have, as we count them: see `model_limit_tokens`."""
@@ -88,10 +92,13 @@ class Policy:
         """The same in the model's own tokens: the window less the reserve for the completion.
 
         The configured reserve is at most a quarter of the window. The request's own maximum may raise it, rounded up
-        to a power of two (so that a changing maximum does not move cuts), to at most half.
+        to a power of two (so that a changing maximum does not move cuts), to at most half; to all of it where the
+        upstream adds it to the prompt.
         """
         reserve = min(self.completion_reserve, self.context_window // 4)
         if request_max_tokens is not None and request_max_tokens > 0:
             reserve = max(reserve, 1 << (request_max_tokens - 1).bit_length())
         limit = self.context_window - min(reserve, self.context_window // 2)
+        if self.adds_completion and request_max_tokens is not None:
+            limit = min(limit, max(int(EXACT_SHARE * (self.context_window - request_max_tokens)), 0))
         return limit if self.ceiling_tokens is None else min(limit, self.ceiling_tokens)

@@ -37,10 +37,19 @@ def test_what_is_no_text_teaches_no_ratio_but_shrinks():
     assert lesson.ceiling_tokens * 1.5 <= 128_000
 
 
-def test_a_completion_that_the_server_adds_leaves_less_to_the_prompt():
+def test_a_completion_that_the_server_adds_leaves_less_to_the_prompt_from_now_on():
     overflow = _refuse(limit=16_384, requested=22_000, prompt_tokens=10_000, completion_tokens=12_000)
     lesson = draw_lesson(overflow, POLICY, Sent(10_000, max_tokens=12_000))
+    assert lesson == Lesson(window_tokens=16_384, adds_completion=True)
+    limit = lesson.apply(POLICY).model_limit_tokens(12_000)
+    assert 4000 < limit < 16_384 - 12_000
+
+
+def test_a_completion_that_the_server_chose_is_left_room_this_time():
+    overflow = _refuse(limit=16_384, requested=22_000, prompt_tokens=10_000, completion_tokens=12_000)
+    lesson = draw_lesson(overflow, POLICY, Sent(10_000))
     assert lesson is not None
+    assert not lesson.adds_completion
     assert lesson.ceiling_tokens is not None
     assert lesson.ceiling_tokens + 12_000 <= 16_384
 

@@ -43,13 +43,15 @@ class Strict:
     window: int = WINDOW
     ratio: float = 1.0
     as_event: bool = False
+    adds_completion: bool = False
     reports: bool = True
     seen: list[int] = field(default_factory=list)
 
     async def __call__(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
         tokens = round(self.ratio * len(_encoding.encode(recorded.body.decode(), disallowed_special=())))
         streams = recorded.json.get("stream") is True
-        if tokens > self.window:
+        added = recorded.json.get("max_tokens", 0) if self.adds_completion else 0
+        if tokens + added > self.window:
             self.seen.append(-tokens)
             status, body = self.refuse(tokens)
             if self.as_event and streams:
@@ -105,7 +107,7 @@ async def test_the_client_sees_the_second_attempt_only(streams, client, upstream
     assert response.status == 200
     assert b"All " in answer
     assert b"good." in answer
-    assert strict.refused == 1
+    assert strict.refused == 1, strict.seen
     assert len(upstream.chats) == 2
     assert upstream.chats[0].body == orjson.dumps(body)
     sent = response.headers["x-trimtab-tokens"]
@@ -121,7 +123,7 @@ async def test_a_whole_session_meets_one_refusal(client, upstream, start_proxy, 
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
         await settle(proxy)
-    assert strict.refused == 1
+    assert strict.refused == 1, strict.seen
     changes = [line for line in log.lines if line["event"] == "policy_changed"]
     assert [line["after"] for line in changes if line["cause"] == "window"] == [WINDOW]
 
@@ -136,7 +138,7 @@ async def test_a_vocabulary_that_makes_more_tokens_is_learned_from_the_refusal(c
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
         await settle(proxy)
-    assert strict.refused == 1
+    assert strict.refused == 1, strict.seen
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -329,4 +331,24 @@ async def test_a_window_that_was_configured_too_large_is_corrected(client, upstr
     for _ in range(3):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", _session())
         assert response.status == 200
-    assert strict.refused == 1
+    assert strict.refused == 1, strict.seen
+
+
+async def test_a_completion_that_the_server_adds_is_left_room_from_then_on(client, upstream, start_proxy):
+    """One refusal, and the prefix stays from the second attempt on."""
+    wanted = 10_000
+
+    def refuse(tokens: int) -> tuple[int, bytes]:
+        parts = f"{tokens} in the messages, {wanted} in the completion"
+        message = (
+            f"maximum context length is {WINDOW} tokens. However, you requested {tokens + wanted} tokens ({parts})"
+        )
+        return 400, orjson.dumps({"error": {"message": message}})
+
+    upstream.answer = strict = Strict(refuse, adds_completion=True)
+    proxy = await start_proxy(f"defaults.context_window={WINDOW}")
+    for body in _requests(40):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body | {"max_tokens": wanted})
+        assert response.status == 200
+        await settle(proxy)
+    assert strict.refused == 1, strict.seen
