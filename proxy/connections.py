@@ -48,10 +48,18 @@ def ending_with_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
     finally:
         if closed is not None:
             closed.remove_done_callback(break_off)
+            # Kept once, however many answers this connection brings: an end that nobody asks about is no fault.
+            closed.remove_done_callback(_take_note)
+            closed.add_done_callback(_take_note)
+
+
+def _take_note(closed: asyncio.Future[None]) -> None:
+    if not closed.cancelled():
+        closed.exception()
 
 
 def _break_off(content: aiohttp.StreamReader, closed: asyncio.Future[None] | None) -> None:
-    if closed is not None and not closed.cancelled():
-        closed.exception()  # it is told by the body's own
+    if closed is not None:
+        _take_note(closed)  # it is told by the body's own
     if not content.is_eof() and content.exception() is None:
         content.set_exception(aiohttp.ClientPayloadError("the answer cannot be read further"))

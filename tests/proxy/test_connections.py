@@ -1,0 +1,80 @@
+"""Connections to an upstream that is not to be trusted with their end."""
+
+import asyncio
+import gc
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from proxy.connections import Connector, ending_with_connection
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
+UNASKED = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nanother"
+
+
+@dataclass
+class _Upstream:
+    """Sends the head of an answer to each request, and leaves its body to the test."""
+
+    url: str = ""
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(HEAD)
+        writer.close()
+
+
+@asynccontextmanager
+async def _running() -> AsyncIterator[_Upstream]:
+    upstream = _Upstream()
+    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
+    async with server:
+        upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        yield upstream
+    for writer in upstream.writers:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_a_kept_connection_that_is_reset_is_no_fault():
+    """Nobody asked about its end, so that nobody is told: no exception is left for the log of the library."""
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+    async with _running() as upstream, aiohttp.ClientSession(connector=Connector()) as session:
+        response = await session.get(upstream.url)
+        assert response.connection is not None
+        closed = response.connection.protocol.closed
+        with ending_with_connection(response):
+            upstream.writers[0].write(b"body")
+            assert await response.read() == b"body"
+        connection = upstream.writers[0].get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        upstream.writers[0].transport.abort()
+        await asyncio.wait({closed}, timeout=5)
+        assert closed.done()
+        del closed, response
+        (await session.get(upstream.url)).close()  # the dead connection is found, and dropped
+        gc.collect()
+        assert told == []
+
+
+async def test_what_an_upstream_says_unasked_is_nobodys_answer():
+    async with _running() as upstream, aiohttp.ClientSession(connector=Connector()) as session:
+        for number in range(1, 4):
+            response = await session.get(upstream.url)
+            assert len(upstream.writers) == number  # the one before is not used again
+            protocol = response.connection.protocol
+            upstream.writers[-1].write(b"body")
+            assert await response.read() == b"body"
+            upstream.writers[-1].write(UNASKED)
+            async with asyncio.timeout(5):
+                while not protocol.should_close:  # noqa: ASYNC110 - aiohttp tells nobody
+                    await asyncio.sleep(0)  # until it has come
