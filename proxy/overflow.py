@@ -63,38 +63,64 @@ class Overflow:
 
 
 _CODES = re.compile(
-    r"context_?(?:length|window|size)|context_exceeded|exceed_context|max_(?:prompt|input)_tokens|too_many_tokens",
+    r"context_?(?:length|window|size)|context_exceeded|exceed_context|out_?of_?context|max_(?:prompt|input)_tokens"
+    r"|too_many_tokens",
     re.IGNORECASE,
 )
 _RATE = re.compile(
-    r"rate.?limit|too many requests|throttl|quota|per (?:minute|min|hour|day|second)\b|\b[TR]P[MD]\b|please wait"
-    r"|try again in",
+    r"rate.?limit|too many requests|throttl|quota|per (?:minute|min|hour|day|month|second)\b|\b[TR]P[MD]\b|please wait"
+    r"|try again in|monthly|billing|\bcredits?\b|subscription|upgrade your plan",
     re.IGNORECASE,
 )
 _TOO_LARGE_AT_ALL = re.compile(r"request too large", re.IGNORECASE)
 _STRING = re.compile(r"string too long\. expected a string with maximum length", re.IGNORECASE)
-_OTHER = re.compile(r"array too long|\b(?:image|audio|video|file)s?\b(?!.{0,80}context)", re.IGNORECASE)
-_COMPLETION = re.compile(
-    r"at most \d[\d,]{0,20} (?:completion|output) tokens"
-    r"|maximum (?:allowed )?(?:number of )?(?:output|completion) tokens|maximum value for .{0,3}max_"
-    r"|max_(?:completion_|output_)?tokens\W{0,3} must be"
-    r"|max_(?:completion_|output_)?tokens\b(?!.{0,90}(?:input|prompt|context)).{0,40}(?:too large|exceed)",
+_OTHER = re.compile(
+    r"array too long|\b(?:image|audio|video|file)s?\b|\b(?:schema|properties|logprobs|cache.?key|name|user|id)\b"
+    r"|(?:thinking|reasoning).?budget|budget.?tokens|timed out|\bseconds\b|not supported|does not support",
     re.IGNORECASE,
 )
+_COMPLETION = re.compile(
+    r"at most \d[\d,]{0,20} (?:completion|output) tokens|\b(?:maximum|max) tokens you requested|num_predict"
+    r"|(?<!and )maximum (?:allowed )?(?:number of )?(?:output|completion) tokens|maximum value for .{0,3}max_"
+    r"|\d (?:output|completion) tokens|tokens of output|number of (?:output|completion) tokens"
+    r"|max_(?:completion_|output_)?tokens\W{0,3} must be"
+    r"|max_(?:completion_|output_|new_)?tokens\b(?!.{0,90}(?:input|prompt|context)).{0,40}(?:too large|exceed)",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(
+    r"maximum context length|context length is only|exceed context limit"
+    r"|(?:messages|prompt|input|request has)\b.{0,40}\d",
+    re.IGNORECASE,
+)
+"""The prompt is spoken of, too: then the two together are too long."""
+_NOTHING_LEFT = re.compile(r"must be at least \d{1,3}, got -\d", re.IGNORECASE)
+"""vLLM takes the prompt from the window before it looks at the completion."""
 _GENERATION = re.compile(r"^\W{0,3}context (?:size|length|window) has been exceeded", re.IGNORECASE)
 _BODY_SIZE = re.compile(
-    r"(?:message|request|payload|body) (?:size|entity|body) .{0,40}(?:exceed|too large)|(?:payload|entity) too large",
+    r"(?:message|request|payload|body) (?:size|entity|body) (?!.{0,40}context).{0,40}(?:exceed|too large)"
+    r"|(?:payload|entity) too large",
     re.IGNORECASE,
 )
+_CONTEXT = re.compile(
+    r"(?:maximum|model.?s|available|configured|max) context|(?:prompt|input|request|messages?|tokens)\b.{0,80}\bcontext"
+    r"[ _](?:length|size|window|limit)|exceed.{0,40}context|context[ _](?:length|size|window|limit).{0,20}exceed"
+    r"|context[ _](?:length|size|window) (?:of |is |\()?\d|`inputs`? tokens \+",
+    re.IGNORECASE,
+)
+"""Nothing but an overflow is said like this, whatever else is said beside it."""
 _PROMPT = re.compile(
-    r"context[ _](?:length|size|window|limit)|max(?:imum)? (?:prompt|input|model|sequence) (?:length|size|window)"
-    r"|(?:prompt|input|request|messages?|conversation)\b.{0,80}\b(?:too (?:long|large|big)|(?:long|larg)er than)"
-    r"|prompt (?:length|tokens?|size)\b.{0,60}exceed|prompt exceeds|exceed.{0,40}token limit"
-    r"|token (?:count|limit)\b.{0,40}exceed|\btokens\b.{0,80}\bexceed|exceed.{0,60}\btokens\b"
+    r"max(?:imum)? (?:prompt|input|model|sequence) (?:length|size|window)"
+    r"|(?:prompt|input|request|messages?|conversation)\b.{0,80}\btoo (?:long|large|big)"
+    r"|(?:prompt|input|request|messages?|conversation)\b.{0,60}\b(?:long|larg)er than.{0,60}"
+    r"\b(?:context|tokens?|length|limit|max)"
+    r"|(?:prompt|input|sequence) (?:length|tokens?|size)\b.{0,60}(?:exceed|greater than)|prompt exceeds"
+    r"|exceed.{0,40}token limit|token (?:count|limit|length)\b.{0,40}exceed|token length must be"
+    r"|\btokens\b.{0,80}\bexceed|exceed.{0,60}\btokens\b|prompt_tokens\b.{0,40}(?:less than|exceed)"
+    r"|(?:prompt|input) is \d[\d,]{0,20} tokens"
     r"|reduce (?:the length of |the number of tokens in |your |the )(?:the |your )?(?:input |messages?|prompt|input)"
-    r"|too many (?:input |prompt )?tokens|range of input length|\binputs`? tokens \+|\binputs`? must have less"
-    r"|sequence length.{0,60}exceed|exceed.{0,20}\bmax_model_len|tokens? ?\d{0,20} ?> ?max"
-    r"|current length is \d{1,20}.{0,20}limit is",
+    r"|too many (?:input |prompt )?tokens|range of input length|\binputs`? must have less"
+    r"|exceed.{0,20}\bmax_model_len|max_seq_len|tokens? ?\d{0,20} ?> ?max|current length is \d{1,20}.{0,20}limit is"
+    r"|context[ _](?:length|size|window|limit)",
     re.IGNORECASE,
 )
 _CHARACTERS = re.compile(r"\d characters", re.IGNORECASE)
@@ -191,17 +217,19 @@ def _read_size(found: Overflow) -> Overflow | None:
 
 
 def _classify(text: str, *, has_code: bool) -> Kind | None:
-    if _RATE.search(text):
-        return Kind.SIZE if _TOO_LARGE_AT_ALL.search(text) else None
-    if _STRING.search(text):
-        return Kind.STRING
-    kinds = ((_GENERATION, Kind.GENERATION), (_BODY_SIZE, Kind.SIZE), (_PROMPT, Kind.PROMPT))
-    if not has_code and _OTHER.search(text):
-        return None
-    if _COMPLETION.search(text):
-        return Kind.COMPLETION
-    found = next((kind for pattern, kind in kinds if pattern.search(text)), None)
-    return Kind.PROMPT if found is None and has_code else found
+    """What a text is about; None where it is no overflow."""
+    is_rate = _RATE.search(text) is not None
+    found = (
+        (_STRING.search(text), Kind.STRING),
+        (_NOTHING_LEFT.search(text), Kind.PROMPT),
+        (_COMPLETION.search(text) and not _BESIDE.search(text), Kind.COMPLETION),
+        (_GENERATION.search(text), Kind.GENERATION),
+        (has_code or (_CONTEXT.search(text) and not is_rate), Kind.PROMPT),
+        (is_rate, Kind.SIZE if _TOO_LARGE_AT_ALL.search(text) else None),
+        (_BODY_SIZE.search(text), Kind.SIZE),
+        (_PROMPT.search(text) and not _OTHER.search(text), Kind.PROMPT),
+    )
+    return next((kind for matched, kind in found if matched), None)
 
 
 def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str]:

@@ -11,7 +11,8 @@ MAX_NUMBER = 10**12
 MAX_QUOTIENT = 10_000
 """Of two numbers where nothing but their order says which is the limit."""
 
-_N = r"(\d[\d,_]{0,20})"
+_N = r"(\d[\d,_]{0,20}+)(?!\.\d| ?[km]\b)"
+"""A whole number: 300K and 1.5 are none."""
 _LINK = r"(?: (?:is|of|only|at|to|be|currently|allowed|limited|set)){0,4}\s{0,2}[:=(\[]?\s{0,2}" + _N
 
 
@@ -26,6 +27,9 @@ _LIMITS = _compile(
     r"while (?:the )?limit is " + _N,
     _N + r" (?:tokens )?(?:is |are )?allowed",
     r"less than " + _N + r" tokens",
+    r"max_seq_len " + r"\(?" + _N,
+    r"\(0, ?" + _N,
+    r"only supports " + _N,
     r"cannot exceed " + _N,
     r"must be <= ?" + _N,
     r"range of input length should be \[\d{1,20}, ?" + _N,
@@ -54,8 +58,10 @@ _PROMPTS = _compile(
     r"limit: " + _N + r" {0,3}\+",
     r"resulted in (?:at least )?(?:about )?" + _N,
     r"(?:passed|contains?|has|have|had|received|got) (?:at least )?(?:about )?" + _N + r" (?:input |prompt )?tokens",
+    r"(?:prompt|input) is " + _N + r" tokens",
+    r"prompt_tokens \(" + _N,
     r"(?:prompt|input|request|messages?)(?: tokens| length| size)?:? \((?:total )?(?:length )?" + _N,
-    r"(?:input|prompt|current) (?:token )?(?:length|count|size|tokens) (?:is |of )?\(?" + _N,
+    r"(?:input|prompt|current|sequence) (?:token )?(?:length|count|size|tokens) (?:is |of )?\(?" + _N,
     r"(?:too long|too large): " + _N,
     r"size " + _N + r" exceeds",
     r"received " + _N,
@@ -69,7 +75,10 @@ _COMPLETIONS = _compile(
     r"tokens'? is too large: " + _N,
     r"\+ {0,3}" + _N + r" {0,3}>",
 )
-_EXCESS = _compile(r"(?:exceed(?:s|ed)?|over|too long)\b[^.\d]{0,60}\bby " + _N + r" tokens")
+_EXCESS = _compile(
+    r"(?:exceed(?:s|ed)?|over|too long)\b[^.\d]{0,60}\bby " + _N + r" tokens",
+    r"must be at least \d{1,3}, got -" + _N,  # vLLM: what the prompt leaves to the completion
+)
 _COUNTED = re.compile(_N + r" ?tokens?\b", re.IGNORECASE)
 _ANY = re.compile(r"(?<![\w.-])" + _N + r"(?![\w-]|\.\d)")
 MIN_NUMBER = 256
