@@ -31,6 +31,7 @@ WARNED_ERROR = 0.15
 CUT_ANSWERS = 4
 """In a row: so many prompts that were longer than the longest reported, and of which no more was reported than that."""
 CUT_SHARE = 1.25
+IN_FULL_SHARE = 0.75
 BLOCK_TOKENS = 256
 """Windows are multiples of this. What is always the same, and none, is no count at all."""
 FULL_SHARE = 0.875
@@ -53,7 +54,10 @@ class Report:
 
 
 class Calibration:
-    """The reports on one model since its ratio was found; `error` is the mean of what was off in its counts."""
+    """The reports on one model since its ratio was found; `error` is the mean of what was off in its counts.
+
+    `most_reported` is the longest prompt that was answered, in the model's tokens.
+    """
 
     def __init__(self) -> None:
         self.samples: deque[float] = deque(maxlen=KEPT_SAMPLES)
@@ -61,7 +65,8 @@ class Calibration:
         self._cut: deque[int] = deque(maxlen=CUT_ANSWERS)
         self._urgent: deque[float] = deque(maxlen=WARM_UP_SAMPLES)
         self._answers_off = 0
-        self._most_reported = 0
+        self.most_reported = 0
+        self._most_in_full = 0
 
     def add(self, report: Report, ratio: float, expected_ratio: float) -> None:
         """Take in a report; `ratio` is the one that is gone by, `expected_ratio` the family's."""
@@ -93,11 +98,11 @@ class Calibration:
 
     def find_window(self) -> int | None:
         """The window in tokens of a model whose prompts are cut short without a word; None where they are not."""
-        always_the_same = len(set(self._cut)) == 1 and self._most_reported % BLOCK_TOKENS
+        always_the_same = len(set(self._cut)) == 1 and self.most_reported % BLOCK_TOKENS
         if len(self._cut) < CUT_ANSWERS or always_the_same:
             return None
-        whole = 1 << (self._most_reported - 1).bit_length()
-        return whole if self._most_reported > FULL_SHARE * whole else self._most_reported
+        whole = 1 << (self.most_reported - 1).bit_length()
+        return whole if self.most_reported > FULL_SHARE * whole else self.most_reported
 
     @property
     def cuts_short(self) -> bool:
@@ -119,12 +124,15 @@ class Calibration:
 
     def _watch_cuts(self, report: Report, expected_tokens: float) -> None:
         """Note whether no more of a prompt was reported than of much shorter ones, nor much less."""
-        reported, most = report.reported_tokens, self._most_reported
-        self._most_reported = max(most, reported)
-        is_cut = reported < MIN_SAMPLE_RATIO * expected_tokens
+        reported, most = report.reported_tokens, self.most_reported
+        self.most_reported = max(most, reported)
+        if reported >= IN_FULL_SHARE * expected_tokens:
+            self._most_in_full = max(self._most_in_full, reported)
         if expected_tokens <= CUT_SHARE * most:
             return
-        if is_cut and 2 * reported > most >= reported and not report.cached_tokens:
+        is_cut = reported < MIN_SAMPLE_RATIO * expected_tokens and 2 * reported > most >= reported
+        # A server that never reports a prompt in full reports something else.
+        if is_cut and 2 * self._most_in_full > most and not report.cached_tokens:
             self._cut.append(reported)
         else:
             self._cut.clear()

@@ -21,7 +21,7 @@ from proxy.exchange import Exchange
 from proxy.fail_open import fail_open
 from proxy.observing import count_answer, observe
 from proxy.opening import read_opening
-from proxy.overflow import Overflow
+from proxy.overflow import Kind, Overflow
 from proxy.recovery import Again, confirm, learn, plan_again
 from proxy.relay import relay_answer, relay_into_stream, replace_answer
 from proxy.services import Services
@@ -29,6 +29,9 @@ from proxy.stream import ResponseTap
 from proxy.texts import Call, Carried, write_ahead
 from proxy.threads import run_work
 from proxy.upstream import read_headers, request_headers, target_url
+
+REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
+"""Of the others a client that compacts would do so in vain."""
 
 
 @dataclass(slots=True)
@@ -90,18 +93,20 @@ class Delivery:
         return again
 
     async def _run_again(self, again: Again, refused: Overflow) -> web.StreamResponse:
-        result = "failed"
+        result = "aborted"
         try:
             async with self._send(again.carried.compacted.body) as answer:
                 held, overflow = await read_opening(self.request, answer, self.exchange)
+                result = "refused" if overflow is not None else "recovered" if answer.status == 200 else "failed"
                 with fail_open(self.services, self.exchange, "recover"):
                     if overflow is not None:
-                        result = "refused"
                         await learn(again.call, again.carried, overflow)
                     elif answer.status == 200:
-                        result = "recovered"
                         await confirm(again, refused)
                 return await self._finish(answer, Done(again.call, again.carried), held, overflow)
+        except ProxyError:
+            result = "failed"
+            raise
         finally:
             self._record_retry(result)
 
@@ -133,7 +138,8 @@ class Delivery:
         exchange, relayed = self.exchange, self.exchange.relayed
         is_stream = answer.content_type == "text/event-stream"
         tap = ResponseTap(is_stream=is_stream) if answer.status == 200 else None
-        if overflow is not None and overflow.is_flat and answer.status != 200:
+        exchange.is_refused = overflow is not None
+        if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
             held = overflow.write_error()
             if exchange.stream is None:
                 return await replace_answer(self.request, answer, exchange.response_headers(), relayed, held)

@@ -23,7 +23,8 @@ def _make_request_id() -> str:
 class Exchange:
     """One request as it goes along. Times are of the monotonic clock; 0.0 where there was no such moment.
 
-    `stream` is the answer where that had to be begun before the upstream's (see waiting.py).
+    `stream` is the answer where that had to be begun before the upstream's (see waiting.py). `is_refused`: the prompt
+    was too long for the upstream, and that is the answer.
     """
 
     endpoint: str
@@ -40,6 +41,7 @@ class Exchange:
     relayed: Relayed = field(default_factory=Relayed)
     stream: PlainResponse | None = None
     error_code: str | None = None
+    is_refused: bool = False
     reported_prompt_tokens: int | None = None
     reported_cached_tokens: int = 0
     prefix_kept: float | None = None
@@ -103,7 +105,7 @@ class Recorder:
             exchange.outcome = "broken"
         elif status == 0 or exchange.relayed.client_left:
             exchange.outcome = "aborted"
-        if status == 200 and exchange.compacted is not None and exchange.match is None:
+        if status == 200 and exchange.compacted is not None and exchange.match is None and not exchange.is_refused:
             self.metrics.vouch_for(exchange.model)
         label = self.label(exchange)
         self.metrics.requests.labels(label, exchange.endpoint, str(status), exchange.outcome).inc()
@@ -119,7 +121,7 @@ class Recorder:
             return
         self.metrics.prompt_tokens.labels(label, "sent").inc(sent)
         self.metrics.context_used.labels(label).observe(sent / max(compacted.limit_tokens, 1))
-        if exchange.mode == "enforce":
+        if exchange.mode == "enforce" and not exchange.is_refused:
             self.metrics.record_decisions(label, compacted.decisions)
         if exchange.prefix_kept is not None:
             self.metrics.prefix_kept.labels(label).observe(exchange.prefix_kept)

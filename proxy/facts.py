@@ -13,27 +13,27 @@ class Facts:
 
     `ratio` is its tokens for one of ours. `window_tokens` is its context window, None where it is not known;
     `from_catalogue` where nobody but the catalogue knows it. `learned_tokens` is what it turned out to be where prompts
-    were refused, or cut short, that went by one of the windows `refuted`; `adds_completion` that what the completion
-    may have is added to the prompt.
+    were refused, or cut short, that went by one of the windows `refuted`; `added_tokens` is set where
+    the upstream adds what the completion may have to the prompt: so much where a request asks for no maximum.
     """
 
     ratio: float
     window_tokens: int | None = None
     from_catalogue: bool = False
     learned_tokens: int | None = None
-    adds_completion: bool = False
+    added_tokens: int | None = None
     refuted: tuple[int, ...] = ()
 
-    def correct_policy(self, policy: Policy) -> Policy:
+    def correct_policy(self, policy: Policy, *, is_configured: bool) -> Policy:
         """The policy with what refusals have taught."""
-        window_tokens = self.correct(policy.context_window)
-        return replace(policy, context_window=window_tokens, adds_completion=self.adds_completion)
+        window_tokens = self.correct(policy.context_window, is_configured=is_configured)
+        return replace(policy, context_window=window_tokens, added_tokens=self.added_tokens)
 
-    def correct(self, window_tokens: int) -> int:
-        """The window to go by where `window_tokens` is configured, or found, or assumed."""
+    def correct(self, window_tokens: int, *, is_configured: bool = False) -> int:
+        """The window to go by where `window_tokens` is found or assumed; or configured: then it is made no larger."""
         if self.learned_tokens is None or window_tokens not in self.refuted:
             return window_tokens
-        return self.learned_tokens
+        return min(self.learned_tokens, window_tokens) if is_configured else self.learned_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def recall(record: Record, window_tokens: int | None) -> Facts:
         record.ratio,
         window_tokens,
         learned_tokens=record.learned_tokens,
-        adds_completion=record.adds_completion,
+        added_tokens=record.added_tokens,
         refuted=record.refuted,
     )
 

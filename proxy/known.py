@@ -40,7 +40,7 @@ def describe_window(settings: PolicyConfig, facts: Facts) -> tuple[int, str]:
         window_tokens, origin = DEFAULT_CONTEXT_WINDOW, "default"
     else:
         window_tokens, origin = facts.window_tokens, "catalogue" if facts.from_catalogue else "discovered"
-    corrected = facts.correct(window_tokens)
+    corrected = facts.correct(window_tokens, is_configured=origin == "configured")
     return corrected, origin if corrected == window_tokens else "learned"
 
 

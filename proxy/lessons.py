@@ -5,6 +5,7 @@ Law: pure. A retry always gets less than what was refused.
 
 from dataclasses import dataclass, replace
 
+from proxy.calibration import MIN_SAMPLE_TOKENS
 from proxy.discovery import MAX_WINDOW_TOKENS
 from proxy.overflow import Kind, Overflow
 from proxy.records import MAX_RATIO
@@ -17,6 +18,8 @@ SHRINK_SHARE = 0.75
 ENOUGH_SHARE = 0.97
 """What stays of a figure that may be a little off."""
 NOISE_SHARE = 0.02
+TEACHING_SHARE = 0.25
+"""Of the limit: a smaller prompt says more of the server's own preamble than of the vocabulary."""
 STEPS = 4
 """Guesses are rounded down to quarters of an octave: what one session is refused gives one guess."""
 
@@ -37,16 +40,16 @@ class Sent:
 class Lesson:
     """What is to be done about a refusal. Tokens are the model's own.
 
-    `window_tokens` and `ratio` hold from now on, None where they stay, and so does `adds_completion`: the upstream adds
-    what the completion may have to the prompt. `ceiling_tokens` is what the prompt may have this time. `is_certain`:
-    said in words, and true even if the second attempt fails.
+    `window_tokens` and `ratio` hold from now on, None where they stay, and so does `added_tokens`: the upstream adds
+    what the completion may have to the prompt, so much where none is asked for. `ceiling_tokens` is what the prompt may
+    have this time. `is_certain`: said in words, and true even if the second attempt fails; else it is a guess.
     """
 
     window_tokens: int | None = None
     ratio: float | None = None
     ceiling_tokens: int | None = None
     is_certain: bool = True
-    adds_completion: bool = False
+    added_tokens: int | None = None
 
     def apply(self, policy: Policy) -> Policy:
         """The policy by which the request is planned again."""
@@ -55,7 +58,7 @@ class Lesson:
             context_window=self.window_tokens or policy.context_window,
             token_ratio=self.ratio or policy.token_ratio,
             ceiling_tokens=self.ceiling_tokens,
-            adds_completion=self.adds_completion or policy.adds_completion,
+            added_tokens=policy.added_tokens if self.added_tokens is None else self.added_tokens,
         )
 
 
@@ -86,23 +89,31 @@ def _learn_from_prompt(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson
     believed_tokens = policy.token_ratio * sent.prompt_tokens
     limit = overflow.limit or 0
     if not MIN_LIMIT_TOKENS <= limit <= MAX_WINDOW_TOKENS:
-        excess = overflow.excess_tokens or 0
-        rest = believed_tokens - excess if 0 < excess < believed_tokens else SHRINK_SHARE * believed_tokens
-        window_tokens = _round_down(rest)
-        return Lesson(window_tokens if window_tokens >= MIN_LIMIT_TOKENS else None, ceiling_tokens=window_tokens)
-    exact = None if overflow.is_least else overflow.prompt_tokens
-    scale = exact / max(believed_tokens, 1) if exact else 1.0
-    is_measured = scale > 1 + NOISE_SHARE and sent.is_text
-    ratio = min(policy.token_ratio * scale, MAX_RATIO) if is_measured else None
-    ceilings = []
-    adds_completion = bool(overflow.completion_tokens) and overflow.completion_tokens == sent.max_tokens
-    if overflow.completion_tokens and not adds_completion:  # a completion that the server chose
-        ceilings.append(ENOUGH_SHARE * (limit - overflow.completion_tokens))
-    unexplained = scale * policy.token_ratio / (ratio or policy.token_ratio)
-    if unexplained > 1 + NOISE_SHARE:  # images, or a vocabulary beyond all bounds
-        ceilings.append(ENOUGH_SHARE * limit / unexplained)
-    ceiling_tokens = int(min(ceilings)) if ceilings else None
-    return Lesson(limit, ratio, ceiling_tokens, adds_completion=adds_completion)
+        return _guess(overflow, believed_tokens, sent)
+    scale = (overflow.prompt_tokens or 0) / max(believed_tokens, 1)
+    ratio = _choose_ratio(scale, limit, policy, sent)
+    added_tokens = overflow.completion_tokens if overflow.completion_tokens != sent.max_tokens else 0
+    unexplained = max(scale, 1.0) * policy.token_ratio / (ratio or policy.token_ratio)
+    is_unexplained = unexplained > 1 + NOISE_SHARE  # images, a preamble, or a vocabulary beyond all bounds
+    ceiling_tokens = int(ENOUGH_SHARE * limit / unexplained) if is_unexplained else None
+    return Lesson(limit, ratio, ceiling_tokens, added_tokens=added_tokens if overflow.completion_tokens else None)
+
+
+def _choose_ratio(scale: float, limit: int, policy: Policy, sent: Sent) -> float | None:
+    """The ratio where so many times more was counted upstream than we believed; None where that says nothing of it."""
+    is_large = sent.prompt_tokens >= MIN_SAMPLE_TOKENS and scale * sent.prompt_tokens >= TEACHING_SHARE * limit
+    if scale <= 1 + NOISE_SHARE or not sent.is_text or not is_large:
+        return None
+    return min(policy.token_ratio * scale, MAX_RATIO)
+
+
+def _guess(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
+    """A window of what is left where the excess is told, else of three quarters; of nothing but text only."""
+    excess = overflow.excess_tokens or 0
+    rest = believed_tokens - excess if 0 < excess < believed_tokens else SHRINK_SHARE * believed_tokens
+    window_tokens = _round_down(rest)
+    is_window = sent.is_text and window_tokens >= MIN_LIMIT_TOKENS
+    return Lesson(window_tokens if is_window else None, ceiling_tokens=window_tokens, is_certain=False)
 
 
 def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
@@ -114,7 +125,7 @@ def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> 
         share = max(limit - completion_tokens, 0) / max(requested - completion_tokens, 1)
     ceiling_tokens = _round_down(ENOUGH_SHARE * share * believed_tokens)
     is_rate = overflow.unit == "tokens" and limit is not None
-    is_window = not is_rate and ceiling_tokens >= MIN_LIMIT_TOKENS
+    is_window = sent.is_text and not is_rate and ceiling_tokens >= MIN_LIMIT_TOKENS
     return Lesson(ceiling_tokens if is_window else None, None, ceiling_tokens, is_certain=False)
 
 

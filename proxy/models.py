@@ -101,7 +101,9 @@ class Models:
         model = self._strangers.pop(name)
         if model is not None and self._models.get(name) is None:
             self._models[name] = model
-            if model.read_at:
+            if model.facts.refuted and not model.generation:
+                model.writing = self._spawn(self._write(name, model))
+            elif model.read_at:
                 model.reading = self._spawn(self._take_window(name, model))
 
     def recall(self, name: ModelName) -> Facts:
@@ -165,11 +167,15 @@ class Models:
 
         Waits for the store, but not for long.
         """
-        self.vouch_for(name)
-        model = self._models.get(name)
+        model = self._find(name)
         if model is None:
             return
+        if (lesson.window_tokens or 0) < model.calibration.most_reported:
+            lesson = replace(lesson, window_tokens=None)  # longer prompts were answered: it is no window
         known = model.facts
+        if self._models.get(name) is None:  # nothing is kept of names that anybody can invent
+            model.facts = replace(known, **_teach(known, believed_tokens, lesson))
+            return
         if _teach(known, believed_tokens, lesson):
             writing = self._spawn(self._write_lesson(name, model, believed_tokens, lesson))
             await asyncio.wait({writing}, timeout=READ_SECONDS)
@@ -238,7 +244,7 @@ class Models:
             known.window_tokens,
             model.is_calibrated,
             known.learned_tokens,
-            known.adds_completion,
+            known.added_tokens,
             known.refuted,
         )
         record = msgspec.structs.replace(record, **changes)
@@ -282,13 +288,14 @@ def _teach(known: Facts, believed_tokens: int, lesson: Lesson) -> dict[str, Any]
     """What a lesson changes of what is known."""
     changes: dict[str, Any] = {}
     window_tokens = lesson.window_tokens or 0
-    if window_tokens >= MIN_WINDOW_TOKENS and known.correct(believed_tokens) != window_tokens:
+    is_guess_too_many = not lesson.is_certain and window_tokens > (known.learned_tokens or window_tokens)
+    if window_tokens >= MIN_WINDOW_TOKENS and known.correct(believed_tokens) != window_tokens and not is_guess_too_many:
         others = tuple(item for item in known.refuted if item != believed_tokens)
         changes |= {"learned_tokens": window_tokens, "refuted": (*others, believed_tokens)[-MAX_REFUTED:]}
     if lesson.ratio is not None and clamp(lesson.ratio) != known.ratio:
         changes["ratio"] = clamp(lesson.ratio)
-    if lesson.adds_completion and not known.adds_completion:
-        changes["adds_completion"] = True
+    if lesson.added_tokens is not None and lesson.added_tokens > (known.added_tokens or -1):
+        changes["added_tokens"] = lesson.added_tokens
     return changes
 
 

@@ -12,14 +12,16 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.overflow_numbers import MAX_NUMBER, read_numbers
-from proxy.stream import UNKNOWN_FORM
+from proxy.overflow_numbers import MAX_NUMBER, read_number, read_numbers
+from proxy.stream import EXCEEDED, UNKNOWN_FORM
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
 """Source: the answers of some twenty servers; 500 is llama.cpp's, whose window filled while it generated."""
 TOO_LARGE = 413
 MAX_TEXT_CHARS = 2000
 """What is read of a message. Behind that stands what the server quotes of the request."""
+QUOTE_CHARS = 24
+"""Before a number: enough to tell a server's own words from a client's."""
 MIN_STRING_CHARS = 100_000
 """A string limit below this is that of a name, not of what a message says."""
 
@@ -54,6 +56,15 @@ class Overflow:
     excess_tokens: int | None = None
     is_least: bool = False
     is_flat: bool = False
+
+    @property
+    def telling_words(self) -> list[str]:
+        """What of the text makes it an overflow: its limit with what stands before, else the words as such."""
+        numbers = [match for match in _DIGITS.finditer(self.text) if read_number(match[0]) == self.limit]
+        if numbers:
+            return [self.text[max(match.start() - QUOTE_CHARS, 0) : match.end()] for match in numbers]
+        found = (pattern.search(self.text) for pattern in (_CONTEXT, _PROMPT))
+        return [match[0] for match in found if match is not None]
 
     def write_error(self) -> bytes:
         """The error in OpenAI's form, with the code that clients look for."""
@@ -123,6 +134,7 @@ _PROMPT = re.compile(
     r"|context[ _](?:length|size|window|limit)",
     re.IGNORECASE,
 )
+_DIGITS = re.compile(r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+")
 _CHARACTERS = re.compile(r"\d characters", re.IGNORECASE)
 _QUOTED = re.compile(r"""['"]?\binput(?:_value)?['"]?\s{0,3}[:=]\s{0,3}['"{\[]""")
 """What validators quote of the request begins here, and is none of theirs."""
@@ -156,9 +168,13 @@ def _read_success(answer: Any) -> Overflow | None:
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     message = choice.get("message") or choice.get("delta")
-    is_empty = not isinstance(message, dict) or not (message.get("content") or message.get("tool_calls"))
-    ended = choice.get("finish_reason") == "model_context_window_exceeded"
-    return Overflow(Kind.PROMPT) if ended and is_empty else None
+    is_empty = not isinstance(message, dict) or not any(
+        message.get(key) for key in ("content", "tool_calls", "reasoning_content", "reasoning")
+    )
+    ended = choice.get("finish_reason") == EXCEEDED.decode()
+    usage = answer.get("usage")
+    wrote = isinstance(usage, dict) and usage.get("completion_tokens")
+    return Overflow(Kind.PROMPT) if ended and is_empty and not wrote else None
 
 
 def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:

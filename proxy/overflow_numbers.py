@@ -11,7 +11,7 @@ MAX_NUMBER = 10**12
 MAX_QUOTIENT = 10_000
 """Of two numbers where nothing but their order says which is the limit."""
 
-_N = r"(\d[\d,_]{0,20}+)(?!\.\d| ?[km]\b)"
+_N = r"(\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+)(?!\.\d| ?[km]\b)"
 """A whole number: 300K and 1.5 are none."""
 _LINK = r"(?: (?:is|of|only|at|to|be|currently|allowed|limited|set)){0,4}\s{0,2}[:=(\[]?\s{0,2}" + _N
 
@@ -48,7 +48,7 @@ _LIMITS = _compile(
 _TOTALS = _compile(
     r"total of (?:at least )?" + _N + r" tokens",
     r"you requested (?:about )?" + _N + r" tokens",
-    r"\brequested:? " + _N + r"(?![\d,_]| output| completion)",
+    r"\brequested:? " + _N + r"(?! output| completion)",
     r"requested tokens:? \(?" + _N,
     _N + r" tokens requested",
 )
@@ -121,7 +121,7 @@ def read_numbers(text: str) -> Numbers:
 def _compare(text: str) -> tuple[int | None, int | None]:
     """Of two numbers, of tokens or otherwise the only ones, the smaller is the limit."""
     for pattern in (_COUNTED, _ANY):
-        found = {_read(match[1]) for match in pattern.finditer(text)}
+        found = {read_number(match[1]) for match in pattern.finditer(text)}
         numbers = sorted(number for number in found if MIN_NUMBER <= number < MAX_NUMBER)
         if len(numbers) == 2 and numbers[1] < MAX_QUOTIENT * numbers[0]:
             return numbers[0], numbers[1]
@@ -132,11 +132,12 @@ def _find(patterns: Sequence[re.Pattern[str]], text: str) -> int | None:
     """The number in the first pattern that fits."""
     for pattern in patterns:
         match = pattern.search(text)
-        number = _read(match[1]) if match else MAX_NUMBER
+        number = read_number(match[1]) if match else MAX_NUMBER
         if number < MAX_NUMBER:
             return number
     return None
 
 
-def _read(digits: str) -> int:
+def read_number(digits: str) -> int:
+    """A number as it is written, with separators of thousands."""
     return int(digits.replace(",", "").replace("_", ""))

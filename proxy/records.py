@@ -34,14 +34,15 @@ class Record(msgspec.Struct, frozen=True):
     """What was known from one change on; `calibrated` once the ratio is the upstream's own word.
 
     `window_tokens` is what the upstream says when asked, `learned_tokens` what it holds to when it refuses; that goes
-    for every window that it has `refuted`. `adds_completion`: it adds to the prompt what the completion may have.
+    for every window that it has `refuted`. `added_tokens` is set where it adds what the completion may have
+    to the prompt: so much where a request asks for no maximum.
     """
 
     ratio: Annotated[float, msgspec.Meta(ge=1 / MAX_RATIO, le=MAX_RATIO)]
     window_tokens: _Window | None = None
     calibrated: bool = False
     learned_tokens: _Window | None = None
-    adds_completion: bool = False
+    added_tokens: Annotated[int, msgspec.Meta(ge=0, le=MAX_WINDOW_TOKENS)] | None = None
     refuted: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_REFUTED)] = ()
 
 

@@ -3,6 +3,7 @@
 Law: once for each request. Where nothing shorter can be sent, the refusal stands.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,9 +16,6 @@ from proxy.overflow import Overflow
 from proxy.texts import Call, Carried, carry_out, make_call
 from proxy.threads import run_work
 from rules.pipeline import LimitExceededError
-
-QUOTE_CHARS = 24
-"""Around a number: enough to tell a server's own words from a client's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ async def learn(call: Call, carried: Carried, overflow: Overflow) -> Lesson | No
     lesson = draw_lesson(overflow, call.policy, describe_sent(call, carried))
     if lesson is None:
         return None
-    if _is_quoted(overflow, carried.compacted.body):  # whoever wrote that must not decide for others
+    if _is_quoted(overflow, call.chat.body):  # whoever wrote that must not decide for others
         return replace(lesson, is_certain=False)
     if lesson.is_certain:
         await call.services.models.learn(call.model, call.believed_tokens, lesson)
@@ -59,9 +57,15 @@ async def learn(call: Call, carried: Carried, overflow: Overflow) -> Lesson | No
 
 
 async def confirm(again: Again, overflow: Overflow) -> None:
-    """The second attempt has gone through: what was not certain is learned, unless a client may have written it."""
-    if not again.lesson.is_certain and not _is_quoted(overflow, again.carried.compacted.body):
-        await again.call.services.models.learn(again.call.model, again.call.believed_tokens, again.lesson)
+    """The second attempt has gone through: a guess is learned, where nobody knows better and no client has made it up.
+
+    A window that the upstream tells, when asked or in a refusal, is better than a guess.
+    """
+    call, lesson = again.call, again.lesson
+    facts = call.services.models.recall(call.model)
+    is_told = call.settings.context_window == "auto" and facts.window_tokens is not None and not facts.from_catalogue
+    if not (lesson.is_certain or is_told or _is_quoted(overflow, again.call.chat.body)):
+        await call.services.models.learn(call.model, call.believed_tokens, lesson)
 
 
 def _narrow(call: Call, lesson: Lesson) -> Call:
@@ -74,10 +78,7 @@ def _narrow(call: Call, lesson: Lesson) -> Call:
 
 
 def _is_quoted(overflow: Overflow, body: bytes) -> bool:
-    """Whether what the refusal says of its limit stands in the request itself."""
-    digits = str(overflow.limit or "")
-    at = overflow.text.find(digits) if digits else -1
-    if at < 0:
-        return False
-    snippet = overflow.text[max(at - QUOTE_CHARS, 0) : at + len(digits)]
-    return orjson.dumps(snippet)[1:-1] in body
+    """Whether the telling words of the refusal stand in the request itself, however that writes its JSON."""
+    with suppress(orjson.JSONDecodeError, TypeError):
+        body = orjson.dumps(orjson.loads(body))
+    return any(orjson.dumps(words)[1:-1] in body for words in overflow.telling_words)

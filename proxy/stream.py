@@ -13,6 +13,8 @@ from rules.conversation import CountTokens
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """A longer event, or a longer answer that is no stream, is not read."""
+EXCEEDED = b"model_context_window_exceeded"
+"""Zhipu's reason to end an answer before it has begun."""
 MAX_FIRST_EVENT_BYTES = 64 * 1024
 """A longer first event is no error."""
 MAX_TOKENS = 10**9
@@ -237,11 +239,13 @@ class ResponseTap:
 class FirstEvent:
     """Holds a stream back until its first event with data is whole, in chunks cut anywhere; comments pass.
 
-    `held` is what must not pass yet; `data` is the event's data, None until `is_done` and where it is too long.
+    `held` is what must not pass yet, with `keeps_all` comments, too; `data` is the event's data, None until `is_done`
+    and where it is too long, or surely part of an answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_all: bool = False) -> None:
         self.held = bytearray()
+        self._keeps_all = keeps_all
         self.data: bytes | None = None
         self.is_done = False
         self._read = 0
@@ -256,11 +260,14 @@ class FirstEvent:
             self._read = stop + 1
             if line.startswith(b"data:"):
                 self._lines.append(line[5:])
+                self.is_done = b'"choices"' in line and EXCEEDED not in line and b'"error"' not in line
             elif not line and self._lines:
                 self.data = b"\n".join(self._lines)
                 self.is_done = True
             elif not self._lines and (not line or line.startswith(b":")):
                 passed = self._read
+        if self._keeps_all:
+            passed = 0
         if not self.is_done and len(self.held) - passed > MAX_FIRST_EVENT_BYTES:
             self.is_done = True
         free = bytes(self.held[:passed])

@@ -76,7 +76,7 @@ async def make_call(
         services.config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens
     )
     believed_tokens = policy.context_window
-    policy = facts.correct_policy(policy)
+    policy = facts.correct_policy(policy, is_configured=settings.context_window != "auto")
     summariser = _choose_summariser(services, request, chat, settings, label)
     return Call(services, request, chat, settings, exchange, compactor, policy, believed_tokens, model, summariser)
 
@@ -194,7 +194,7 @@ def _choose_summariser(
     asked = config.policy_for(settings.model) if settings.model else policy
     facts = services.models.recall(ModelName(upstream.base_url, model, asked.count))
     numbers = asked.to_policy(config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
-    numbers = facts.correct_policy(numbers)
+    numbers = facts.correct_policy(numbers, is_configured=asked.context_window != "auto")
     return Summariser(
         upstream=upstream,
         url=target_url(upstream, request.raw_path if own else "/v1/chat/completions", is_api=True),

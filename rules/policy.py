@@ -63,8 +63,9 @@ class Policy:
     """What a model's requests are compacted by.
 
     `context_window`, `completion_reserve` and `ceiling_tokens` are in the model's own tokens, of which `token_ratio`
-    make one of ours. All else is in ours. `ceiling_tokens` bounds the limit where an upstream has refused more;
-    `adds_completion`: it refuses a prompt that fits where the completion asked for does not fit beside it.
+    make one of ours. All else is in ours. `ceiling_tokens` bounds the limit where an upstream has refused more.
+    `added_tokens` is set where it adds what the completion may have to the prompt: so much where a request asks for
+    no maximum.
     """
 
     context_window: int = 128_000
@@ -82,7 +83,7 @@ class Policy:
     prices: Prices = Prices()
     token_ratio: float = 1.0
     ceiling_tokens: int | None = None
-    adds_completion: bool = False
+    added_tokens: int | None = None
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """Prompt tokens that a request may have, as we count them: see `model_limit_tokens`."""
@@ -99,6 +100,7 @@ class Policy:
         if request_max_tokens is not None and request_max_tokens > 0:
             reserve = max(reserve, 1 << (request_max_tokens - 1).bit_length())
         limit = self.context_window - min(reserve, self.context_window // 2)
-        if self.adds_completion and request_max_tokens is not None:
-            limit = min(limit, max(int(EXACT_SHARE * (self.context_window - request_max_tokens)), 0))
+        if self.added_tokens is not None:
+            added_tokens = self.added_tokens if request_max_tokens is None else request_max_tokens
+            limit = min(limit, max(int(EXACT_SHARE * (self.context_window - added_tokens)), 0))
         return limit if self.ceiling_tokens is None else min(limit, self.ceiling_tokens)

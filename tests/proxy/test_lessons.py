@@ -40,18 +40,16 @@ def test_what_is_no_text_teaches_no_ratio_but_shrinks():
 def test_a_completion_that_the_server_adds_leaves_less_to_the_prompt_from_now_on():
     overflow = _refuse(limit=16_384, requested=22_000, prompt_tokens=10_000, completion_tokens=12_000)
     lesson = draw_lesson(overflow, POLICY, Sent(10_000, max_tokens=12_000))
-    assert lesson == Lesson(window_tokens=16_384, adds_completion=True)
+    assert lesson == Lesson(window_tokens=16_384, added_tokens=0)
     limit = lesson.apply(POLICY).model_limit_tokens(12_000)
     assert 4000 < limit < 16_384 - 12_000
 
 
-def test_a_completion_that_the_server_chose_is_left_room_this_time():
+def test_a_completion_that_the_server_chose_is_left_room_as_well():
     overflow = _refuse(limit=16_384, requested=22_000, prompt_tokens=10_000, completion_tokens=12_000)
     lesson = draw_lesson(overflow, POLICY, Sent(10_000))
-    assert lesson is not None
-    assert not lesson.adds_completion
-    assert lesson.ceiling_tokens is not None
-    assert lesson.ceiling_tokens + 12_000 <= 16_384
+    assert lesson == Lesson(window_tokens=16_384, added_tokens=12_000)
+    assert lesson.apply(POLICY).model_limit_tokens() + 12_000 <= 16_384
 
 
 @pytest.mark.parametrize(
@@ -71,8 +69,24 @@ def test_without_numbers_the_guess_is_the_same_for_prompts_alike():
     assert len(guesses) == 1
     (guess,) = guesses
     assert guess is not None
-    assert guess.is_certain
+    assert not guess.is_certain
     assert 50_000 < (guess.window_tokens or 0) < 80_000
+
+
+def test_a_small_prompt_or_one_with_images_teaches_no_ratio_and_no_guess():
+    told = {"limit": 32_768, "requested": 36_000, "prompt_tokens": 3600, "completion_tokens": 32_400}
+    for overflow in (_refuse(**told), _refuse()):
+        for sent in (Sent(40, max_tokens=32_400), Sent(40_000, is_text=False)):
+            lesson = draw_lesson(overflow, POLICY, sent)
+            assert lesson is None or lesson.ratio is None
+            assert lesson is None or lesson.window_tokens in {None, overflow.limit}
+
+
+def test_a_server_that_stopped_counting_tells_how_many_at_least():
+    overflow = _refuse(limit=32_768, requested=32_769, prompt_tokens=32_769, is_least=True)
+    lesson = draw_lesson(overflow, Policy(context_window=32_768), Sent(24_000))
+    assert lesson is not None
+    assert 1.36 < (lesson.ratio or 0) < 1.37
 
 
 def test_an_excess_is_taken_off():
