@@ -45,8 +45,8 @@ class Plan:
     """What is to be done with one request.
 
     `original` is the client's transcript; `conversation` the same after the rules that need no window, `hashes` those
-    of its prefixes. `request` is the text to get before `apply`, None where nothing was cut; `prefetch` one that the
-    next cut is expected to need.
+    of prefixes. `limit` is what it is planned for, `hard_limit` what the window holds at most. `request` is the text
+    to get before `apply`, None where nothing was cut; `prefetch` one that the next cut is expected to need.
     """
 
     original: Conversation
@@ -57,6 +57,7 @@ class Plan:
     prefetch: SummaryRequest | None
     decisions: tuple[Decision, ...]
     limit: int
+    hard_limit: int
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, as the request before may have been forwarded; None where nothing was cut."""
@@ -122,6 +123,7 @@ def plan(
         prefetch=request_prefetch(messages, hashes, window),
         decisions=(*paired.decisions, *short.decisions),
         limit=limit,
+        hard_limit=policy.hard_limit_tokens(request_max_tokens),
     )
 
 
@@ -159,6 +161,8 @@ def _exceed(
         shortened = _truncate_open_step(conversation, plan.limit, count)
         if shortened.conversation.tokens <= plan.limit:
             return shortened
+    if conversation.tokens <= plan.hard_limit:
+        return Outcome(conversation)  # the completion's reserve is ours, and for the upstream to judge
     raise LimitExceededError(plan.original.tokens, conversation.tokens, plan.limit, decisions)
 
 

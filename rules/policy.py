@@ -89,6 +89,18 @@ class Policy:
         """Prompt tokens that a request may have, as we count them: see `model_limit_tokens`."""
         return int(self.model_limit_tokens(request_max_tokens) / self.token_ratio)
 
+    def hard_limit_tokens(self, request_max_tokens: int | None = None) -> int:
+        """What a prompt may have at the very most, as we count it: the window, without a reserve that nobody asked for.
+
+        Beyond `limit_tokens` the completion may be cut short; beyond this the upstream surely refuses.
+        """
+        hard = self.context_window
+        if self.added_tokens is not None:
+            hard -= self.added_tokens if request_max_tokens is None else request_max_tokens
+        if self.ceiling_tokens is not None:
+            hard = min(hard, self.ceiling_tokens)
+        return max(int(hard / self.token_ratio), self.limit_tokens(request_max_tokens))
+
     def model_limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """The same in the model's own tokens: the window less the reserve for the completion.
 
