@@ -18,6 +18,8 @@ from proxy.stream import EXCEEDED, UNKNOWN_FORM
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
 """Source: the answers of some twenty servers; 500 is llama.cpp's, whose window filled while it generated."""
 TOO_LARGE = 413
+MAX_LAYERS = 3
+"""Of errors within errors, as gateways write them."""
 MAX_TEXT_CHARS = 2000
 """What is read of a message. Behind that stands what the server quotes of the request."""
 QUOTE_CHARS = 24
@@ -87,6 +89,7 @@ _TOO_LARGE_AT_ALL = re.compile(r"request too large", re.IGNORECASE)
 _STRING = re.compile(r"string too long\. expected a string with maximum length", re.IGNORECASE)
 _OTHER = re.compile(
     r"array too long|\b(?:image|audio|video|file)s?\b|\b(?:schema|properties|logprobs|cache.?key|name|user|id)\b"
+    r"|\w\[\d{1,6}\]\.|\b(?:temperature|(?:top_)?logprobs|logit_bias|stop|metadata|tools?|functions?|json|content-length)\b"
     r"|(?:thinking|reasoning).?budget|budget.?tokens|timed out|\bseconds\b|not supported|does not support",
     re.IGNORECASE,
 )
@@ -127,7 +130,8 @@ _PROMPT = re.compile(
     r"|(?:prompt|input|sequence) (?:length|tokens?|size)\b.{0,60}(?:exceed|greater than)|prompt exceeds"
     r"|exceed.{0,40}token limit|token (?:count|limit|length)\b.{0,40}exceed|token length must be"
     r"|\btokens\b.{0,80}\bexceed|exceed.{0,60}\btokens\b|prompt_tokens\b.{0,40}(?:less than|exceed)"
-    r"|(?:prompt|input) is \d[\d,]{0,20} tokens"
+    r"|(?:prompt|input) is \d[\d,]{0,20} tokens|context overflow|sequence too long|supports a context of|上下文长度"
+    r"|tokens?\b.{0,40}\b(?:above|over|greater than)\b.{0,40}(?:limit|max)|tokens? ?\(?\d{0,10}\)? ?> ?(?:\d|max)"
     r"|reduce (?:the length of |the number of tokens in |your |the )(?:the |your )?(?:input |messages?|prompt|input)"
     r"|too many (?:input |prompt )?tokens|range of input length|\binputs`? must have less"
     r"|exceed.{0,20}\bmax_model_len|max_seq_len|tokens? ?\d{0,20} ?> ?max|current length is \d{1,20}.{0,20}limit is"
@@ -162,8 +166,7 @@ def _read_success(answer: Any) -> Overflow | None:
     """An error where an answer should be, or an answer that ended before it began."""
     if not isinstance(answer, dict):
         return None
-    is_flat = "choices" not in answer and isinstance(answer.get("message"), str)
-    if answer.get("error") or is_flat:
+    if "choices" not in answer and any(answer.get(key) for key in ("error", "message", "detail", "errors", "response")):
         return _read_refusal(400, answer)
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
@@ -178,8 +181,7 @@ def _read_success(answer: Any) -> Overflow | None:
 
 
 def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
-    error = answer.get("error")
-    members = error if isinstance(error, dict) else answer
+    members = _unwrap(answer)
     texts = [_QUOTED.split(text, maxsplit=1)[0][:MAX_TEXT_CHARS] for text in _find_texts(answer, members)]
     named = [members.get("code"), members.get("type"), answer.get("error_type")]
     has_code = any(isinstance(name, str) and _CODES.search(name) for name in named)
@@ -192,6 +194,18 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
     if _is_number(limit) and _is_number(requested):
         found = replace(found, limit=limit, requested=requested, prompt_tokens=requested)
     return replace(found, is_flat="error" not in answer)
+
+
+def _unwrap(answer: dict[str, Any]) -> dict[str, Any]:
+    """The members that tell of the error: of the innermost object that holds them."""
+    members = answer
+    for _ in range(MAX_LAYERS):
+        inner = next((members[key] for key in ("error", "detail", "errors", "response") if members.get(key)), None)
+        inner = inner[0] if isinstance(inner, list) else inner
+        if not isinstance(inner, dict):
+            break
+        members = inner
+    return members
 
 
 def _is_number(value: Any) -> bool:
@@ -252,10 +266,9 @@ def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str
     """Everything that an error says in words, the most telling first."""
     metadata = members.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None  # OpenRouter: what the provider said
-    details = answer.get("detail")
-    if isinstance(details, list):
-        details = next((item.get("msg") for item in details if isinstance(item, dict)), None)
-    for text in (raw, members.get("message"), answer.get("error"), details, answer.get("message"), answer.get("msg")):
+    keys = ("message", "msg", "error", "detail")
+    for told in (raw, *(each.get(key) for each in (members, answer) for key in keys)):
+        text = told[0] if isinstance(told, list) and told else told
         if isinstance(text, str) and text:
             yield text
 

@@ -51,6 +51,25 @@ def test_recorded_overflows_are_recognised_with_their_numbers():
         ("`inputs` must have less than 1024 tokens. Given: 1500", 1024, 1500),
         ("prompt is too long: 213,462 tokens > 200,000 maximum", 200000, 213462),
         ("The input exceeds the context window.", None, None),
+        ("The prompt (total length 6287) is too long (context length 4096). Image tokens depend on sizes.", 4096, 6287),
+        (
+            "Number of input and maximum output tokens (9000) exceeded this model context window limit (8192)",
+            8192,
+            9000,
+        ),
+        ("length of prompt_tokens (32769) must be less than max_seq_len (32768).", 32768, 32769),
+        ("Prompt length 9000 is greater than max_seq_len 8192", 8192, 9000),
+        ("The prompt is 90000 tokens long but the model only supports 65536", 65536, 90000),
+        ("Input length 164542 exceeds the maximum length 131072", 131072, 164542),
+        ("messages token length must be in (0, 163840]", 163840, None),
+        ("total message token length exceed model limit", None, None),
+        ("prompt is too long: 300K tokens > 256K maximum", None, None),
+        ("message size exceeds the context window of 32768 tokens", 32768, None),
+        ("context overflow: 9000 tokens > 8000", 8000, 9000),
+        ("Sequence too long: 9000 tokens, max 8192", 8192, 9000),
+        ("Prompt tokens (9000) > max tokens (8192)", 8192, 9000),
+        ("9000 tokens is over the 8192 token limit", 8192, None),
+        ("the number of input tokens 9000 cannot exceed the total tokens limit 8192", 8192, 9000),
     ],
 )
 def test_other_wordings_are_understood_too(message: str, limit: int | None, requested: int | None):
@@ -72,6 +91,24 @@ def test_other_wordings_are_understood_too(message: str, limit: int | None, requ
         "Invalid image: image in message is too large",
         "Invalid 'tools': array too long. Expected an array with maximum length 128, but got 200.",
         "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40.",
+        "messages[4].tool_call_id is too long (max 40 chars)",
+        "Invalid request: temperature is too large",
+        "tool name 'x' is longer than 64 characters",
+        "top_logprobs exceed the maximum of 20 tokens",
+        "logit_bias: number of tokens exceeds maximum 300",
+        "Number of stop tokens exceeds limit of 4",
+        "Your request metadata value too long (max 512)",
+        "Number of tools (200) in request is too large",
+        "credit balance too low: request needs 5000 tokens which exceed your balance",
+        "Unterminated JSON: request is longer than the Content-Length",
+        "'input.tools[0].function.description' is too long. Maximum length is 1024 characters.",
+        "The tool schema in your request is too large: 5000 properties, limit is 1000",
+        "You have exceeded your monthly token limit. Upgrade your plan.",
+        "The prompt cache key in your request is too long",
+        "The requested context_length is not supported by the selected provider",
+        "Request timed out: the prompt took longer than 60 seconds",
+        "reasoning budget tokens (40000) exceeds max_tokens (32000)",
+        "Thinking budget exceeds the maximum allowed tokens of 24576",
         "1 validation error: {'loc': ('messages', 3), 'msg': 'Field required', 'input': {'x': 'prompt is too long'}}",
     ],
 )
@@ -91,6 +128,11 @@ def test_a_rate_limit_that_a_request_alone_exceeds_is_one_of_size():
         "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for this model",
         "`max_tokens` must be less than or equal to `8192`: it is less than the `context_window` for this model",
         "max_tokens is too large: 99999. This model supports at most 4096 completion tokens",
+        "The maximum tokens you requested exceeds the model limit of 8192. Try again with a lower maximum.",
+        "You requested 65536 tokens of output, which exceeds the model's limit of 32768 output tokens",
+        "Requested number of output tokens (16384) exceeds the maximum of 8192",
+        "max_new_tokens (9000) exceeds the maximum number of tokens 4096",
+        "max_tokens must be at least 1, got 0.",
     ],
 )
 def test_a_completion_that_is_too_long_says_nothing_of_the_prompt(message: str):
@@ -119,6 +161,8 @@ def test_an_answer_that_ended_before_it_began_is_an_overflow_and_one_that_was_cu
         return orjson.dumps({"choices": [choice]})
 
     assert read_overflow(200, answer("")) == Overflow(Kind.PROMPT)
+    wrote = orjson.loads(answer("")) | {"usage": {"prompt_tokens": 3000, "completion_tokens": 125_000}}
+    assert read_overflow(200, orjson.dumps(wrote)) is None  # the window filled with what the model thought
     assert read_overflow(200, answer("Half a")) is None
 
 
@@ -141,6 +185,33 @@ def test_what_a_provider_said_behind_a_gateway_counts():
         422, orjson.dumps({"detail": [{"msg": "Input is too long for requested model.", "input": "x"}]})
     )
     assert found is not None
+
+
+def test_a_completion_for_which_the_prompt_left_nothing_tells_the_excess():
+    found = _read("max_tokens must be at least 1, got -7584.")
+    assert found is not None
+    assert (found.kind, found.limit, found.excess_tokens) == (Kind.PROMPT, None, 7584)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"detail": {"error": {"message": "Input is too long: 9000 tokens, max context length is 8192 tokens"}}},
+        {"detail": "Prompt length 9000 is greater than max_seq_len 8192"},
+        {"errors": [{"message": "the number of input tokens 9000 cannot exceed the total tokens limit 8192"}]},
+        {"error": {"error": {"message": "prompt is too long: 9000 tokens > 8192 maximum"}}},
+        {"message": ["context length exceeded: 9000 > 8192"], "error": "Bad Request"},
+        {
+            "type": "response.failed",
+            "response": {"error": {"message": "prompt is too long: 9000 tokens > 8192 maximum"}},
+        },
+    ],
+)
+def test_an_error_is_found_wherever_it_is_wrapped(answer: dict[str, object]):
+    for status in (200, 400):
+        found = read_overflow(status, orjson.dumps(answer))
+        assert found is not None
+        assert (found.limit, found.requested) == (8192, 9000)
 
 
 def test_a_flat_error_is_written_anew_in_the_form_that_clients_recognise():
