@@ -15,7 +15,7 @@ from typing import Protocol
 
 from rules.conversation import Message
 from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
-from rules.room import MIN_ROOM_SHARE, Room
+from rules.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.sums import Sums
 from rules.window import Cut, CutKind, Window
 
@@ -114,7 +114,9 @@ class Fold:
         if self.window.task != self._sums.task:
             self.window = replace(self.window, task=self._sums.task)
         high = self._policy.high_water
-        if self._forwarded < self._share(high - PREFETCH_GAP) or self._tokens < self._room.limit * MIN_ROOM_SHARE:
+        if self._forwarded < self._share(high - PREFETCH_GAP):
+            return
+        if self._tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
             return
         if self.window.next_cut is None:
             self.window = replace(self.window, next_cut=self._choose(PREFETCH_GAP))
@@ -122,6 +124,11 @@ class Fold:
             self.window = self._look_ahead()
         if self._forwarded >= self._share(high):
             self._cut(is_request=message.role == "assistant")
+
+    @property
+    def _is_worth_it(self) -> bool:
+        """In a small room cuts would be many and save little: only what would not fit otherwise is worth them."""
+        return self._forwarded > self._tokens >= self._room.limit * LEAST_ROOM_SHARE
 
     @property
     def _tokens(self) -> int:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from rules.conversation import Message, count_leading
 
 MIN_ROOM_SHARE = 0.25
-"""Of the limit. Below it cuts would come at every step and free nothing."""
+"""Of the limit. Below it cuts would come at nearly every step: they are made only where nothing else would fit."""
+LEAST_ROOM_SHARE = 1 / 16
+"""Below it there is no room for a summary and a step, and nothing is cut."""
 HEAD_STEPS = 16
 """The head's size is rounded up to limit / 16: a timestamp or a tool more or less does not move a cut."""
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Message
-from rules.fold import AIM, SUMMARY_FRAME_TOKENS
+from rules.fold import AIM, SUMMARY_FRAME_TOKENS, Fold
 from rules.policy import OverflowStrategy, Policy, Prices
-from rules.room import HEAD_STEPS, MIN_ROOM_SHARE
+from rules.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window import Cut, CutKind, Window
 
 LIMIT = 3200
@@ -231,10 +231,28 @@ def test_a_head_that_grows_a_lot_moves_the_cut() -> None:
 
 @pytest.mark.parametrize("strategy", OverflowStrategy)
 def test_a_head_that_leaves_no_room_is_not_cut_behind(strategy: OverflowStrategy) -> None:
-    """Where less than a quarter of the limit is left, nothing is cut in vain, at any step."""
+    """Where less than a sixteenth of the limit is left, nothing is cut in vain, at any step."""
     policy = replace(POLICY, overflow_strategy=strategy)
-    head = int(LIMIT * (1 - MIN_ROOM_SHARE)) + 1
+    head = int(LIMIT * (1 - LEAST_ROOM_SHARE)) + 1
     assert fold(session(200), policy, fixed_tokens=head) == Window(task=1)
+
+
+def test_a_large_head_is_cut_behind_only_where_nothing_else_would_fit() -> None:
+    """Where less than a quarter is left, every state either is the one before or follows one that was over the room."""
+    head = int(LIMIT * (1 - MIN_ROOM_SHARE)) + 1
+    messages = session(60, call_tokens=4, result_tokens=16)
+    room = Room.measure(messages, head, LIMIT)
+    folded, before = Fold(room, POLICY), Window()
+    moved = 0
+    for message in messages:
+        forwarded = folded._forwarded + (message.tokens if before.task is not None else 0)
+        folded.add(message)
+        if (folded.window.cuts, folded.window.prune_stop) != (before.cuts, before.prune_stop):
+            moved += 1
+            assert forwarded > room.tokens
+        before = folded.window
+        assert folded._forwarded <= room.tokens
+    assert moved > 1
 
 
 @pytest.mark.parametrize(
