@@ -26,8 +26,13 @@ _UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 
 def is_upgrade(request: web.BaseRequest) -> bool:
-    """Whether the client asks for a WebSocket."""
-    return request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
+    """Whether the client asks for a WebSocket.
+
+    With a body it is a request like any other: a handshake goes on without one, and an upstream that waited for the
+    length that was announced would take the next client's request for it.
+    """
+    wants = request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
+    return wants and not request.body_exists
 
 
 async def relay_websocket(

@@ -1,6 +1,7 @@
 """WebSockets through a running proxy."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -204,3 +205,37 @@ async def test_an_end_that_does_not_read_holds_up_the_other(silent, raw, start_p
                     await source.drain()
         assert sent_megabytes < 50
         source.transport.abort()
+
+
+async def test_a_handshake_with_a_body_swallows_nobodys_request(start_proxy):
+    """Its upstream answers at once and then reads the body that was announced; the next client's request is whole."""
+    heads, bodies = [], []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                heads.append(head)
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
+                if length := re.search(rb"(?i)content-length: *(\d+)", head):
+                    bodies.append(await reader.readexactly(int(length[1])))
+        writer.close()
+
+    async def ask(target: bytes, more: bytes) -> bytes:
+        url = URL(proxy.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + more + b"\r\n")
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        writers.append(writer)
+        return head
+
+    writers: list[asyncio.StreamWriter] = []
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        upstream = f"upstream.base_url=http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        proxy = await start_proxy(upstream, "defaults.context_window=8000", "limits.client_silence_seconds=0.3")
+        await ask(b"/v1/realtime", b"Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 40\r\n")
+        assert b" 404 " in await ask(b"/v1/next", b"Authorization: Bearer sk-next\r\n")
+        for writer in writers:
+            writer.close()
+    assert [head for head in heads if head.startswith(b"GET /v1/next ") and b"sk-next" in head]
+    assert not [body for body in bodies if b"next" in body]
