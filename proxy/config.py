@@ -206,8 +206,11 @@ class Config(_Section):
     @field_validator("metrics_path")
     @classmethod
     def _keep_off_the_api(cls, path: str) -> str:
-        if path.startswith(("/v1", "/trimtab")):
-            message = "must not begin with /v1 or /trimtab"
+        if path.startswith(("/v1", "/trimtab", "/chat/completions")):
+            message = "must not begin with /v1, /trimtab or /chat/completions"
+            raise ValueError(message)
+        if not path.isascii() or not path.isprintable() or any(sign in path for sign in " %?#"):
+            message = "must be plain ASCII, without a space and any of % ? #"
             raise ValueError(message)
         return path
 

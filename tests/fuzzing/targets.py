@@ -42,7 +42,7 @@ TARGETS = {
     "stored": Target(fuzz_stored, 75),
 }
 _ENDLESS = b'\x01{"messages":NaN,"x":"' + b'\\",' * 20_000
-"""Of the surrogates target: the rest is the text. A string that nothing ends, which once took the square of its length."""
+"""Of the surrogates target: the rest is the text. A string that nothing ends once took its length squared."""
 _RAW = b"\x00\x01"
 """Of the overflow target: status 400, and the rest is the body. Of the others: near enough."""
 
