@@ -29,6 +29,8 @@ from proxy.config_values import (
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.truncate import Budget
 
+MAX_MODEL_CHARS = 256
+"""A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
 DEFAULT_CONTEXT_WINDOW = 128_000
 """The window of a model that nothing is known about."""
 
@@ -261,7 +263,9 @@ class Config(_Section):
         return self.defaults if matched is None else self.over_defaults(matched)
 
     def match_for(self, model: str) -> ModelConfig | None:
-        """The first entry of `models` whose glob matches."""
+        """The first entry of `models` whose glob matches; none does for a name beyond MAX_MODEL_CHARS."""
+        if len(model) > MAX_MODEL_CHARS:
+            return None
         return next((entry for entry in self.models if fnmatchcase(model, entry.match)), None)
 
     def upstream_for(self, name: str | None) -> UpstreamConfig:
