@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -11,6 +13,7 @@ from aiohttp import web
 from raw_upstream import RawRequest, RawUpstream, run_raw_upstream
 from yarl import URL
 
+from proxy import websocket
 from proxy.app import Proxy
 
 
@@ -205,6 +208,39 @@ async def test_an_end_that_does_not_read_holds_up_the_other(silent, raw, start_p
                     await source.drain()
         assert sent_megabytes < 50
         source.transport.abort()
+
+
+@pytest.mark.parametrize("silent", ["client", "upstream"])
+async def test_an_end_that_never_reads_is_let_go(silent, raw, start_proxy, monkeypatch):
+    """However long the other has more to say: a tunnel that nobody ends would hold up its place for good."""
+    monkeypatch.setattr(websocket, "STALLED_SECONDS", 0.2)
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    async with open_tunnel(raw, proxy) as (_, writer, _, upstream_writer):
+        source = upstream_writer if silent == "client" else writer
+
+        async def tell() -> None:
+            with suppress(ConnectionError):
+                while not source.is_closing():
+                    source.write(bytes(1 << 20))
+                    await source.drain()
+
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(tell())
+            await proxy.services.lifecycle.idle.wait()
+            telling.cancel()
+        source.transport.abort()
+
+
+async def test_an_upstreams_reset_is_no_clean_end(raw, start_proxy):
+    """The client learns that it was cut off."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    async with open_tunnel(raw, proxy) as (reader, _, _, upstream_writer), asyncio.timeout(10):
+        assert await reader.readexactly(5) == b"hello"
+        connection = upstream_writer.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        upstream_writer.transport.abort()
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
 
 
 async def test_a_handshake_with_a_body_swallows_nobodys_request(start_proxy):
