@@ -65,6 +65,23 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     """
     keep_header_bytes()
     compactors = compactors or Compactors(log)
+    estimators: asyncio.Future[None] | None = None
+    try:
+        async with _open_services(config, log, compactors) as services:
+            current = Current(services)
+            async with _serve_pages(current) as pages_url, _serve_requests(current) as url:
+                estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
+                for upstream in config.discovered_upstreams():
+                    services.models.seek_windows(upstream)
+                yield Proxy(url, (pages_url or url) + config.metrics_path, current)
+    finally:
+        if estimators is not None:
+            await estimators
+
+
+@asynccontextmanager
+async def _open_services(config: Config, log: Any, compactors: Compactors) -> AsyncIterator[Services]:
+    """What requests are served with, closed in the end. Raises ConfigError for a store that cannot be."""
     metrics = Metrics()
     store, tenancy = _open_store(config, metrics, log)
     client = UpstreamClient()
@@ -72,8 +89,19 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log)
     uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
-    services = Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, Lifecycle())
-    current = Current(services)
+    try:
+        yield Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, Lifecycle())
+    finally:
+        await summaries.close()
+        await models.close()
+        await store.close()
+        await client.close()
+
+
+@asynccontextmanager
+async def _serve_requests(current: Current) -> AsyncIterator[str]:
+    """While the block runs, take requests at `listen`; then those in flight may finish. Its address. Raises OSError."""
+    lifecycle = current.services.lifecycle
     server = web.Server(
         current.serve_by(handle),
         handler_cancellation=True,
@@ -86,33 +114,21 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
         lingering_time=LINGERING_SECONDS,
     )
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
-    estimators: asyncio.Future[None] | None = None
     try:
-        async with _serve_pages(current) as pages_url:
-            await runner.setup()
-            host, port = split_address(config.listen)
-            site = web.TCPSite(runner, host, port)
-            await site.start()
-            services.lifecycle.ready = True
-            estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
-            for upstream in config.discovered_upstreams():
-                models.seek_windows(upstream)
-            url = site_url(host, runner.addresses[0][1])
-            yield Proxy(url, (pages_url or url) + config.metrics_path, current)
-            services.lifecycle.ready = False
-            await site.stop()
-            server.pre_shutdown()  # connections without a request
-            with suppress(TimeoutError):
-                async with asyncio.timeout(current.services.config.limits.drain_seconds):
-                    await services.lifecycle.idle.wait()
+        await runner.setup()
+        host, port = split_address(current.services.config.listen)
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        lifecycle.ready = True
+        yield site_url(host, runner.addresses[0][1])
+        lifecycle.ready = False
+        await site.stop()
+        server.pre_shutdown()  # connections without a request
+        with suppress(TimeoutError):
+            async with asyncio.timeout(current.services.config.limits.drain_seconds):
+                await lifecycle.idle.wait()
     finally:
         await runner.cleanup()
-        await summaries.close()
-        await models.close()
-        await store.close()
-        await client.close()
-        if estimators is not None:
-            await estimators
 
 
 @asynccontextmanager

@@ -26,8 +26,8 @@ class ReceivedBody:
     """A body as it came, and what it says.
 
     `wire` is the client's bytes, or the first pieces of a body that is too large to be read whole; `rest` then is
-    what follows. `json` is the same
-    decompressed; None where it cannot be read. `beginning` is what could be read of it, up to PEEK_BYTES.
+    what follows. `json` is the same decompressed; None where it cannot be read. `beginning` is what could be read of
+    it, up to PEEK_BYTES.
     """
 
     wire: bytes | list[bytes]

@@ -22,6 +22,7 @@ from proxy.errors import ProxyError
 from proxy.stores import FILE_NAME, SummaryStore
 from proxy.upstream import Headers, UpstreamClient, request_headers, target_url
 
+MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0
 FILES_PER_REQUEST = 2
 """The client's connection and the upstream's."""
@@ -69,9 +70,14 @@ class Answer:
     windows: Windows = field(default_factory=lambda: Windows({}, None))
 
 
-async def ask_upstream(client: UpstreamClient, upstream: UpstreamConfig, key: str | None) -> Answer:
-    """Ask an upstream for its models; `key` is shown where the configuration has none for it."""
-    subject = f"upstream {upstream.base_url}"
+async def ask_upstream(
+    client: UpstreamClient, upstream: UpstreamConfig, key: str | None, path: str = MAIN_UPSTREAM
+) -> Answer:
+    """Ask an upstream for its models; `key` is shown where the configuration has none for it.
+
+    `path` is where the configuration has the upstream.
+    """
+    subject = f"{path} {upstream.base_url}"
     headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.api_key is None else []
     asked = request_headers(headers, upstream, identity=True)
     asked["Accept"] = "application/json"
@@ -91,20 +97,28 @@ async def ask_upstream(client: UpstreamClient, upstream: UpstreamConfig, key: st
         fault = str(error) if isinstance(error, ProxyError) else f"breaks off its answer ({type(error).__name__})"
         return Answer(Finding(subject, "error", fault, where))
     names = tuple(await asyncio.to_thread(read_names, bytes(body))) if answer.status == 200 else ()
-    finding = _judge(subject, answer.status, len(names), shows_key="Authorization" in asked)
+    if answer.status in {401, 403} and not names:
+        finding = _judge_key(subject, answer.status, path, shows_key="Authorization" in asked)
+    else:
+        finding = _judge(subject, answer.status, len(names))
     return Answer(finding, names, await discover(client, upstream, headers))
 
 
-def _judge(subject: str, status: int, listed: int, *, shows_key: bool) -> Finding:
+def _judge_key(subject: str, status: int, path: str, *, shows_key: bool) -> Finding:
+    """What it means that an upstream wants a key, or another one; --key-from-env is for the main upstream alone."""
+    is_main = path == MAIN_UPSTREAM
+    if shows_key:
+        advice = f"check {path}.api_key" + (", or the variable that --key-from-env names" if is_main else "")
+        return Finding(subject, "error", f"refuses the key ({status})", advice)
+    look = "trimtab doctor --key-from-env OPENAI_API_KEY" if is_main else f"set {path}.api_key"
+    advice = f"clients bring their own; to look at its models: {look}"
+    return Finding(subject, "warning", f"answers; wants a key ({status})", advice)
+
+
+def _judge(subject: str, status: int, listed: int) -> Finding:
     """What the answer to the question for models means."""
     if listed:
         return Finding(subject, "ok", f"answers; lists {listed} models")
-    if status in {401, 403} and shows_key:
-        advice = "check upstream.api_key, or the variable that --key-from-env names"
-        return Finding(subject, "error", f"refuses the key ({status})", advice)
-    if status in {401, 403}:
-        advice = "clients bring their own; to look at its models: trimtab doctor --key-from-env OPENAI_API_KEY"
-        return Finding(subject, "warning", f"answers; wants a key ({status})", advice)
     if 300 <= status < 400:
         advice = "set base_url to where it points; redirects are not followed"
         return Finding(subject, "warning", f"points elsewhere ({status})", advice)

@@ -26,10 +26,10 @@ from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted
 from proxy.compactors import Compactors
 from proxy.config import Config
-from proxy.config_load import load_config
+from proxy.config_load import load_file
 from proxy.errors import ConfigError
 from proxy.logs import configure_log, get_log
-from proxy.reloading import reload_when_told
+from proxy.reloading import reload_when_told, warn_of_open_addresses
 from rules.families import find_family
 from rules.pipeline import LimitExceededError
 
@@ -59,20 +59,6 @@ def _wrong_use() -> Iterator[None]:
         sys.exit(WRONG_USE)
 
 
-def _load(config_path: Path | None, settings: tuple[str, ...]) -> Config:
-    try:
-        text = config_path.read_text(encoding="utf-8") if config_path else ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        message = f"{config_path}: cannot be read: {reason}"
-        raise ConfigError(message) from error
-    try:
-        return load_config(text, settings=settings)
-    except ConfigError as error:
-        message = str(error)
-        raise ConfigError(f"{config_path}: {message}" if "not valid YAML" in message else message) from error
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="trimtab", prog_name="trimtab")
 def main() -> None:
@@ -92,15 +78,16 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop takes it
     short = [f"upstream.base_url={upstream}"] if upstream else []
     short += [f"listen={listen}"] if listen else []
-    load = partial(_load, config_path, (*settings, *short))
+    everything = (*settings, *short)
     with _wrong_use():
-        config = load()
+        config = load_file(config_path, everything)
+    load_again = partial(load_file, config_path, everything, may_be_empty=False)
     configure_log()
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             with _wrong_use():
-                runner.run(_serve(config, load if config_path else None))
+                runner.run(_serve(config, load_again if config_path else None))
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
@@ -122,8 +109,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
-    for address, meaning in config.open_addresses().items():
-        log.warning("listening_wide", listen=address, meaning=meaning)
+    warn_of_open_addresses(config, log)
     async with run_proxy(config, log) as proxy:
         gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
@@ -140,7 +126,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
 def check(file: Path, settings: tuple[str, ...]) -> None:
     """Validate a configuration FILE; every mistake is named."""
     with _wrong_use():
-        config = _load(file, settings)
+        config = load_file(file, settings)
     click.echo(f"{file}: valid; {len(config.models)} model entries, upstream {config.upstream.base_url}")
 
 
@@ -164,7 +150,7 @@ def compact(
     The body as it would be forwarded goes to standard output; the digest stands where a summary would.
     """
     with _wrong_use():
-        config = _load(config_path, settings)
+        config = load_file(config_path, settings)
     configure_log()
     compactors = Compactors(get_log())
     failed = False
@@ -236,7 +222,7 @@ def count(
     from proxy.tally import tally_body  # noqa: PLC0415 - the same
 
     with _wrong_use():
-        config = _load(config_path, settings)
+        config = load_file(config_path, settings)
     configure_log()
     compactors = Compactors(get_log())
     failed = False
@@ -285,7 +271,7 @@ def doctor(
         message = "there is no key in this variable of the environment"
         raise click.BadParameter(message, param_hint="--key-from-env")
     with _wrong_use(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        config = _load(config_path, settings)
+        config = load_file(config_path, settings)
         report = runner.run(examine(config, models, key))
     if as_table if as_table is not None else sys.stdout.isatty():
         report.print_tables(Console())

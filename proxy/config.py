@@ -29,6 +29,8 @@ from proxy.config_values import (
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.truncate import Budget
 
+MAX_MODEL_CHARS = 256
+"""A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
 DEFAULT_CONTEXT_WINDOW = 128_000
 """The window of a model that nothing is known about."""
 
@@ -206,8 +208,11 @@ class Config(_Section):
     @field_validator("metrics_path")
     @classmethod
     def _keep_off_the_api(cls, path: str) -> str:
-        if path.startswith(("/v1", "/trimtab")):
-            message = "must not begin with /v1 or /trimtab"
+        if path.startswith(("/v1", "/trimtab", "/chat/completions")):
+            message = "must not begin with /v1, /trimtab or /chat/completions"
+            raise ValueError(message)
+        if not path.isascii() or not path.isprintable() or any(sign in path for sign in " %?#"):
+            message = "must be plain ASCII, without a space and any of % ? #"
             raise ValueError(message)
         return path
 
@@ -258,7 +263,9 @@ class Config(_Section):
         return self.defaults if matched is None else self.over_defaults(matched)
 
     def match_for(self, model: str) -> ModelConfig | None:
-        """The first entry of `models` whose glob matches."""
+        """The first entry of `models` whose glob matches; none does for a name beyond MAX_MODEL_CHARS."""
+        if len(model) > MAX_MODEL_CHARS:
+            return None
         return next((entry for entry in self.models if fnmatchcase(model, entry.match)), None)
 
     def upstream_for(self, name: str | None) -> UpstreamConfig:

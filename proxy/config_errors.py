@@ -19,6 +19,8 @@ SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token"})
 SHOWN_CHARS = 80
 MAX_PLACES = 100_000
 """Keys and items of a file: aliases of aliases make billions of a few lines."""
+MAX_NUMBER_BITS = 4096
+"""Of a whole number: Python refuses to write one of more than 4300 digits."""
 _SECTION_WANTED = frozenset({"model_type", "dict_type", "tuple_type"})
 """Errors where a section was wanted: what stands in its place may be a secret, one level too high."""
 _QUOTED = re.compile(r"(?<=[\w:]) '(?!<|.').*", re.DOTALL)
@@ -35,7 +37,15 @@ class PlainLoader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """As the base class does; hexadecimal, too, only as large as Python would write it out in a sentence."""
+        number = int(super().construct_yaml_int(node))
+        if number.bit_length() > MAX_NUMBER_BITS:
+            raise ValueError
+        return number
 
+
+PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_yaml_int)
 PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF"))
 
 
@@ -117,9 +127,9 @@ def _is_variant(part: str | int) -> bool:
 
 def _show(path: Path, value: object) -> str:
     """The value, where it cannot hold a secret."""
-    text = str(value)
     if not SECRET_KEYS.isdisjoint(path) or not isinstance(value, str | int | float | None):
         return ""
+    text = str(value)
     if "@" in text or "?" in text or (path[-1] == "store" and "://:" in text):  # addresses with a password
         return ""
     shown = repr(value)

@@ -1,12 +1,13 @@
 """YAML, environment and command line -> one Config.
 
 Law: validated whole, every error at once, each with its path, its value and what is allowed. The only module that
-reads the environment.
+reads the environment, and the configuration's file.
 """
 
 import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 import yaml
@@ -23,6 +24,27 @@ ENVIRONMENT_KEYS = {"TRIMTAB_UPSTREAM": "upstream.base_url", "TRIMTAB_LISTEN": "
 
 _PERCENTAGE = re.compile("[1-9][0-9]?|100")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def load_file(file: FilePath | None, settings: Sequence[str] = (), *, may_be_empty: bool = True) -> Config:
+    """The configuration in a file, with settings laid over it; None stands for an empty one. Raises ConfigError.
+
+    One that says nothing is valid, for every key has a default; where it `may_be_empty` no more, it is being written.
+    """
+    try:
+        text = file.read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        message = f"{file}: cannot be read: {reason}"
+        raise ConfigError(message) from error
+    if not may_be_empty and not any(line.partition("#")[0].strip() for line in text.splitlines()):
+        message = f"{file}: says nothing; write another file and rename it, so that it is never read half written"
+        raise ConfigError(message)
+    try:
+        return load_config(text, settings=settings)
+    except ConfigError as error:
+        message = str(error)
+        raise ConfigError(f"{file}: {message}" if "not valid YAML" in message else message) from error
 
 
 def load_config(

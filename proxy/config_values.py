@@ -12,16 +12,17 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator
 
 MIN_CONTEXT_WINDOW = 1024
+MAX_DIGITS = 18
 SERVER_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
 _TENANT_HEADER = re.compile(r"header:[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Source: RFC 9110, a token."""
 
 
 def _check_url(url: str) -> str:
-    parts = urlsplit(url)
     if not url.isascii() or not url.isprintable() or " " in url or not _has_valid_port(url):
         message = "must be plain ASCII, with a port from 1 to 65535 if any"
         raise ValueError(message)
+    parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         message = "must be an http:// or https:// address with a host"
         raise ValueError(message)
@@ -69,16 +70,20 @@ def is_loopback(address: str) -> bool:
 
 def _check_address(address: str) -> str:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not _is_number(port) or int(port) > 65_535:
         message = "must be HOST:PORT, the port 0 to 65535"
         raise ValueError(message)
     return address
 
 
+def _is_number(text: str | int) -> bool:
+    """Whether it is written in the digits from 0 to 9, and not in more of them than anything here has."""
+    digits = str(text)
+    return len(digits) <= MAX_DIGITS and digits.isascii() and digits.isdecimal()
+
+
 def _check_window(window: object) -> object:
-    if window != "auto" and (
-        not isinstance(window, int | str) or isinstance(window, bool) or not str(window).isdigit()
-    ):
+    if window != "auto" and (isinstance(window, bool) or not isinstance(window, int | str) or not _is_number(window)):
         message = "must be auto, or a whole number of tokens"
         raise ValueError(message)
     if window != "auto" and int(str(window)) < MIN_CONTEXT_WINDOW:

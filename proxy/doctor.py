@@ -11,6 +11,7 @@ from rich.text import Text
 
 from proxy.app import data_directory
 from proxy.checks import (
+    MAIN_UPSTREAM,
     Answer,
     Finding,
     Heard,
@@ -20,7 +21,7 @@ from proxy.checks import (
     check_store,
 )
 from proxy.compactors import HEURISTIC, Compactors
-from proxy.config import DEFAULT_CONTEXT_WINDOW, Config
+from proxy.config import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
 from proxy.facts import complete, recall
 from proxy.known import describe_window, name_vocabulary
 from proxy.records import ModelName, Record, Records
@@ -86,6 +87,14 @@ def _show(text: str) -> Text:
     return Text("".join(char if char.isprintable() else "?" for char in text))
 
 
+_Asked = tuple[str, str | None]
+
+
+def _tell_apart(upstream: UpstreamConfig) -> _Asked:
+    """By its address and our key: each key has its own models, and may be a wrong one."""
+    return upstream.base_url, upstream.api_key
+
+
 async def examine(config: Config, models: Iterable[str], key: str | None) -> Report:
     """Look at everything. Raises ConfigError for a store that cannot be.
 
@@ -102,15 +111,15 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     )
     client = UpstreamClient()
     try:
-        upstreams = {config.upstream.base_url: (config.upstream, key)}
-        for other in config.upstreams.values():
-            upstreams.setdefault(other.base_url, (other, None))
+        upstreams = {_tell_apart(config.upstream): (config.upstream, key, MAIN_UPSTREAM)}
+        for other_name, other in config.upstreams.items():
+            upstreams.setdefault(_tell_apart(other), (other, None, f"upstreams.{other_name}"))
         answers = await asyncio.gather(*(ask_upstream(client, *one) for one in upstreams.values()))
-        by_url = dict(zip(upstreams, answers, strict=True))
+        heard_of = dict(zip(upstreams, answers, strict=True))
         listening = await check_address(client, config)
         stored = await check_store(config, store, failures)
-        chosen, unlisted = _choose_models(config, models, by_url)
-        described = [await _describe(config, name, by_url, store) for name in chosen]
+        chosen, unlisted = _choose_models(config, models, heard_of)
+        described = [await _describe(config, name, heard_of, store) for name in chosen]
     finally:
         await store.close()
         await client.close()
@@ -145,27 +154,28 @@ def _check_counting(config: Config, models: Iterable[ModelFinding], heard: Heard
     return Finding("counting", "ok", f"by {' and '.join(sorted(set(heard.engines.values())) or ['tiktoken'])}")
 
 
-def _choose_models(config: Config, asked: Iterable[str], answers: dict[str, Answer]) -> tuple[list[str], int]:
+def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, Answer]) -> tuple[list[str], int]:
     """Those asked for, those that the configuration names, and some of those that the upstreams list; and the rest."""
     named = [entry.match for entry in config.models if not set(entry.match) & set("*?[")]
     summarisers = [policy.summary.model for policy in (config.defaults, *config.models)]
     first = dict.fromkeys([*asked, *named, *filter(None, summarisers)])
     listed = [
         name
-        for url, answer in answers.items()
+        for upstream, answer in answers.items()
         for name in dict.fromkeys([*answer.names, *answer.windows.by_model])
-        if config.upstream_for(config.policy_for(name).upstream).base_url == url and name not in first
+        if _tell_apart(config.upstream_for(config.policy_for(name).upstream)) == upstream and name not in first
     ]
     return [*first, *listed[:MAX_LISTED]], max(len(listed) - MAX_LISTED, 0)
 
 
-async def _describe(config: Config, model: str, answers: dict[str, Answer], store: SummaryStore) -> ModelFinding:
+async def _describe(config: Config, model: str, answers: dict[_Asked, Answer], store: SummaryStore) -> ModelFinding:
     settings, family = config.policy_for(model), find_family(model)
-    base_url = config.upstream_for(settings.upstream).base_url
+    upstream = config.upstream_for(settings.upstream)
+    base_url = upstream.base_url
     name = ModelName(base_url, model, settings.count)
     _, record = await Records(store).read(name)
     kept = record or Record(family.ratio)
-    told = answers[base_url].windows.find(model)
+    told = answers[_tell_apart(upstream)].windows.find(model)
     facts = await asyncio.to_thread(complete, name, recall(kept, told or kept.window_tokens))
     window_tokens, window_from = describe_window(settings, facts)
     vocabulary = name_vocabulary(settings, model)

@@ -17,8 +17,8 @@ from proxy.gate import admit_client
 from proxy.pages import answer_error, answer_page, is_own
 from proxy.relay import relay_answer
 from proxy.services import Services
-from proxy.upstream import Body, read_headers, request_headers, target_url
-from proxy.websocket import SWITCHING_PROTOCOLS, is_upgrade, relay_websocket
+from proxy.upstream import SWITCHING_PROTOCOLS, Body, read_headers, request_headers, target_url
+from proxy.websocket import is_upgrade, relay_websocket
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
 

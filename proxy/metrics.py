@@ -28,6 +28,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._models: set[str] = set()
         self._make_request_collectors(self.registry)
+        self._make_token_collectors(self.registry)
+        self._make_fault_collectors(self.registry)
         self._make_summary_collectors(self.registry)
         self._make_time_collectors(self.registry)
 
@@ -35,6 +37,9 @@ class Metrics:
         self.requests = Counter(
             "trimtab_requests", "Requests answered.", ("model", "endpoint", "status", "outcome"), registry=registry
         )
+        self.in_flight = Gauge("trimtab_requests_in_flight", "Requests being served.", registry=registry)
+
+    def _make_token_collectors(self, registry: CollectorRegistry) -> None:
         self.prompt_tokens = Counter(
             "trimtab_prompt_tokens",
             "Prompt tokens, as the client sent them and as forwarded.",
@@ -50,7 +55,6 @@ class Metrics:
         self.completion_tokens = Counter(
             "trimtab_completion_tokens", "Completion tokens.", ("model", "source"), registry=registry
         )
-        self.in_flight = Gauge("trimtab_requests_in_flight", "Requests being served.", registry=registry)
         self.context_used = Histogram(
             "trimtab_context_used_ratio",
             "Prompt tokens forwarded over the limit.",
@@ -65,6 +69,8 @@ class Metrics:
             buckets=(0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 4, 8),
             registry=registry,
         )
+
+    def _make_fault_collectors(self, registry: CollectorRegistry) -> None:
         self.policy_changes = Counter(
             "trimtab_policy_changes",
             "Changes of what is known of a model, each of which may move a cut.",

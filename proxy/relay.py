@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 import orjson
 from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from proxy.errors import UpstreamInvalidError
@@ -30,8 +31,22 @@ MAX_REASON_BYTES = 2000
 """Of an error that is not in OpenAI's form, in the event that tells of it."""
 
 
+def loses_what_follows(request: web.BaseRequest) -> bool:
+    """Whether what came at once behind a request is lost: the parser drops it behind an upgrade that it does not know.
+
+    Then the connection must end with the answer, so that the client asks again.
+    """
+    return request.headers.get("Upgrade", "websocket").lower() != "websocket"
+
+
 class PlainResponse(web.StreamResponse):
     """A response with no header that the upstream did not send, but for `Date` and what frames the body."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the head."""
+        if loses_what_follows(request):
+            self.force_close()
+        return await super().prepare(request)
 
     async def _prepare_headers(self) -> None:
         given = {"content-type", "server"} & {name.lower() for name in self.headers}

@@ -13,14 +13,14 @@ from proxy.config import Config
 from proxy.errors import ConfigError
 from proxy.services import Current, Services
 
-FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")
+FIXED_KEYS = ("listen", "metrics_listen", "store", "store_ttl_seconds")
 """What takes effect with a restart only."""
 
 
 def adopt(current: Current, config: Config) -> list[str]:
     """Serve requests to come by another configuration; the keys that differ but keep their values until a restart."""
     services = current.services
-    fixed = {key: getattr(services.config, key) for key in FIXED_KEYS if key in Config.model_fields}
+    fixed = {key: getattr(services.config, key) for key in FIXED_KEYS}
     kept = [key for key, value in fixed.items() if getattr(config, key) != value]
     _change_bounds(services, config)
     tenancy = replace(services.tenancy, tenant=config.tenant)
@@ -36,11 +36,17 @@ def _change_bounds(services: Services, config: Config) -> None:
     services.uploads.silence_seconds = config.limits.client_silence_seconds
 
 
+def warn_of_open_addresses(config: Config, log: Any) -> None:
+    """Log each address beyond this machine where no key is asked for."""
+    for address, meaning in config.open_addresses().items():
+        log.warning("listening_wide", listen=address, meaning=meaning)
+
+
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:
     """Read the configuration again each time that the event is set, one time after the other; forever.
 
     `load` reads it, blocking, and raises ConfigError; None where there is no file to read. What is logged says which
-    keys are wrong, never what a key holds that may be a secret.
+    keys are wrong, never what a key holds that may be a secret. Whatever else breaks, the next time is another attempt.
     """
     while True:
         await told.wait()
@@ -48,14 +54,26 @@ async def reload_when_told(told: asyncio.Event, current: Current, load: Callable
         if load is None:
             log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
             continue
-        config = await asyncio.to_thread(_read, load)
-        if isinstance(config, ConfigError):
-            for problem in str(config).splitlines():
-                log.error("configuration_invalid", problem=problem, meaning="the one before stays in force")
-            continue
-        for key in adopt(current, config):
-            log.warning("reload_incomplete", key=key, meaning="it changes with a restart only, and stays as it was")
-        log.info("reloaded", upstream=config.upstream.base_url, mode=config.mode, models=len(config.models))
+        attempt = asyncio.get_running_loop().create_task(_reload(current, load, log))
+        try:
+            await asyncio.wait((attempt,))
+        finally:
+            attempt.cancel()
+        fault = attempt.exception()
+        if fault is not None:  # by its type alone: what it says may quote a key
+            log.error("reload_failed", error=type(fault).__name__, meaning="the one before stays in force")
+
+
+async def _reload(current: Current, load: Callable[[], Config], log: Any) -> None:
+    config = await asyncio.to_thread(_read, load)
+    if isinstance(config, ConfigError):
+        for problem in str(config).splitlines():
+            log.error("configuration_invalid", problem=problem, meaning="the one before stays in force")
+        return
+    for key in adopt(current, config):
+        log.warning("reload_incomplete", key=key, meaning="it changes with a restart only, and stays as it was")
+    warn_of_open_addresses(current.services.config, log)
+    log.info("reloaded", upstream=config.upstream.base_url, mode=config.mode, models=len(config.models))
 
 
 def _read(load: Callable[[], Config]) -> Config | ConfigError:

@@ -11,6 +11,7 @@ from proxy.config import Config
 from proxy.exchange import Recorder
 from proxy.kept import PrefixWatch
 from proxy.models import Models
+from proxy.relay import loses_what_follows
 from proxy.sliding import SlidingWatch
 from proxy.summaries import Summaries
 from proxy.tenancy import Tenancy
@@ -69,6 +70,9 @@ class Current:
         """The handler for a server."""
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
-            return await handler(self.services, request)
+            response = await handler(self.services, request)
+            if loses_what_follows(request):
+                response.force_close()
+            return response
 
         return answer

@@ -6,7 +6,7 @@ machine.
 
 from dataclasses import dataclass
 
-from proxy.upstream import KEY_HEADER, Headers, find_credential
+from proxy.upstream import KEY_HEADER, Headers, find_credentials
 
 _HEADER = "header:"
 
@@ -27,10 +27,10 @@ class Tenancy:
         tenant = next((value for key, value in headers if key.lower() == name), "")
         if tenant:
             return b"tenant\0" + self.key + _encode(tenant)
-        credential = find_credential(headers)
-        # Clients may all have the same to show to the upstream, a placeholder say, and each its own key for us.
-        own_key = next((value for key, value in headers if key.lower() == KEY_HEADER and value), "")
-        shown = f"{credential}\0{own_key}" if own_key else credential
+        # All that it shows: clients may have the same for the upstream, a placeholder say, and each its own key for us.
+        credential = "\0".join(find_credentials(headers))
+        own_keys = dict.fromkeys(value for key, value in headers if key.lower() == KEY_HEADER and value)
+        shown = "\0".join((credential, *own_keys))
         return b"credential\0" + _encode(shown) if shown else b"none\0" + self.key
 
 

@@ -15,7 +15,7 @@ from yarl import URL
 
 from proxy.config import UpstreamConfig
 from proxy.connections import Connector, ending_with_connection
-from proxy.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError, UpstreamUnreachableError
 
 HOP_BY_HOP = frozenset(
     {
@@ -95,11 +95,13 @@ def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: boo
     return forwarded
 
 
-def find_credential(headers: Headers) -> str:
-    """What the client shows to be let in; the empty string where it shows nothing, or a scheme with nothing behind."""
-    shown = {name.lower(): value for name, value in headers}
-    values = (shown.get(name, "") for name in CREDENTIAL_HEADERS)
-    return next((value for value in values if value.strip().lower() not in {"", *SCHEMES}), "")
+def find_credentials(headers: Headers) -> tuple[str, ...]:
+    """What the client shows to be let in, in CREDENTIAL_HEADERS' order, each once; not a scheme with nothing behind."""
+    found: dict[str, None] = {}
+    for wanted in CREDENTIAL_HEADERS:
+        values = (value for name, value in headers if name.lower() == wanted)
+        found |= dict.fromkeys(value for value in values if value.strip().lower() not in {"", *SCHEMES})
+    return tuple(found)
 
 
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:
@@ -152,8 +154,9 @@ class UpstreamClient:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The upstream's answer, its body not read yet. Leaving cancels what was not read.
 
-        Raises UpstreamUnreachableError or UpstreamTimeoutError where no answer came; faults of the answer's body are
-        aiohttp's own, and those raised inside the block pass through.
+        Raises UpstreamUnreachableError or UpstreamTimeoutError where no answer came, and UpstreamInvalidError where
+        its body is coded on this hop; faults of the answer's body are aiohttp's own, and those raised inside the block
+        pass through.
         """
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
@@ -178,10 +181,19 @@ class UpstreamClient:
             if response.status == SWITCHING_PROTOCOLS and "Upgrade" not in headers:
                 message = f"{url.host}:{url.port} switched protocols, which nobody asked for"
                 raise UpstreamUnreachableError(message)
+            _check_codings(response, url)
             with ending_with_connection(response):
                 yield response
         finally:
             response.close() if not response.content.at_eof() else response.release()
+
+
+def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
+    """Nobody would undo another transfer coding than chunked: we pass the bytes on, and the header ends on this hop."""
+    codings = [coding.strip().lower() for coding in response.headers.getall("Transfer-Encoding", ())]
+    if codings not in ([], ["chunked"]):
+        message = f"{url.host}:{url.port} answered with a transfer coding other than chunked, which nobody asked for"
+        raise UpstreamInvalidError(message)
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:

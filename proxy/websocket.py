@@ -16,18 +16,22 @@ from yarl import URL
 
 from proxy.config import UpstreamConfig
 from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.relay import PlainResponse, Relayed, relay_answer
-from proxy.upstream import UpstreamClient, answer_headers, is_sendable, read_headers
+from proxy.relay import STALLED_SECONDS, PlainResponse, Relayed, relay_answer, reset
+from proxy.upstream import SWITCHING_PROTOCOLS, UpstreamClient, answer_headers, is_sendable, read_headers
 
 BUFFER_BYTES = 64 * 1024
 """Beyond twice this, what comes from one end waits for the other."""
-SWITCHING_PROTOCOLS = 101
 _UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 
 def is_upgrade(request: web.BaseRequest) -> bool:
-    """Whether the client asks for a WebSocket."""
-    return request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
+    """Whether the client asks for a WebSocket.
+
+    With a body it is a request like any other: a handshake goes on without one, and an upstream that waited for the
+    length that was announced would take the next client's request for it.
+    """
+    wants = request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
+    return wants and not request.body_exists
 
 
 async def relay_websocket(
@@ -80,10 +84,13 @@ async def _open_tunnel(
     from_upstream = _Inlet(aiohttp.StreamReader(upstream, BUFFER_BYTES, loop=loop))
     request.protocol.set_parser(from_client)  # type: ignore[arg-type] # it asks for no more than an inlet has
     upstream.set_parser(from_upstream, EMPTY_PAYLOAD)  # there is no body that a lost connection could spoil
-    await _pump_both(
+    ended = await _pump_both(
         (from_client.stream, StreamWriter(upstream, loop)),
         (from_upstream.stream, StreamWriter(request.protocol, loop)),
     )
+    if not ended or isinstance(upstream.exception(), OSError):  # what was not taken, or not sent, is not whole
+        upstream.abort()
+        reset(request)
     return response
 
 
@@ -106,19 +113,24 @@ class _Inlet:
 _Pipe = tuple[aiohttp.StreamReader, StreamWriter]
 
 
-async def _pump_both(*pipes: _Pipe) -> None:
-    """Pass bytes both ways until one side ends; what it has sent is passed on first."""
+async def _pump_both(*pipes: _Pipe) -> bool:
+    """Pass bytes both ways until one side ends; what it has sent is passed on first. False where it was not taken."""
     async with asyncio.TaskGroup() as tasks:
         pumps = [tasks.create_task(_pump(*pipe)) for pipe in pipes]
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        for pump in pumps:
+        ended, running = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for pump in running:
             pump.cancel()
+    return all(pump.result() for pump in ended)
 
 
-async def _pump(source: aiohttp.StreamReader, target: StreamWriter) -> None:
-    """Pass everything on until the source has ended or the target is gone."""
+async def _pump(source: aiohttp.StreamReader, target: StreamWriter) -> bool:
+    """Pass everything on until the source has ended or the target is gone; False where that takes nothing any more."""
     try:
         async for piece in source.iter_any():
-            await target.write(piece)
+            async with asyncio.timeout(STALLED_SECONDS):
+                await target.write(piece)
+    except TimeoutError:
+        return False
     except (ConnectionError, aiohttp.ClientError):
-        return
+        pass
+    return True

@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
+from proxy.codecs.spans import STRING_TO_ITS_END
 from proxy.codecs.surrogates import replace_lone_surrogates
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-_STRING_OR_NUMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<number>NaN|Infinity)', re.DOTALL)
+_STRING_OR_NUMBER = re.compile(STRING_TO_ITS_END + rb"|(?P<number>NaN|Infinity)", re.DOTALL)
 
 
 def mend(text: bytes) -> bytes:

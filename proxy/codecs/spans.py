@@ -11,9 +11,12 @@ from typing import NamedTuple
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _SEPARATOR = re.compile(rb"[, \t\n\r]*")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+STRING_TO_ITS_END = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+"""For looking through any text: a string that nothing ends goes to the text's end. A pattern that gave up there would
+begin anew at each quotation mark in it, and take the square of the text's length."""
 _SCALAR = re.compile(rb"[^\s,\]}]+")
-_PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|,', re.DOTALL)
-_STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)
+_PART = re.compile(STRING_TO_ITS_END + rb"|,", re.DOTALL)
+_STRUCTURE = re.compile(STRING_TO_ITS_END + rb"|[\[{]|[\]}]", re.DOTALL)
 
 
 class Span(NamedTuple):

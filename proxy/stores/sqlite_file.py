@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,8 +98,9 @@ class SqliteFile:
             for suffix in _SIDE_FILES:
                 _beside(self._path, suffix).unlink(missing_ok=True)
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
+        with ExitStack() as on_failure:
+            connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+            on_failure.callback(connection.close)
             is_empty = _examine(connection)  # before anything is changed: it may be another's
             for suffix in ("", *_SIDE_FILES):
                 with suppress(OSError):
@@ -109,9 +110,7 @@ class SqliteFile:
             if is_empty:
                 _begin_schema(connection)
             self._prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
+            on_failure.pop_all()
         return connection
 
     def _set_aside(self) -> None:

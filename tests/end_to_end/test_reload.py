@@ -94,6 +94,11 @@ async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, fil
             file.write_bytes(unreadable)
             process.send_signal(signal.SIGHUP)
             assert (await read_log(process, *OUTCOMES))[-1]["event"] == "configuration_invalid"
+        for nothing in ("", "\n  # only this\n"):
+            file.write_text(nothing, encoding="utf-8")
+            process.send_signal(signal.SIGHUP)
+            line = (await read_log(process, *OUTCOMES))[-1]
+            assert (line["event"], "says nothing" in line["problem"]) == ("configuration_invalid", True)
         file.unlink()
         process.send_signal(signal.SIGHUP)
         assert "cannot be read" in (await read_log(process, *OUTCOMES))[-1]["problem"]

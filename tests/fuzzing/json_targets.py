@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from fuzzing.choices import Choices, dump
 
-from proxy.codecs.spans import find_array
+from proxy.codecs.mending import mend
+from proxy.codecs.spans import find_array, has_more_parts
 from proxy.codecs.surrogates import replace_lone_surrogates
 
 _LONE = re.compile("[\ud800-\udfff]")
@@ -57,6 +58,10 @@ def fuzz_surrogates(data: bytes) -> None:
     clean = replace_lone_surrogates(text)
     assert len(clean) == len(text), "offsets have moved"
     assert replace_lone_surrogates(clean) == clean, "twice is not once"
+    mended = mend(text)
+    assert len(mended) == len(text), "offsets have moved"
+    assert mend(mended) == mended, "twice is not once"
+    has_more_parts(text, 100)
     if not _is_utf8(text):
         return
     try:

@@ -11,7 +11,7 @@ from proxy.body import peek_model
 from proxy.config import UpstreamConfig
 from proxy.records import MAX_RATIO, _decode
 from proxy.sealing import seal, unseal
-from proxy.upstream import CREDENTIAL_HEADERS, HOP_BY_HOP, find_credential, read_headers, request_headers, target_url
+from proxy.upstream import CREDENTIAL_HEADERS, HOP_BY_HOP, find_credentials, read_headers, request_headers, target_url
 from rules.summarise import Summary
 
 _UPSTREAMS = (UpstreamConfig(base_url="http://up:1/v1"), UpstreamConfig(base_url="https://up/a/v1", api_key="sk-own"))
@@ -66,7 +66,8 @@ def fuzz_addresses(data: bytes) -> None:
     assert not any(name.startswith("x-trimtab-") for name in names), "a header of ours went on"
     shown = [value for name in CREDENTIAL_HEADERS for value in sent.getall(name, [])]
     assert upstream.api_key is None or shown == ["Bearer sk-own"], "the client's credential went beside ours"
-    assert find_credential(headers) is not None
+    credentials = find_credentials(headers)
+    assert len(set(credentials)) == len(credentials), "a credential twice"
     peek_model(choices.take(20) + b'{"model" : "m' + choices.rest())
 
 

@@ -41,6 +41,8 @@ TARGETS = {
     "addresses": Target(fuzz_addresses, 75),
     "stored": Target(fuzz_stored, 75),
 }
+_ENDLESS = b'\x01{"messages":NaN,"x":"' + b'\\",' * 20_000
+"""Of the surrogates target: the rest is the text. A string that nothing ends once took its length squared."""
 _RAW = b"\x00\x01"
 """Of the overflow target: status 400, and the rest is the body. Of the others: near enough."""
 
@@ -51,6 +53,7 @@ def write_seeds(target: Target, data: Path) -> Iterator[bytes]:
     for size in SEED_SIZES:
         for _ in range(SEEDS_EACH):
             yield generator.randbytes(size)
+    yield _ENDLESS
     recorded = data / (target.recorded or "")
     if not target.recorded or not recorded.is_file():
         return

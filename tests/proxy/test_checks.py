@@ -81,6 +81,18 @@ async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expec
         assert "PLANTED" not in str(answer)
 
 
+@pytest.mark.parametrize("key", [None, "sk-PLANTED"])
+async def test_what_to_do_is_said_of_the_upstream_that_was_asked(asking, upstream, key) -> None:
+    """The key of the environment is for the main one, and no help with another."""
+    _tell(upstream, 401)
+    config = UpstreamConfig(base_url=upstream.url, api_key=key)
+    finding = (await ask_upstream(asking, config, None, "upstreams.other")).finding
+
+    assert finding.subject == f"upstreams.other {upstream.url}"
+    assert "upstreams.other.api_key" in finding.advice
+    assert "--key-from-env" not in finding.advice
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"hello", b"[" * 9000, b"\xff\x00", b'{"data": 5}', b"[]", b'{"data": [{"id": 5}]}']
 )

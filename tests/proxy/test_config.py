@@ -7,7 +7,7 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from proxy.config import Config, PolicyConfig
+from proxy.config import MAX_MODEL_CHARS, Config, PolicyConfig
 from proxy.config_errors import Document, name_path
 from proxy.config_load import load_config
 from proxy.errors import ConfigError
@@ -120,6 +120,15 @@ def test_matches_profiles_and_upstreams_are_found_by_name() -> None:
     assert (config.upstream_for(None), config.upstream_for("local")) == (config.upstream, config.upstreams["local"])
     with pytest.raises(KeyError):
         config.policy_for("qwen3", "nope")
+
+
+def test_a_name_of_megabytes_matches_nothing() -> None:
+    """A glob over all of it took seconds; one of ordinary length is matched whole."""
+    config = _load("models: [{match: 'a*a*a*'}, {match: '*'}]")
+    assert config.match_for("a" * MAX_MODEL_CHARS) == config.models[0]
+    assert config.match_for("b" * MAX_MODEL_CHARS) == config.models[1]
+    assert config.match_for("a" * (MAX_MODEL_CHARS + 1)) is None
+    assert config.policy_for("a" * 1_000_000) == config.defaults
 
 
 PRICES = Prices(2.0, 1.0, 8.0)

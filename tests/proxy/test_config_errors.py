@@ -32,7 +32,27 @@ def _problems(text: str, *settings: str, **environment: str) -> list[str]:
             "store (line 1): 'redis' must be memory, sqlite, sqlite:///path or redis://host:port/db",
         ),
         ("tenant: 'header:'", "tenant (line 1): 'header:' must be authorization, or header:NAME"),
-        ("metrics_path: /v1/x", "metrics_path (line 1): '/v1/x' must not begin with /v1 or /trimtab"),
+        (
+            "metrics_path: /v1/x",
+            "metrics_path (line 1): '/v1/x' must not begin with /v1, /trimtab or /chat/completions",
+        ),
+        (
+            "metrics_path: /chat/completions",
+            "metrics_path (line 1): '/chat/completions' must not begin with /v1, /trimtab or /chat/completions",
+        ),
+        (
+            "metrics_path: /%6d",
+            "metrics_path (line 1): '/%6d' must be plain ASCII, without a space and any of % ? #",
+        ),
+        ("listen: 'h:²'", "listen (line 1): 'h:²' must be HOST:PORT, the port 0 to 65535"),
+        (
+            "defaults: {context_window: ²²²²}",
+            "defaults.context_window (line 1): '²²²²' must be auto, or a whole number of tokens",
+        ),
+        (
+            "upstream: {base_url: 'http://[::1'}",
+            "upstream.base_url (line 1): 'http://[::1' must be plain ASCII, with a port from 1 to 65535 if any",
+        ),
         ("metrics_path: metrics", "metrics_path (line 1): 'metrics' string should match pattern '^/'"),
         (
             "upstream:\n  base_url: ftp://h",
@@ -280,3 +300,24 @@ def test_the_document_knows_the_line_of_every_key() -> None:
 def test_a_path_is_named_as_it_would_be_written(path: tuple[str | int, ...], name: str) -> None:
     """Dots between keys, brackets around indexes."""
     assert name_path(path) == name
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 4000, "-0x" + "f" * 4000, "0b" + "1" * 20_000, "9" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "listen: %s",
+        "defaults: {high_water: %s}",
+        "defaults: {context_window: %s}",
+        "limits: {drain_seconds: %s}",
+        "limits: {max_body_bytes: %s}",
+        "profiles: {a: {protect_turns: %s}}",
+        "upstream: {base_url: %s}",
+        "profiles:\n  ? %s\n  : {}",
+    ],
+)
+def test_a_number_that_python_would_not_write_out_is_a_mistake_like_any_other(text: str, number: str) -> None:
+    """In whatever form it stands, and even as a key."""
+    (problem,) = _problems(text % number)
+
+    assert problem.startswith("not valid YAML: ")

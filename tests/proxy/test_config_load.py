@@ -1,9 +1,11 @@
 """Where a configuration comes from: file, environment, settings."""
 
+from pathlib import Path
+
 import pytest
 
 from proxy.config import Config, UpstreamConfig
-from proxy.config_load import load_config
+from proxy.config_load import load_config, load_file
 from proxy.errors import ConfigError
 
 
@@ -96,3 +98,16 @@ def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TRIMTAB_UPSTREAM", "http://from-env/v1")
 
     assert load_config().upstream.base_url == "http://from-env/v1"
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# mode: off\n  # and more"])
+def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: Path) -> None:
+    """At the start, that is; later it is one that somebody is writing."""
+    file = tmp_path / "trimtab.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    assert load_file(file, ("mode=off",)) == load_file(None, ("mode=off",))
+    with pytest.raises(ConfigError, match="says nothing; write another file and rename it"):
+        load_file(file, may_be_empty=False)
+    file.write_text("{} # the defaults", encoding="utf-8")
+    assert load_file(file, may_be_empty=False) == load_file(None)

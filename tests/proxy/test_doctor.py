@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from aiohttp import web
 from fake_upstream import FakeUpstream
 from rich.console import Console
 from serving import own_environment
@@ -95,6 +96,23 @@ async def test_each_upstream_is_asked_once(upstream) -> None:
         question.header("authorization") for question in upstream.questions if "/other/" not in question.path
     )
     assert b"PLANTED" not in report.write_json()
+
+
+async def test_an_upstream_is_asked_with_each_of_its_keys(upstream) -> None:
+    """One may be wrong; and of models that need it, what was said to this key counts."""
+
+    async def answer(recorded, _request):
+        if recorded.header("authorization") != ["Bearer sk-PLANTED"]:
+            return web.Response(status=401)
+        return web.Response(body=_list("m", max_model_len=8192))
+
+    upstream.answers_questions, upstream.answer = True, answer
+    keyed = f"upstreams={{o: {{base_url: '{upstream.url}', api_key: sk-PLANTED}}}}"
+    report = await _examine(upstream, keyed, "models=[{match: m, upstream: o}]")
+
+    found = {finding.subject: finding.level for finding in report.findings if "upstream" in finding.subject}
+    assert found == {f"upstream {upstream.url}": "warning", f"upstreams.o {upstream.url}": "ok"}
+    assert [(model.window_tokens, model.window_from) for model in report.models] == [(8192, "discovered")]
 
 
 async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:

@@ -226,3 +226,14 @@ async def test_a_body_in_a_coding_of_the_hop_is_refused(raw, url):
     answer = await ask_raw(url, _request(b"POST /v1/x HTTP/1.1", lines, body=b"2\r\n{}\r\n0\r\n\r\n"))
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert (b'"code":"bad_framing"' in answer, raw.requests) == (True, [])
+
+
+@pytest.mark.parametrize("path", [b"/v1/x", b"/trimtab/health", b"/v1/chat/completions"])
+@pytest.mark.parametrize("protocol", [b"h2c", b"tcp", b"TLS/1.0"])
+async def test_behind_an_upgrade_that_is_not_followed_the_connection_ends(protocol, path, raw, url):
+    """Said in the answer: what came at once behind it would never be answered, and the client asks again."""
+    first = b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (path, protocol)
+    answer = await ask_raw(url, first + _request(b"GET /v1/second HTTP/1.1"))
+
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"\r\nconnection: close\r\n" in answer.lower()

@@ -222,7 +222,6 @@ BAD_HEADS = {
     "control character in a value": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Bad: a\x01\x7fb\r\n\r\nok",
     "control character in the reason": b"HTTP/1.1 200 O\x01K\r\nContent-Length: 2\r\n\r\nok",
     "folded header": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Fold: a\r\n X-Bad: 2\r\n\r\nok",
-    "coding in front of chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "bytes beyond ASCII": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-C: \xc4\x8d\xc4\x8aX-Bad: 1\r\n\r\nok",
     "header behind the last chunk": PLAIN.replace(
         b"Content-Length: 2\r\n\r\nok", b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Bad: 1\r\n\r\n"
@@ -236,6 +235,8 @@ BAD_ANSWERS = {
     "negative length": PLAIN.replace(b"2\r\n\r\n", b"-2\r\n\r\n"),
     "no HTTP": b"\x00\x01\r\n\r\n",
     "another protocol": b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    "coding in front of chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "coding without chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok",
     "status below 100": PLAIN.replace(b"200 OK", b"099 Odd"),
 }
 

@@ -1,10 +1,16 @@
 """Another configuration for a proxy that runs."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
 from asking import CHAT, post
 
 from proxy.app import Proxy
 from proxy.config import Config
-from proxy.reloading import adopt
+from proxy.errors import ConfigError
+from proxy.reloading import FIXED_KEYS, adopt, reload_when_told
 
 
 def _change(proxy: Proxy, **changes: object) -> Config:
@@ -38,3 +44,74 @@ async def test_bounds_that_all_requests_share_change_at_once(client, start_proxy
         adopt(proxy.current, _change(proxy, **new))
         assert (uploads.left_bytes, uploads.silence_seconds) == (max_held_bytes - 1000, 7)
         assert (await post(client, url, CHAT))[0].status == status
+
+
+class _WaitedLog:
+    """Log lines, which can be waited for."""
+
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+
+    def _add(self, event: str, **fields: object) -> None:
+        self._lines.put_nowait({"event": event, **fields})
+
+    info = warning = error = _add
+
+    async def next(self) -> dict[str, object]:
+        """The next line."""
+        return await asyncio.wait_for(self._lines.get(), 10)
+
+
+@asynccontextmanager
+async def _reloading(proxy: Proxy, load: Callable[[], Config]) -> AsyncIterator[tuple[asyncio.Event, _WaitedLog]]:
+    """What tells it to read again, and its log."""
+    told, log = asyncio.Event(), _WaitedLog()
+    task = asyncio.get_running_loop().create_task(reload_when_told(told, proxy.current, load, log))
+    yield told, log
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("fault", [MemoryError("sk-PLANTED"), ValueError("sk-PLANTED"), ConfigError("no"), KeyError()])
+async def test_whatever_breaks_while_it_is_read_the_next_time_is_another_attempt(start_proxy, fault) -> None:
+    """The fault is said by its type alone, and what was before stays in force."""
+    proxy = await start_proxy()
+    before = proxy.services
+    answers = [fault, _change(proxy, mode="off")]
+
+    def load() -> Config:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with _reloading(proxy, load) as (told, log):
+        told.set()
+        line = await log.next()
+        if isinstance(fault, ConfigError):
+            assert line["event"] == "configuration_invalid"
+        else:
+            assert (line["event"], line["error"]) == ("reload_failed", type(fault).__name__)
+        assert "PLANTED" not in str(line)
+        assert proxy.services is before
+        told.set()
+        assert (await log.next())["event"] == "reloaded"
+        assert proxy.services.config.mode == "off"
+
+
+async def test_a_door_that_a_reload_opens_is_said(start_proxy) -> None:
+    """Each time, and by where it listens, which a reload does not change."""
+    proxy = await start_proxy("listen=0.0.0.0:0", "client_keys=[k]")
+    new = _change(proxy, client_keys=None, listen="127.0.0.1:0")
+    async with _reloading(proxy, lambda: new) as (told, log):
+        for _ in range(2):
+            told.set()
+            lines = [await log.next() for _ in range(3)]
+            assert [line["event"] for line in lines] == ["reload_incomplete", "listening_wide", "reloaded"]
+            assert lines[1]["listen"] == "0.0.0.0:0"
+
+
+def test_what_is_fixed_are_keys() -> None:
+    """A name that is none would promise something that is not there."""
+    assert set(FIXED_KEYS) <= set(Config.model_fields)

@@ -1,8 +1,11 @@
 """Whose summaries are whose."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.config_load import load_config
+from proxy.gate import admit_client
 from proxy.tenancy import Tenancy
 
 KEY = b"k" * 32
@@ -52,3 +55,29 @@ def test_a_key_of_ours_tells_clients_apart_that_show_the_same_credential() -> No
     secrets = [tenancy.find_secret(headers) for headers in shown]
     assert secrets[-1] == secrets[1]
     assert len(set(secrets)) == len(secrets) - 1
+
+
+@pytest.mark.parametrize("header", ["authorization", "Api-Key", "x-api-key", "x-trimtab-key"])
+def test_each_key_that_lets_a_client_in_is_a_tenant_of_its_own(header: str) -> None:
+    """In whatever header it is shown, and beside whatever else: also the second of a header that comes twice."""
+    tenancy = Tenancy("authorization", KEY)
+    config = load_config(settings=("client_keys=[alice, bob]",), environment={})
+    secrets = set()
+    for key in ("alice", "bob"):
+        value = f"Bearer {key}" if header == "authorization" else key
+        for placeholder in ("Authorization", "api-key", "x-api-key"):
+            for headers in ([(placeholder, "Bearer x"), (header, value)], [(header, value), (placeholder, "Bearer x")]):
+                admit_client(config, headers)
+                secrets.add((key, tenancy.find_secret(headers)))
+    found = [secret for _, secret in secrets]
+    assert len(set(found)) == len(found)
+
+
+def test_a_client_that_shows_one_thing_keeps_its_summaries() -> None:
+    """What is in stores was written under these."""
+    tenancy = Tenancy("authorization", KEY)
+    assert tenancy.find_secret([("Authorization", "Bearer a")]) == b"credential\0Bearer a"
+    assert tenancy.find_secret([("api-key", "a")]) == b"credential\0a"
+    assert tenancy.find_secret([("x-trimtab-key", "k")]) == b"credential\0\0k"
+    assert tenancy.find_secret([("x-trimtab-key", "k"), ("Authorization", "a")]) == b"credential\0a\0k"
+    assert tenancy.find_secret([("Authorization", "a"), ("Authorization", "a")]) == b"credential\0a"

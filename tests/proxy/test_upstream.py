@@ -14,7 +14,7 @@ from proxy.upstream import (
     PIECE_BYTES,
     UpstreamClient,
     drop_hop_by_hop,
-    find_credential,
+    find_credentials,
     read_headers,
     request_headers,
     target_url,
@@ -82,18 +82,18 @@ def test_the_upstreams_own_key_replaces_every_credential() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "credential"),
+    ("lines", "credentials"),
     [
-        ((), ""),
-        (("X-A: 1",), ""),
-        (("X-API-KEY: a", "AUTHORIZATION: b"), "b"),
-        (("x-api-key: a", "api-key: c"), "c"),
-        (("x-api-key: a",), "a"),
+        ((), ()),
+        (("X-A: 1", "Authorization: Bearer"), ()),
+        (("X-API-KEY: a", "AUTHORIZATION: b"), ("b", "a")),
+        (("x-api-key: a", "api-key: c", "api-key: a", "API-Key: b"), ("c", "a", "b")),
+        (("x-api-key: a",), ("a",)),
     ],
 )
-def test_the_credential_is_found_in_any_of_its_headers(lines: tuple[str, ...], credential: str) -> None:
-    """Authorization first; nothing shown is the empty string."""
-    assert find_credential(_headers(*lines)) == credential
+def test_credentials_are_found_in_any_of_their_headers(lines: tuple[str, ...], credentials: tuple[str, ...]) -> None:
+    """Authorization's first; a scheme alone is none."""
+    assert find_credentials(_headers(*lines)) == credentials
 
 
 @pytest.mark.parametrize(

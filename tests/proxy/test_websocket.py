@@ -1,6 +1,9 @@
 """WebSockets through a running proxy."""
 
 import asyncio
+import re
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -10,6 +13,7 @@ from aiohttp import web
 from raw_upstream import RawRequest, RawUpstream, run_raw_upstream
 from yarl import URL
 
+from proxy import websocket
 from proxy.app import Proxy
 
 
@@ -204,3 +208,70 @@ async def test_an_end_that_does_not_read_holds_up_the_other(silent, raw, start_p
                     await source.drain()
         assert sent_megabytes < 50
         source.transport.abort()
+
+
+@pytest.mark.parametrize("silent", ["client", "upstream"])
+async def test_an_end_that_never_reads_is_let_go(silent, raw, start_proxy, monkeypatch):
+    """However long the other has more to say: a tunnel that nobody ends would hold up its place for good."""
+    monkeypatch.setattr(websocket, "STALLED_SECONDS", 0.2)
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    async with open_tunnel(raw, proxy) as (_, writer, _, upstream_writer):
+        source = upstream_writer if silent == "client" else writer
+
+        async def tell() -> None:
+            with suppress(ConnectionError):
+                while not source.is_closing():
+                    source.write(bytes(1 << 20))
+                    await source.drain()
+
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(tell())
+            await proxy.services.lifecycle.idle.wait()
+            telling.cancel()
+        source.transport.abort()
+
+
+async def test_an_upstreams_reset_is_no_clean_end(raw, start_proxy):
+    """The client learns that it was cut off."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}")
+    async with open_tunnel(raw, proxy) as (reader, _, _, upstream_writer), asyncio.timeout(10):
+        assert await reader.readexactly(5) == b"hello"
+        connection = upstream_writer.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        upstream_writer.transport.abort()
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+
+
+async def test_a_handshake_with_a_body_swallows_nobodys_request(start_proxy):
+    """Its upstream answers at once and then reads the body that was announced; the next client's request is whole."""
+    heads, bodies = [], []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                heads.append(head)
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
+                if length := re.search(rb"(?i)content-length: *(\d+)", head):
+                    bodies.append(await reader.readexactly(int(length[1])))
+        writer.close()
+
+    async def ask(target: bytes, more: bytes) -> bytes:
+        url = URL(proxy.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + more + b"\r\n")
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        writers.append(writer)
+        return head
+
+    writers: list[asyncio.StreamWriter] = []
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        upstream = f"upstream.base_url=http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        proxy = await start_proxy(upstream, "defaults.context_window=8000", "limits.client_silence_seconds=0.3")
+        await ask(b"/v1/realtime", b"Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 40\r\n")
+        assert b" 404 " in await ask(b"/v1/next", b"Authorization: Bearer sk-next\r\n")
+        for writer in writers:
+            writer.close()
+    assert [head for head in heads if head.startswith(b"GET /v1/next ") and b"sk-next" in head]
+    assert not [body for body in bodies if b"next" in body]

@@ -1,6 +1,7 @@
 """JSON that the standard library reads is read, and its messages keep their bytes."""
 
 import json  # noqa: TID251 - it is what we are held against
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -135,3 +136,12 @@ def test_garbage_raises_what_callers_expect(value: bytes) -> None:
 def test_what_is_put_in_its_place(written: bytes, read: bytes) -> None:
     """Of the same length, and nothing within strings but surrogates."""
     assert mend(written) == read
+
+
+@pytest.mark.parametrize("ending", [b"", b"\\", b'"}'])
+def test_a_string_that_nothing_ends_is_mended_in_linear_time(ending: bytes) -> None:
+    """A pattern that began anew at each quotation mark took minutes for a megabyte, and held the loop meanwhile."""
+    text = b'{"messages":[{"content":NaN}],"x":"' + b'\\"' * 500_000 + ending
+    started = time.process_time()
+    assert mend(text) == text.replace(b"NaN", b"0  ")
+    assert time.process_time() - started < 2

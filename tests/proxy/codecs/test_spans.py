@@ -1,12 +1,14 @@
 """Offsets in a JSON text."""
 
+import time
+
 import msgspec
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codecs.spans import Array, Span, find_array
+from proxy.codecs.spans import Array, Span, find_array, has_more_parts
 
 KEY = b'"messages"'
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n  ", b"\t", b"\r\n", b" \n\t "])
@@ -104,3 +106,12 @@ def test_the_search_is_linear_in_a_body_of_brackets_and_quotes() -> None:
 
     end = len(body)
     assert find_array(body, KEY, [b"1"]) == Array(end - 4, end - 1, [Span(end - 3, end - 2)])
+
+
+@pytest.mark.parametrize("ending", [b"", b"\\", b'"'])
+def test_parts_are_counted_in_linear_time(ending: bytes) -> None:
+    """A string that nothing ends is one, however many quotation marks are in it."""
+    text = b'[",",' * 3 + b'"' + b'\\",' * 350_000 + ending
+    started = time.process_time()
+    assert (has_more_parts(text, 6), has_more_parts(text, 7)) == (True, False)
+    assert time.process_time() - started < 2
