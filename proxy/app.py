@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from proxy.handlers import handle, handle_pages
 from proxy.metrics import Metrics
 from proxy.models import Models
 from proxy.raw_headers import keep_header_bytes
+from proxy.relay import reset_transport
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.services import Current, Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
@@ -124,9 +125,13 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
         lifecycle.ready = False
         await site.stop()
         server.pre_shutdown()  # connections without a request
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(current.services.config.limits.drain_seconds):
                 await lifecycle.idle.wait()
+        except TimeoutError:
+            for connection in server.connections:  # an answer that is cut must not look whole
+                if connection.transport is not None:
+                    reset_transport(connection.transport)
     finally:
         await runner.cleanup()
 

@@ -170,13 +170,17 @@ def _ends_with_connection(answer: aiohttp.ClientResponse) -> bool:
 
 def reset(request: web.BaseRequest) -> None:
     """End the client's connection so that it notices: without this, the end looks regular where no length was given."""
-    if request.transport is None:
-        return
-    connection = request.transport.get_extra_info("socket")
+    if request.transport is not None:
+        reset_transport(request.transport)
+
+
+def reset_transport(transport: asyncio.Transport) -> None:
+    """End a connection so that the other side notices."""
+    connection = transport.get_extra_info("socket")
     if connection is not None:
         with suppress(OSError):  # it is gone already
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    request.transport.abort()
+    transport.abort()
 
 
 def _is_stream(answer: aiohttp.ClientResponse | web.StreamResponse) -> bool:

@@ -1,9 +1,13 @@
 """Wiring: addresses, and what is missing at the start."""
 
+import asyncio
+from contextlib import suppress
 from uuid import uuid4
 
 import pytest
+from aiohttp import web
 from asking import post
+from fake_upstream import Recorded, event
 
 from proxy.app import run_proxy, site_url, split_address
 from proxy.compactors import Compactors
@@ -46,3 +50,34 @@ async def test_estimates_that_cannot_be_had_are_done_without(fault, client, upst
     missing = [line for line in log.lines if line["event"] == "estimates_missing"]
     assert missing == [{"event": "estimates_missing", "reason": type(fault).__name__, "instead": "bytes"}]
     assert proxy.services.client._session.closed
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+async def test_an_answer_that_the_drain_cuts_ends_in_a_reset(version, upstream, log, compactors) -> None:
+    """Not in a clean end, which an HTTP/1.0 client would take for the whole."""
+
+    async def begin(_recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("half"))
+        await asyncio.Event().wait()
+        return response
+
+    upstream.answer = begin
+    settings = (
+        "listen=127.0.0.1:0",
+        f"upstream.base_url={upstream.url}",
+        "store=memory",
+        "limits.drain_seconds=0.1",
+    )
+    body = b'{"messages":[{"role":"user","content":"hi"}],"stream":true}'
+    head = b"POST /v1/chat/completions HTTP/%s\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (version, len(body))
+    async with run_proxy(load_config(settings=settings, environment={}), log, compactors) as proxy:
+        reader, writer = await asyncio.open_connection(*split_address(proxy.url.removeprefix("http://")))
+        writer.write(head + body)
+        await reader.readuntil(b"half")
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
