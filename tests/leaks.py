@@ -27,7 +27,7 @@ def read_sample(proxy: Proxy, name: str, **labels: str) -> float:
 def count_kept() -> Counter[str]:
     """Objects of one request that are alive."""
     gc.collect()
-    return Counter(type(one).__name__ for one in gc.get_objects() if isinstance(one, PER_REQUEST))
+    return Counter(type(one).__name__ for one in gc.get_objects() if issubclass(type(one), PER_REQUEST))
 
 
 class Leaks:
