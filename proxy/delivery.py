@@ -102,7 +102,7 @@ class Delivery:
                     if overflow is not None:
                         await learn(again.call, again.carried, overflow)
                     elif answer.status == 200:
-                        await confirm(again, refused)
+                        confirm(again, refused)
                 return await self._finish(answer, Done(again.call, again.carried), held, overflow)
         except ProxyError:
             result = "failed"

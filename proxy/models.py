@@ -162,6 +162,10 @@ class Models:
         model.calibration.restart(is_calibrated=False)
         model.writing = self._spawn(self.learn(name, report.believed_tokens, Lesson(window_tokens)))
 
+    def learn_soon(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
+        """The same as `learn`, behind the scenes."""
+        _ = self._spawn(self.learn(name, believed_tokens, lesson))
+
     async def learn(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
         """An upstream has refused a prompt that went by a window of `believed_tokens`: it really is another.
 

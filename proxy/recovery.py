@@ -56,7 +56,7 @@ async def learn(call: Call, carried: Carried, overflow: Overflow) -> Lesson | No
     return lesson
 
 
-async def confirm(again: Again, overflow: Overflow) -> None:
+def confirm(again: Again, overflow: Overflow) -> None:
     """The second attempt has gone through: a guess is learned, where nobody knows better and no client has made it up.
 
     A window that the upstream tells, when asked or in a refusal, is better than a guess.
@@ -65,7 +65,7 @@ async def confirm(again: Again, overflow: Overflow) -> None:
     facts = call.services.models.recall(call.model)
     is_told = call.settings.context_window == "auto" and facts.window_tokens is not None and not facts.from_catalogue
     if not (lesson.is_certain or is_told or _is_quoted(overflow, again.call.chat.body)):
-        await call.services.models.learn(call.model, call.believed_tokens, lesson)
+        call.services.models.learn_soon(call.model, call.believed_tokens, lesson)
 
 
 def _narrow(call: Call, lesson: Lesson) -> Call:
