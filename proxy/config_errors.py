@@ -26,6 +26,8 @@ _SECTION_WANTED = frozenset({"model_type", "dict_type", "tuple_type"})
 _QUOTED = re.compile(r"(?<=[\w:]) '(?!<|.').*", re.DOTALL)
 """From the first quotation on that is neither one character nor the name of a token: it may be a key that begins like
 an alias or a tag."""
+UNREADABLE = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
+"""What a text that is no YAML raises: dates that are none, escapes beyond Unicode, and so on."""
 _BOOLEAN = "tag:yaml.org,2002:bool"
 
 
@@ -50,7 +52,7 @@ PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"(?:true|True|TRUE|false
 
 
 def read_yaml(text: str) -> Any:
-    """What a YAML text says. Raises yaml.YAMLError, ValueError (a date that is none) or RecursionError."""
+    """What a YAML text says. Raises one of UNREADABLE."""
     try:
         return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader
     except (ValueError, AttributeError, KeyError, TypeError):  # the loader's own words may quote a key
@@ -71,7 +73,7 @@ class Document:
         try:
             places = list(islice(_walk(yaml.compose(text, Loader=PlainLoader), ()), MAX_PLACES + 1))
             data = None if len(places) > MAX_PLACES else read_yaml(text)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except UNREADABLE as error:
             message = f"not valid YAML: {_describe_yaml(error)}"
             raise ConfigError(message) from None  # the parser's error quotes the file, keys and all
         if len(places) > MAX_PLACES:

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from proxy.config import Config, PolicyConfig
-from proxy.config_errors import Document, Path, describe_errors, name_path, read_yaml
+from proxy.config_errors import UNREADABLE, Document, Path, describe_errors, name_path, read_yaml
 from proxy.errors import ConfigError
 
 P = TypeVar("P", bound=PolicyConfig)
@@ -102,7 +101,7 @@ def _lay_over(data: dict[str, Any], setting: str, problems: list[str]) -> None:
     dotted, equals, text = setting.partition("=")
     try:
         value = read_yaml(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except UNREADABLE:
         value = text
     if not equals or not all(dotted.split(".")):
         problems.append(f"{setting.partition('=')[0]!r}: a setting is written dotted.key=value")

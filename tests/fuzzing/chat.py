@@ -97,7 +97,7 @@ def _check(request: ChatRequest, sent: Compacted, policy: Policy, *, is_plain: b
         assert sent.body is request.body, "nothing was decided, and the body is another"
         return
     if policy.on_exceeded is not OnExceeded.FORWARD:
-        assert sent.forwarded.tokens <= policy.limit_tokens(request.max_tokens), "over the limit, and not refused"
+        assert sent.forwarded.tokens <= policy.hard_limit_tokens(request.max_tokens), "over the window, and not refused"
     arrived = _read(sent.body)
     assert arrived is not None, "what goes out cannot be read"
     _check_raws(arrived, sent)

@@ -60,7 +60,6 @@ def fuzz_surrogates(data: bytes) -> None:
     assert replace_lone_surrogates(clean) == clean, "twice is not once"
     mended = mend(text)
     assert len(mended) == len(text), "offsets have moved"
-    assert mend(mended) == mended, "twice is not once"
     has_more_parts(text, 100)
     if not _is_utf8(text):
         return
@@ -68,7 +67,8 @@ def fuzz_surrogates(data: bytes) -> None:
         before = _load(text)
     except (ValueError, RecursionError):
         return
-    assert _load(clean) == _replace(before), "other text than lone surrogates was changed"
+    assert repr(_load(clean)) == repr(_replace(before)), "other text than lone surrogates was changed"
+    assert mend(mended) == mended, "twice is not once"
     assert not _LONE.search(json.dumps(_load(clean), ensure_ascii=False)), "a lone surrogate is left"
 
 

@@ -111,3 +111,11 @@ def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: 
         load_file(file, may_be_empty=False)
     file.write_text("{} # the defaults", encoding="utf-8")
     assert load_file(file, may_be_empty=False) == load_file(None)
+
+
+@pytest.mark.parametrize("settings", [(), ('listen="\\UFFFFFFFF"',)])
+def test_an_escape_beyond_unicode_is_a_mistake_like_any_other(settings: tuple[str, ...]) -> None:
+    """In the file and in a setting."""
+    text = "" if settings else 'listen: "\\UFFFFFFFF"'
+    with pytest.raises(ConfigError):
+        load_config(text, settings=settings, environment={})
