@@ -36,7 +36,7 @@ def load_file(file: FilePath | None, settings: Sequence[str] = (), *, may_be_emp
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         message = f"{file}: cannot be read: {reason}"
         raise ConfigError(message) from error
-    if not may_be_empty and not any(line.partition("#")[0].strip() for line in text.splitlines()):
+    if not may_be_empty and _says_nothing(text):
         message = f"{file}: says nothing; write another file and rename it, so that it is never read half written"
         raise ConfigError(message)
     try:
@@ -44,6 +44,14 @@ def load_file(file: FilePath | None, settings: Sequence[str] = (), *, may_be_emp
     except ConfigError as error:
         message = str(error)
         raise ConfigError(f"{file}: {message}" if "not valid YAML" in message else message) from error
+
+
+def _says_nothing(text: str) -> bool:
+    """Whether a YAML text has nothing in it: blanks, comments, the mark of a beginning."""
+    try:
+        return not Document.parse(text).data
+    except ConfigError:
+        return False  # it is told what is wrong with it
 
 
 def load_config(

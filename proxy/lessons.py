@@ -3,7 +3,7 @@
 Law: pure. A retry always gets less than what was refused.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from proxy.calibration import MIN_SAMPLE_TOKENS
 from proxy.discovery import MAX_WINDOW_TOKENS
@@ -43,6 +43,7 @@ class Lesson:
     `window_tokens` and `ratio` hold from now on, None where they stay, and so does `added_tokens`: the upstream adds
     what the completion may have to the prompt, so much where none is asked for. `ceiling_tokens` is what the prompt may
     have this time. `is_certain`: said in words, and true even if the second attempt fails; else it is a guess.
+    `refused_tokens` is what was refused.
     """
 
     window_tokens: int | None = None
@@ -50,6 +51,7 @@ class Lesson:
     ceiling_tokens: int | None = None
     is_certain: bool = True
     added_tokens: int | None = None
+    refused_tokens: int = field(default=0, compare=False)
 
     def apply(self, policy: Policy) -> Policy:
         """The policy by which the request is planned again."""
@@ -73,6 +75,7 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
         lesson = _learn_from_size(overflow, believed_tokens, sent)
     else:
         lesson = Lesson(ceiling_tokens=_round_down(SHRINK_SHARE * believed_tokens), is_certain=False)
+    lesson = replace(lesson, refused_tokens=round(believed_tokens))
     if lesson.ceiling_tokens is not None and lesson.ceiling_tokens < 1:
         return None
     planned = lesson.apply(policy)

@@ -40,10 +40,12 @@ MAX_WRITES = 3
 class _Model:
     """One model's state in this process; `generation` counts the changes that the store has.
 
-    `discovered` is the window last learned from the upstream by this process itself.
+    `discovered` is the window last learned from the upstream by this process itself; `is_taught` while a refusal has
+    taught what is not in the store yet.
     """
 
     facts: Facts
+    is_taught: bool = False
     generation: int = 0
     is_calibrated: bool = False
     calibration: Calibration = field(default_factory=Calibration)
@@ -101,7 +103,7 @@ class Models:
         model = self._strangers.pop(name)
         if model is not None and self._models.get(name) is None:
             self._models[name] = model
-            if model.facts.refuted and not model.generation:
+            if model.is_taught:
                 model.writing = self._spawn(self._write(name, model))
             elif model.read_at:
                 model.reading = self._spawn(self._take_window(name, model))
@@ -174,11 +176,15 @@ class Models:
         model = self._find(name)
         if model is None:
             return
-        if (lesson.window_tokens or 0) < model.calibration.most_reported:
-            lesson = replace(lesson, window_tokens=None)  # longer prompts were answered: it is no window
+        most = model.calibration.most_reported
+        if lesson.window_tokens is not None and lesson.window_tokens < most:  # longer prompts were answered
+            is_between = not lesson.is_certain and lesson.refused_tokens > most
+            lesson = replace(lesson, window_tokens=most if is_between else None)
         known = model.facts
-        if self._models.get(name) is None:  # nothing is kept of names that anybody can invent
+        if self._models.get(name) is None:  # nothing is kept yet of names that anybody can invent
             model.facts = replace(known, **_teach(known, believed_tokens, lesson))
+            model.is_calibrated = model.is_calibrated and model.facts.ratio == known.ratio
+            model.is_taught = model.is_taught or model.facts != known
             return
         if _teach(known, believed_tokens, lesson):
             writing = self._spawn(self._write_lesson(name, model, believed_tokens, lesson))
@@ -221,11 +227,15 @@ class Models:
             if generation < model.generation:  # the store has lost what it had
                 model.generation = generation
                 await self._write(name, model)
-            elif record is not None and (generation > model.generation or record.ratio != model.facts.ratio):
+            elif record is not None and (generation > model.generation or self._differs(model, record)):
                 self._adopt(model, generation, record, is_first=model.read_at == 0.0)
             await self._take_window(name, model)
         finally:
             model.read_at = self._clock()
+
+    def _differs(self, model: _Model, record: Record) -> bool:
+        """Whether a record that this process has read says something else by now; not what was taught meanwhile."""
+        return record.ratio != model.facts.ratio and not model.is_taught
 
     async def _take_window(self, name: ModelName, model: _Model) -> None:
         """Learn a window that discovery found, once: another process that has asked since knows better."""
@@ -268,7 +278,7 @@ class Models:
         before = model.facts
         window_tokens = record.window_tokens or before.window_tokens
         model.facts = recall(record, window_tokens)
-        model.generation, model.is_calibrated = generation, record.calibrated
+        model.generation, model.is_calibrated, model.is_taught = generation, record.calibrated, False
         model.calibration.restart(is_calibrated=record.calibrated)
         if is_first:
             return

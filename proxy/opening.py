@@ -63,6 +63,8 @@ async def _read_first_event(
                 await write_chunk(stream, passed, relayed)
             if first.is_done:
                 break
+        else:
+            first.finish()
     except _FAULTS:
         pass
     return first

@@ -80,5 +80,6 @@ def _narrow(call: Call, lesson: Lesson) -> Call:
 def _is_quoted(overflow: Overflow, body: bytes) -> bool:
     """Whether the telling words of the refusal stand in the request itself, however that writes its JSON."""
     with suppress(orjson.JSONDecodeError, TypeError):
-        body = orjson.dumps(orjson.loads(body))
+        is_plain = b"\\u" not in body and b"\\/" not in body
+        body = body if is_plain else orjson.dumps(orjson.loads(body))
     return any(orjson.dumps(words)[1:-1] in body for words in overflow.telling_words)

@@ -251,6 +251,15 @@ class FirstEvent:
         self._read = 0
         self._lines: list[bytes] = []
 
+    def finish(self) -> None:
+        """The stream has ended: what stands in it without an end is an event, too."""
+        last = bytes(self.held[self._read :]).rstrip(b"\r")
+        if last.startswith(b"data:"):
+            self._lines.append(last[5:])
+        if self._lines and not self.is_done:
+            self.data = b"\n".join(self._lines)
+        self.is_done = True
+
     def feed(self, chunk: bytes) -> bytes:
         """Take in the next bytes; those that may pass."""
         self.held += chunk

@@ -158,9 +158,10 @@ def _exceed(
     if policy.on_exceeded is OnExceeded.FORWARD or not conversation.messages:
         return Outcome(conversation)
     if policy.on_exceeded is OnExceeded.TRUNCATE:
-        shortened = _truncate_open_step(conversation, plan.limit, count)
-        if shortened.conversation.tokens <= plan.limit:
-            return shortened
+        for limit in (plan.limit, plan.hard_limit):
+            shortened = _truncate_open_step(conversation, limit, count)
+            if shortened.conversation.tokens <= limit:
+                return shortened
     if conversation.tokens <= plan.hard_limit:
         return Outcome(conversation)  # the completion's reserve is ours, and for the upstream to judge
     raise LimitExceededError(plan.original.tokens, conversation.tokens, plan.limit, decisions)

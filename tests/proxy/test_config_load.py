@@ -100,7 +100,7 @@ def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatc
     assert load_config().upstream.base_url == "http://from-env/v1"
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# mode: off\n  # and more"])
+@pytest.mark.parametrize("text", ["", "\n\n", "# mode: off\n  # and more", "---\n", "null", "{} # the defaults"])
 def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: Path) -> None:
     """At the start, that is; later it is one that somebody is writing."""
     file = tmp_path / "trimtab.yaml"
@@ -109,7 +109,7 @@ def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: 
     assert load_file(file, ("mode=off",)) == load_file(None, ("mode=off",))
     with pytest.raises(ConfigError, match="says nothing; write another file and rename it"):
         load_file(file, may_be_empty=False)
-    file.write_text("{} # the defaults", encoding="utf-8")
+    file.write_text("mode: enforce", encoding="utf-8")
     assert load_file(file, may_be_empty=False) == load_file(None)
 
 

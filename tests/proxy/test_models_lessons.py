@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from learning import LIMIT, NAME, Clock, Process, Start, run_processes
@@ -99,3 +100,35 @@ async def test_a_store_that_hangs_does_not_make_a_lesson_forgotten(start, monkey
     await process.models.look_up(NAME, "other")
     await process.models.learn(NAME, 128_000, Lesson(window_tokens=8192))
     assert process.models.recall(NAME).correct(128_000) == 8192
+
+
+async def test_a_guess_below_what_was_answered_becomes_that(start) -> None:
+    """A longer prompt was refused, a shorter one answered; one that is refused at less says nothing of the window."""
+    process = start()
+    await process.look_up()
+    process.models.observe(NAME, Report(7859, 7859, LIMIT, 128_000))
+    guess = Lesson(window_tokens=7168, is_certain=False)
+    await process.models.learn(NAME, 128_000, replace(guess, refused_tokens=5000))
+    assert process.models.recall(NAME).learned_tokens is None
+    await process.models.learn(NAME, 128_000, replace(guess, refused_tokens=8617))
+    assert process.models.recall(NAME).learned_tokens == 7859
+
+
+@pytest.mark.parametrize("lesson", [Lesson(window_tokens=4096), Lesson(ratio=3.0), Lesson(added_tokens=500)])
+async def test_what_a_stranger_was_taught_is_kept_once_its_upstream_has_answered(start, lesson) -> None:
+    """Whether others knew something of it before or not."""
+    one = start()
+    await one.look_up()
+    await one.models.learn(NAME, 128_000, Lesson(window_tokens=8192))
+    two = start()
+    await two.models.look_up(NAME, "other")
+    await two.models.learn(NAME, 128_000, lesson)
+    two.models.vouch_for(NAME)
+    await two.settle()
+    known, other = two.models.recall(NAME), await start().look_up()
+    assert (known.learned_tokens, known.ratio, known.added_tokens) == (
+        other.learned_tokens,
+        other.ratio,
+        other.added_tokens,
+    )
+    assert (lesson.window_tokens or 8192, lesson.ratio or 1.0) == (other.learned_tokens, other.ratio)

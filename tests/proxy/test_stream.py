@@ -270,3 +270,11 @@ def test_a_first_event_without_an_end_is_not_held_for_ever():
     first = FirstEvent()
     first.feed(b"data: " + b"x" * (MAX_FIRST_EVENT_BYTES + 1))
     assert (first.is_done, first.data) == (True, None)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_first_event_that_the_streams_end_ends_is_read(end):
+    first = FirstEvent()
+    first.feed(b"data: {}" + end)
+    first.finish()
+    assert (first.is_done, first.data) == (True, b" {}")

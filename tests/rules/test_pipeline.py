@@ -225,6 +225,20 @@ def test_what_exceeds_may_be_truncated() -> None:
     assert outcome.decisions[-1].first_changed == len(outcome.conversation.messages) - 1
 
 
+def test_what_fits_the_window_is_forwarded_though_it_exceeds_the_limit() -> None:
+    """Also where only a shorter last message makes it fit, and that is allowed."""
+    policy = replace(POLICY, context_window=4000, completion_reserve=1000)
+    for tokens, on_exceeded in ((3500, OnExceeded.ERROR), (9000, OnExceeded.TRUNCATE)):
+        before = conversation(user("task"), user(fill("last", tokens)))
+        _, outcome = run(before, replace(policy, on_exceeded=on_exceeded))
+        assert outcome.conversation.tokens <= 4000
+    with pytest.raises(LimitExceededError):
+        run(conversation(user("task"), user(fill("last", 4100))), replace(policy, on_exceeded=OnExceeded.ERROR))
+    head = conversation(system(fill("head", 3100)), user("task"), user(fill("last", 2000)))
+    _, outcome = run(head, replace(policy, on_exceeded=OnExceeded.TRUNCATE))
+    assert 3000 < outcome.conversation.tokens <= 4000
+
+
 @pytest.mark.parametrize(
     "before",
     [
