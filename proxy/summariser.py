@@ -24,8 +24,8 @@ from proxy.sealing import derive_id
 from proxy.stream import UNKNOWN_FORM, Usage, read_usage
 from proxy.upstream import UpstreamClient
 from rules.conversation import CountTokens
+from rules.head_tail import truncate_text
 from rules.summarise import SummaryRequest, write_prompt
-from rules.truncate import truncate_text
 
 ATTEMPTS = 3
 """Calls for one summary at most."""

@@ -18,6 +18,7 @@ from rules.conversation import (
     split_steps,
 )
 from rules.fold import FoldMemo, replay_cut
+from rules.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
 from rules.prefix import hash_prefixes
@@ -25,7 +26,7 @@ from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
 from rules.room import Room
 from rules.splice import splice_summary
 from rules.summarise import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
-from rules.truncate import MIN_TEXT_TOKENS, Memo, truncate_text, truncate_tool_results
+from rules.truncate import Memo, truncate_tool_results
 from rules.window import Window
 
 

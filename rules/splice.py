@@ -18,11 +18,11 @@ from rules.conversation import (
     Outcome,
     count_leading,
 )
+from rules.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.policy import SummaryRole
 from rules.prefix import digest_message
 from rules.summarise import Summary
 from rules.tokens import count_message
-from rules.truncate import MIN_TEXT_TOKENS, truncate_text
 from rules.window import Window
 
 INTRODUCTION = (

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, Message, count_leading
 from rules.digest import write_digest
+from rules.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.prune import is_prunable
-from rules.truncate import MIN_TEXT_TOKENS, truncate_text
 from rules.window import Cut, CutKind, Window
 
 PROMPT_VERSION = "3"

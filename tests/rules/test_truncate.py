@@ -1,68 +1,18 @@
 """Long tool results keep head and tail."""
 
-import re
-from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-from builders import IMAGE, assistant, call, conversation, count, count_words, fill, result, user
+from builders import IMAGE, assistant, call, conversation, count, fill, result, user
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Decision, Message
-from rules.truncate import Budget, Shortened, measure_bytes, truncate_text, truncate_tool_results
+from rules.head_tail import measure_bytes
+from rules.truncate import Budget, Shortened, truncate_tool_results
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
-MEASURES = pytest.mark.parametrize("measure", [count, count_words, measure_bytes])
 LINES = st.text(st.sampled_from("ab \né\U0001f600\ud800"), max_size=40)
 TEXTS = st.builds(lambda line, times, tail: line * times + tail, LINES, st.integers(0, 60), LINES)
-Measure = Callable[[str], int]
-
-
-@MEASURES
-@given(text=TEXTS, limit=st.integers(0, 400))
-def test_a_text_never_exceeds_its_limit(measure: Measure, text: str, limit: int) -> None:
-    """What comes out measures at most the limit; what fits comes out as it is; the rest has become shorter."""
-    short = truncate_text(text, limit, measure)
-    assert measure(short) <= limit
-    if measure(text) <= limit:
-        assert short is text
-    else:
-        assert measure(short) < measure(text)
-
-
-@MEASURES
-def test_head_and_tail_stay(measure: Measure) -> None:
-    """The first and the last lines stay, whole, around one marker; most of the limit is used."""
-    limit = measure(LOG) // 4
-    head, marker, tail = truncate_text(LOG, limit, measure).partition("\n[trimtab: ")
-    omitted, _, rest = tail.partition(" omitted here]\n")
-    assert marker
-    assert LOG.startswith(head + "\n")
-    assert LOG.endswith("\n" + rest)
-    assert measure(head) < measure(rest)
-    assert measure(head) + measure(rest) > limit * 0.8
-    lines = LOG.removeprefix(head).removesuffix(rest).strip("\n").count("\n") + 1
-    assert abs(int(omitted.split()[0]) - lines) <= 2
-
-
-def test_the_marker_says_how_much_is_missing() -> None:
-    """The size in the marker is that of what was left out, in the unit of the limit."""
-    short = truncate_text(LOG, 400, count_words, "words")
-    head, _, rest = short.partition("\n[trimtab: ")
-    marker, _, tail = rest.partition(" omitted here]\n")
-    missing = count_words(LOG) - count_words(head) - count_words(tail)
-    size, unit = marker.partition("(")[2].rstrip(")").split()
-    assert unit == "words"
-    assert abs(int(size) - missing) <= missing * 0.05
-
-
-def test_without_room_for_a_marker_some_of_the_head_stays() -> None:
-    """A limit that is smaller than the marker leaves the head alone."""
-    short = truncate_text(LOG, 5, count)
-    assert short
-    assert LOG.startswith(short)
-    assert truncate_text(LOG, 0, count) == ""
 
 
 @given(
@@ -154,32 +104,6 @@ def test_a_memo_is_not_believed_about_other_bytes() -> None:
     for message in (first, second, first):
         short = truncate_tool_results(conversation(message), budget=budget, count=count, memo=memo)
         assert short.conversation.messages[0].raw == message.raw
-
-
-SCRAPS = ["字", "a", "word ", "\n", "\r\n", "\u0300", "🙂", "0123456789", "\t"]
-
-
-@given(st.lists(st.sampled_from(SCRAPS), max_size=400).map("".join), st.integers(1, 60))
-def test_a_text_is_cut_to_its_budget_whatever_it_holds(text: str, limit: int) -> None:
-    """Never over the limit by the measure, never emptied, and the marker says what is missing."""
-    short = truncate_text(text, limit, measure_bytes, "bytes")
-    assert measure_bytes(short) <= limit or short == text
-    assert bool(short) == bool(text) or measure_bytes(text[0]) > limit
-    found = re.search(r"\n\[trimtab: \d+ lines \((\d+) bytes\) omitted here\]\n", short)
-    if found:
-        assert int(found[1]) == measure_bytes(text) - measure_bytes(short.replace(found[0], ""))
-
-
-def test_mixed_density_fills_its_budget() -> None:
-    """Where the first guesses are far off, halving finds a cut that uses the budget."""
-    text = "字" * 30_000 + "word " * 30_000
-    short = truncate_text(text, 12_000, measure_bytes, "bytes")
-    assert 11_000 < measure_bytes(short) <= 12_000
-
-
-def test_measure_bytes_counts_utf8() -> None:
-    """Bytes, not characters; lone surrogates, too."""
-    assert [measure_bytes(text) for text in ("a", "é", "\U0001f600", "\ud800")] == [1, 2, 4, 3]
 
 
 def _refuse(text: str) -> int:

@@ -1,0 +1,93 @@
+"""Head and tail of a text around a marker: what a long text keeps where nobody looks into it.
+
+Law: never longer than the limit, exact by the measure given. The marker says how much is missing.
+"""
+
+from collections.abc import Callable
+
+HEAD_SHARE = 0.4
+"""Of the budget. Errors and totals stand at the end of logs, so the tail gets the larger part."""
+LINE_SLACK = 0.2
+"""A cut moves to a line's end when that costs at most this share of the piece."""
+SEARCH_ROUNDS = 12
+"""Pieces measured for one cut at most; most cuts need two or three."""
+PROPORTIONAL_ROUNDS = 4
+CLOSE_ENOUGH = 0.97
+LIKELY_CHARS_PER_UNIT = 4
+MAX_CHARS_PER_UNIT = 128
+"""No token of the vocabulary is longer."""
+MIN_TEXT_TOKENS = 24
+"""A text shorter than this says nothing: a summary's reserve below it has room for one line only."""
+
+Measure = Callable[[str], int]
+"""Size of a text in whatever unit a limit is given in: tokens, bytes."""
+
+
+def truncate_text(text: str, limit: int, measure: Measure, unit: str = "tokens") -> str:
+    """Head and tail of `text` around a marker, together at most `limit` by `measure`, which counts `unit`.
+
+    The same text where it fits. Where not even the marker fits, as much of the head as does.
+    """
+    total = measure(text)
+    if total <= limit:
+        return text
+    room = limit - measure(_marker(text, total, unit))
+    for _ in range(SEARCH_ROUNDS):
+        if room <= 0:
+            break
+        head = _take(text, int(room * HEAD_SHARE), measure)
+        tail = _take(text[len(head) :], room - int(room * HEAD_SHARE), measure, from_end=True)
+        missing = total - measure(head) - measure(tail)
+        kept = head + _marker(text[len(head) : len(text) - len(tail)], missing, unit) + tail
+        excess = measure(kept) - limit
+        if excess <= 0:
+            return kept
+        room -= excess
+    return _take(text, limit, measure)
+
+
+def _marker(missing: str, size: int, unit: str) -> str:
+    lines = missing.count("\n") + 1
+    return f"\n[trimtab: {lines} lines ({size} {unit}) omitted here]\n"
+
+
+def _take(text: str, limit: int, measure: Measure, *, from_end: bool = False) -> str:
+    """The longest piece found, from the start or the end, that measures at most `limit`; whole lines where near.
+
+    Guesses by proportion first, then halves: no more than SEARCH_ROUNDS pieces are measured.
+    """
+    low, high = 0, min(len(text), limit * MAX_CHARS_PER_UNIT)
+    size = min(high, limit * LIKELY_CHARS_PER_UNIT)
+    for number in range(SEARCH_ROUNDS):
+        measured = measure(_slice(text, size, from_end=from_end))
+        if measured <= limit:
+            low = size
+            if size == high or measured >= limit * CLOSE_ENOUGH:
+                break
+        else:
+            high = size
+        guess = int(size * limit / max(measured, 1)) if number < PROPORTIONAL_ROUNDS else (low + high) // 2
+        size = min(max(guess, low + 1), high)
+        if high - low <= 1:
+            break
+    piece = _slice(text, low, from_end=from_end)
+    lines = _whole_lines(piece, from_end=from_end)
+    return lines if lines.strip() and measure(lines) <= limit else piece
+
+
+def _slice(text: str, size: int, *, from_end: bool) -> str:
+    return text[len(text) - size :] if from_end else text[:size]
+
+
+def _whole_lines(piece: str, *, from_end: bool) -> str:
+    slack = int(len(piece) * LINE_SLACK)
+    if from_end:
+        line_break = piece.find("\n", 0, slack)
+        return piece[line_break + 1 :]
+    line_break = piece.rfind("\n", len(piece) - slack)
+    return piece if line_break < 0 else piece[:line_break]
+
+
+def measure_bytes(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text.encode("utf-8", "surrogatepass"))
