@@ -14,19 +14,19 @@ from rules.fold import Fold
 from rules.glance import is_far_below
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import Policy
+from rules.results import MemoKey, Shortened, Work
 from rules.sections import Sections, count_sections
 from rules.summarise import Summary, SummaryRequest, write_inline_prompt
-from rules.truncate import Budget, Shortened
 
 CHARACTER_BYTES = 2
 """Of a text in memory, roughly."""
 SHORTENED_BYTES = 32 * 1024 * 1024
-"""Truncated tool results kept, so that a result is truncated once and not at every request."""
+"""What became of tool results, so that each is tidied and truncated once and not at every request."""
 FOLDS_BYTES = 16 * 1024 * 1024
 """Folds kept, one for each transcript seen last, so that a grown one costs its new messages only."""
 
 
-_ShortenedKey = tuple[int, bytes, Budget]
+_ShortenedKey = tuple[int, MemoKey]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,15 @@ class Compactor:
         outline = read_outline(request, self._bound)
         return outline is not None and is_far_below(outline, policy, request_max_tokens=request.max_tokens)
 
-    def plan(self, request: ChatRequest, policy: Policy) -> Planned:
-        """Decide. Raises UndecodableError."""
+    def plan(self, request: ChatRequest, policy: Policy, *, max_chars: int | None = None) -> Planned:
+        """Decide. Raises UndecodableError, and LargeWorkError where more than `max_chars` of results are new."""
         original = self._codec.decode(request)
         planned = plan(
             original,
             policy,
             count=self.count,
             request_max_tokens=request.max_tokens,
-            memo=self._shortened,
+            work=Work(self.count, self._shortened, max_chars),
             folds=self._folds,
         )
         return Planned(request, original, policy, planned)
@@ -178,20 +178,22 @@ class _Folds:
 
 
 class _ShortenedResults:
-    """One compactor's truncated results."""
+    """One compactor's tidied and truncated results."""
 
     def __init__(self, shortened: BytesLRU[_ShortenedKey, Shortened], number: int) -> None:
         self._shortened = shortened
         self._number = number
 
-    def get(self, key: tuple[bytes, Budget]) -> Shortened | None:
+    def get(self, key: MemoKey) -> Shortened | None:
         """What was kept under `key`, if anything."""
-        return self._shortened.get((self._number, *key))
+        return self._shortened.get((self._number, key))
 
-    def __setitem__(self, key: tuple[bytes, Budget], shortened: Shortened) -> None:
-        self._shortened[self._number, *key] = shortened
+    def __setitem__(self, key: MemoKey, shortened: Shortened) -> None:
+        self._shortened[self._number, key] = shortened
 
 
-def _shortened_size(_: _ShortenedKey, shortened: Shortened) -> int:
-    """What an entry holds: the new texts."""
-    return CHARACTER_BYTES * sum(map(len, shortened.texts))
+def _shortened_size(key: _ShortenedKey, shortened: Shortened) -> int:
+    """What an entry holds: the new texts, and those in its key."""
+    _, said, _, name, arguments, treatment = key[1]
+    texts = (name, arguments, treatment, *shortened.texts, *(said if isinstance(said, tuple) else ()))
+    return CHARACTER_BYTES * sum(map(len, texts))

@@ -4,20 +4,19 @@ Law: frozen, and every key has a default. What a file says is read by config_loa
 """
 
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from proxy.config_tools import Section, TidyConfig, ToolConfig, allow_a_switch
 from proxy.config_values import (
     Address,
     ContextWindow,
+    Glob,
     OptionalKey,
     OptionalName,
     OwnKey,
@@ -27,7 +26,7 @@ from proxy.config_values import (
     is_loopback,
 )
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.truncate import Budget
+from rules.treatment import Budget, Treatment, Truncation
 
 MAX_MODEL_CHARS = 256
 """A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
@@ -35,22 +34,7 @@ DEFAULT_CONTEXT_WINDOW = 128_000
 """The window of a model that nothing is known about."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
-    )
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _keep_numbers_apart_from_switches(cls, value: Any, info: ValidationInfo) -> Any:
-        field = cls.model_fields[str(info.field_name)]
-        if isinstance(value, bool) and field.annotation is not bool:
-            message = "must not be true or false"
-            raise ValueError(message)
-        return value
-
-
-class UpstreamConfig(_Section):
+class UpstreamConfig(Section):
     """A server that requests go to."""
 
     base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
@@ -59,7 +43,7 @@ class UpstreamConfig(_Section):
     read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
 
 
-class SummaryConfig(_Section):
+class SummaryConfig(Section):
     """How summaries are asked for."""
 
     model: OptionalName = Field(None, description="null: the request's own model")
@@ -77,7 +61,7 @@ class SummaryConfig(_Section):
     temperature: float = Field(0.2, ge=0, le=2, description="of the summariser")
 
 
-class PolicyConfig(_Section):
+class PolicyConfig(Section):
     """What a model's requests are compacted by."""
 
     upstream: OptionalName = Field(None, description="null: upstream; else one of upstreams")
@@ -96,9 +80,20 @@ class PolicyConfig(_Section):
         OverflowStrategy.AUTO_COMPACT, description="auto_compact | prune | summarize | error"
     )
     on_exceeded: OnExceeded = Field(OnExceeded.ERROR, description="when nothing fits: error | forward | truncate")
-    max_tool_result_tokens: int = Field(4000, ge=64, description="a longer tool result keeps head and tail")
+    tidy: TidyConfig = Field(
+        TidyConfig(),
+        description="what tool results lose that says nothing; true: all of it, false: none",
+        json_schema_extra=allow_a_switch,
+    )
+    dedupe: bool = Field(default=True, description="a result like an earlier one becomes a pointer to it, or a diff")
+    max_tool_result_tokens: int = Field(
+        4000, ge=64, description="a longer tool result is truncated; errors have twice as much"
+    )
     max_tool_result_bytes: int | None = Field(None, ge=256, description="the same by bytes, where set")
-    truncation: Literal["head_tail"] = Field("head_tail", description="what a long result keeps: head_tail")
+    truncation: Truncation = Field(
+        Truncation.SALIENT, description="what a long result keeps: salient (the lines that matter, too) | head_tail"
+    )
+    tools: dict[Glob, ToolConfig] = Field({}, description="by a glob on the tool's name, the first match wins")
     protect_turns: int = Field(2, ge=0, description="results of the newest user turns are not pruned")
     keep_user_tokens: int = Field(
         20_000,
@@ -118,6 +113,9 @@ class PolicyConfig(_Section):
         window = self.context_window
         found = window_tokens or DEFAULT_CONTEXT_WINDOW
         max_tokens = max(round(self.max_tool_result_tokens / token_ratio), 1)
+        otherwise = Treatment(
+            Budget(max_tokens, self.max_tool_result_bytes), self.truncation, self.tidy.to_tidying(), self.dedupe
+        )
         return Policy(
             context_window=found if window == "auto" else window,
             completion_reserve=self.completion_reserve,
@@ -125,7 +123,7 @@ class PolicyConfig(_Section):
             low_water=self.low_water,
             overflow_strategy=self.overflow_strategy,
             on_exceeded=self.on_exceeded,
-            result_budget=Budget(max_tokens, self.max_tool_result_bytes),
+            result_budget=otherwise.budget,
             protect_turns=self.protect_turns,
             keep_user_tokens=round(self.keep_user_tokens / token_ratio),
             summary_max_tokens=max(round(self.summary.max_tokens / token_ratio), 1),
@@ -133,6 +131,10 @@ class PolicyConfig(_Section):
             summary_role=self.summary.role,
             prices=prices,
             token_ratio=token_ratio,
+            truncation=self.truncation,
+            tidying=otherwise.tidying,
+            dedupe=self.dedupe,
+            tools=tuple(tool.to_rule(glob, otherwise, token_ratio) for glob, tool in self.tools.items()),
         )
 
 
@@ -142,7 +144,7 @@ class ModelConfig(PolicyConfig):
     match: str = Field(min_length=1, description="a glob on the request's model")
 
 
-class LimitsConfig(_Section):
+class LimitsConfig(Section):
     """What the proxy takes on."""
 
     max_body_bytes: int = Field(33_554_432, ge=1024, description="a larger body streams through uncompacted")
@@ -156,7 +158,7 @@ class LimitsConfig(_Section):
     drain_seconds: float = Field(30.0, ge=0, description="what requests in flight have to finish after SIGTERM")
 
 
-class PricesConfig(_Section):
+class PricesConfig(Section):
     """What tokens cost, as ratios: they decide whether a cut is worth its cache break."""
 
     input: float = Field(1.0, gt=0, description="a prompt token")
@@ -168,7 +170,7 @@ class PricesConfig(_Section):
         return Prices(self.input, self.cached_input, self.output)
 
 
-class Config(_Section):
+class Config(Section):
     """All of it. Every key has a default."""
 
     listen: Address = Field("127.0.0.1:8790", description="HOST:PORT; port 0 picks a free one")

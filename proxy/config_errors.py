@@ -140,7 +140,7 @@ def _show(path: Path, value: object) -> str:
 
 def _suggest(path: Path, model: type[BaseModel]) -> str:
     section = _section_at(path[:-1], model)
-    known = list(section.model_fields) if section else []
+    known = [field.alias or name for name, field in section.model_fields.items()] if section else []
     near = get_close_matches(str(path[-1]), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}" if known else ""
 

@@ -92,6 +92,22 @@ def _check_window(window: object) -> object:
     return window if window == "auto" else int(str(window))
 
 
+def _check_glob(glob: str) -> str:
+    if not glob or not glob.isprintable():
+        message = "must be a glob of printable characters, not an empty one"
+        raise ValueError(message)
+    return glob
+
+
+def _check_exclude(exclude: object) -> object:
+    """A switch, or globs; what is neither is told in one sentence, not one for each of the two."""
+    globs = exclude if isinstance(exclude, list | tuple) else ()
+    if not isinstance(exclude, bool) and (not globs or not all(isinstance(glob, str) for glob in globs)):
+        message = "must be true, false, or a list of globs"
+        raise ValueError(message)
+    return exclude if isinstance(exclude, bool) else tuple(map(_check_glob, globs))
+
+
 def _check_tenant(tenant: str) -> str:
     if tenant != "authorization" and not _TENANT_HEADER.fullmatch(tenant):
         message = "must be authorization, or header:NAME"
@@ -115,5 +131,7 @@ OptionalKey = Annotated[Annotated[str, AfterValidator(_check_key)] | None, Befor
 OwnKey = Annotated[str, AfterValidator(_check_own_key)]
 Address = Annotated[str, AfterValidator(_check_address)]
 ContextWindow = Annotated[Literal["auto"] | int, BeforeValidator(_check_window)]
+Glob = Annotated[str, AfterValidator(_check_glob)]
+Exclude = Annotated[bool | tuple[str, ...], BeforeValidator(_check_exclude)]
 Tenant = Annotated[str, AfterValidator(_check_tenant)]
 Store = Annotated[str, AfterValidator(_check_store)]

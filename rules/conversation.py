@@ -39,7 +39,7 @@ class Message:
     `answers` is the id of the call that a tool result answers. `raw` are the client's own bytes (None for a
     message that we made) and are never altered: `edited` says that `texts` or `media` differ from them. `digest` is
     the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs as it
-    stands.
+    stands. `is_error` is set where the client says so of a tool result.
     """
 
     role: str
@@ -52,6 +52,7 @@ class Message:
     edited: bool = False
     digest: bytes = b""
     tokens: int = 0
+    is_error: bool = False
 
     @property
     def text(self) -> str:

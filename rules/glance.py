@@ -10,19 +10,23 @@ from rules.conversation import Conversation, Message
 from rules.pairing import pair_tool_calls
 from rules.policy import PREFETCH_GAP, Policy
 from rules.room import HEAD_STEPS
+from rules.tidy_results import MIN_CHARS
+from rules.treatment import Treatment
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
     """A transcript of which only roles and calls were read; upper bounds stand for what it costs.
 
-    `tokens` bounds the whole request, `result_bytes` its largest tool result: what is truncated is told by proof only,
-    for there a wrong guess would change bytes that were sent before.
+    `tokens` bounds the whole request, `result_bytes` its largest tool result, and `result_chars` the texts of any: what
+    is tidied, truncated or deduplicated is told by proof only, for there a wrong guess would change bytes that were
+    sent before.
     """
 
     messages: Sequence[Message]
     tokens: int
     result_bytes: int
+    result_chars: int
 
 
 def is_far_below(outline: Outline, policy: Policy, *, request_max_tokens: int | None = None) -> bool:
@@ -35,10 +39,20 @@ def is_far_below(outline: Outline, policy: Policy, *, request_max_tokens: int | 
     room = limit - limit // HEAD_STEPS - 1
     if outline.tokens >= int(room * (policy.high_water - PREFETCH_GAP)):
         return False
-    budget = policy.result_budget
+    if not all(_leaves_alone(treatment, outline) for treatment in policy.treatments()):
+        return False
+    conversation = Conversation(tuple(outline.messages))
+    return pair_tool_calls(conversation, count=len).conversation is conversation
+
+
+def _leaves_alone(treatment: Treatment, outline: Outline) -> bool:
+    """Whether results of that size are surely left as they are, whatever they say."""
+    if treatment.is_exempt:
+        return True
+    budget = treatment.budget
     if outline.result_bytes > budget.max_tokens:  # no text has more tokens than bytes
         return False
     if budget.max_bytes is not None and outline.result_bytes > budget.max_bytes:
         return False
-    conversation = Conversation(tuple(outline.messages))
-    return pair_tool_calls(conversation, count=len).conversation is conversation
+    is_small = outline.result_chars <= MIN_CHARS
+    return is_small or not (treatment.tidying or treatment.dedupe)

@@ -23,10 +23,12 @@ from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
 from rules.prefix import hash_prefixes
 from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
+from rules.results import Work
 from rules.room import Room
 from rules.splice import splice_summary
 from rules.summarise import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
-from rules.truncate import Memo, truncate_tool_results
+from rules.tidy_results import tidy_tool_results
+from rules.truncate import truncate_tool_results
 from rules.window import Window
 
 
@@ -101,16 +103,19 @@ def plan(
     *,
     count: CountTokens,
     request_max_tokens: int | None = None,
-    memo: Memo | None = None,
+    work: Work | None = None,
     folds: FoldMemo | None = None,
 ) -> Plan:
     """Decide everything about one request; `request_max_tokens` is the completion that it asks for.
 
-    `memo` and `folds` may hold what earlier calls worked out; they change nothing but the time that this takes.
+    `work` and `folds` may hold what earlier calls worked out; they change nothing but the time that this takes.
+    Raises LargeWorkError where `work` does not allow for so much.
     """
+    work = work or Work(count)
     limit = policy.limit_tokens(request_max_tokens)
     paired = pair_tool_calls(conversation, count=count)
-    short = truncate_tool_results(paired.conversation, budget=policy.result_budget, count=count, memo=memo)
+    tidied = tidy_tool_results(paired.conversation, policy=policy, work=work)
+    short = truncate_tool_results(tidied.conversation, policy=policy, work=work)
     messages = short.conversation.messages
     hashes = hash_prefixes(messages)
     room = Room.measure(messages, conversation.fixed_tokens, limit)
@@ -122,7 +127,7 @@ def plan(
         window=window,
         request=request_summary(messages, hashes, window),
         prefetch=request_prefetch(messages, hashes, window),
-        decisions=(*paired.decisions, *short.decisions),
+        decisions=(*paired.decisions, *tidied.decisions, *short.decisions),
         limit=limit,
         hard_limit=policy.hard_limit_tokens(request_max_tokens),
     )

@@ -6,7 +6,8 @@ Law: plain values, already validated. Shares are of the room that the window lea
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rules.truncate import Budget
+from rules.tidy import Tidying
+from rules.treatment import Budget, ToolRule, Treatment, Truncation, find_treatment
 
 EXACT_SHARE = 0.97
 """Of what a completion leaves to the prompt: our counts may be a little off."""
@@ -15,6 +16,7 @@ PREFETCH_GAP = 0.15
 
 
 DEFAULT_BUDGET = Budget(max_tokens=4000)
+ALL_TIDYING = Tidying()
 
 
 class OverflowStrategy(StrEnum):
@@ -65,7 +67,8 @@ class Policy:
     `context_window`, `completion_reserve` and `ceiling_tokens` are in the model's own tokens, of which `token_ratio`
     make one of ours. All else is in ours. `ceiling_tokens` bounds the limit where an upstream has refused more.
     `added_tokens` is set where it adds what the completion may have to the prompt: so much where a request asks for
-    no maximum.
+    no maximum. `result_budget`, `truncation`, `tidying` and `dedupe` are for the results of all tools that none of
+    `tools` matches.
     """
 
     context_window: int = 128_000
@@ -84,6 +87,21 @@ class Policy:
     token_ratio: float = 1.0
     ceiling_tokens: int | None = None
     added_tokens: int | None = None
+    truncation: Truncation = Truncation.SALIENT
+    tidying: Tidying | None = ALL_TIDYING
+    dedupe: bool = True
+    tools: tuple[ToolRule, ...] = ()
+
+    def find_treatment(self, name: str) -> Treatment:
+        """What becomes of a tool's results: the first of `tools` that matches its name decides."""
+        return find_treatment(name, self.tools, self._treatment())
+
+    def treatments(self) -> tuple[Treatment, ...]:
+        """All that results may meet with."""
+        return (self._treatment(), *(rule.treatment for rule in self.tools))
+
+    def _treatment(self) -> Treatment:
+        return Treatment(self.result_budget, self.truncation, self.tidying, self.dedupe)
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """Prompt tokens that a request may have, as we count them: see `model_limit_tokens`."""

@@ -1,67 +1,44 @@
-"""Rung 2: a tool result over its budget keeps its head and its tail.
+"""Rung 2: a tool result over its budget keeps what matters of it, or head and tail.
 
-Law: by the message alone, never by its age or its place, so the forwarded prefix stays as it is. Never a tool call's
-arguments. Never longer than before. The marker says how much is missing.
+Law: by the result and its own call alone, never by its age or its place, so the forwarded prefix stays as it is. Never
+a tool call's arguments. Never longer than before. The marker says how much is missing.
 """
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import replace
 
-from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome, ToolCall
+from rules.conversation import Conversation, CountTokens, Message, Outcome, ToolCall
 from rules.head_tail import Measure, measure_bytes, truncate_text
+from rules.policy import Policy
+from rules.results import Editor, Result, Work, edit_results
+from rules.treatment import Treatment, Truncation
 
 MIN_SHARE = 16
 """Where each of many texts would get less than this, they become one text: none is emptied."""
+BYTE_ROUNDS = 4
+"""Budgets in tokens that are tried for one in bytes."""
+BYTE_SLACK = 0.97
+"""Of the tokens that a budget in bytes should leave: another excerpt may have longer words."""
+
+Shorten = Callable[[str, int], str]
+"""A text within a limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What one tool result may cost: `max_tokens`, and `max_bytes` of UTF-8 where set."""
+def truncate_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
+    """Truncate every tool result over its budget, but those exempt.
 
-    max_tokens: int
-    max_bytes: int | None = None
+    Raises LargeWorkError where `work` does not allow for so much.
+    """
 
+    def edit(result: Result) -> tuple[str, ...]:
+        return _truncate(result, work.count)
 
-@dataclass(frozen=True, slots=True)
-class Shortened:
-    """What became of a result's texts: the new ones, and the tokens saved; none saved where it was left alone."""
-
-    texts: tuple[str, ...]
-    saved_tokens: int
-
-
-class Memo(Protocol):
-    """What became of results, by digest and budget. Only a matter of speed: what it forgets is worked out again."""
-
-    def get(self, key: tuple[bytes, Budget]) -> Shortened | None:
-        """What was kept under `key`, if anything."""
-
-    def __setitem__(self, key: tuple[bytes, Budget], shortened: Shortened) -> None:
-        """Keep it for as long as there is room."""
-
-
-def truncate_tool_results(
-    conversation: Conversation, *, budget: Budget, count: CountTokens, memo: Memo | None = None
-) -> Outcome:
-    """Truncate every tool result over `budget`; `memo` may hold what an earlier call worked out."""
-    messages = list(conversation.messages)
-    changed: list[int] = []
-    before = after = 0
-    for index, message in enumerate(messages):
-        if message.role not in RESULT_ROLES or not _may_exceed(message, budget):
-            continue
-        short = _recall(message, budget, count, memo)
-        if short is not message:
-            messages[index] = short
-            changed.append(index)
-            before += message.tokens
-            after += short.tokens
+    outcome, changed = edit_results(conversation, policy, Editor("truncate", _may_exceed, edit), work)
     if not changed:
-        return Outcome(conversation)
-    limit = f"{budget.max_tokens} tokens" if budget.max_bytes is None else f"{budget.max_bytes} bytes"
-    reason = f"{len(changed)} tool results over {limit}"
-    decision = Decision("truncate", reason, before, after, len(changed), changed[0])
-    return Outcome(Conversation(tuple(messages), conversation.fixed_tokens), (decision,))
+        return outcome
+    limits = {result.treatment.budget.describe() for result in changed}
+    reason = f"{len(changed)} tool results over {limits.pop() if len(limits) == 1 else 'their limits'}"
+    return replace(outcome, decisions=(replace(outcome.decisions[0], reason=reason),))
 
 
 def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None) -> str:
@@ -73,45 +50,58 @@ def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | 
     return truncate_text(text, limit, count)
 
 
-def _may_exceed(message: Message, budget: Budget) -> bool:
+def _may_exceed(message: Message, treatment: Treatment) -> bool:
+    budget = treatment.budget
     if message.tokens > budget.max_tokens:
         return True
     return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
 
 
-def _recall(message: Message, budget: Budget, count: CountTokens, memo: Memo | None) -> Message:
-    """The message within its budget; the same object where it is within it already, or would not shrink."""
-    key = (message.digest, budget)
-    shortened = memo.get(key) if memo is not None and message.digest and not message.edited else None
-    if shortened is None:
-        shortened = _shorten(message.texts, budget, count)
-        if memo is not None and message.digest and not message.edited:
-            memo[key] = shortened
-    if shortened.saved_tokens <= 0:
-        return message
-    return replace(message, texts=shortened.texts, tokens=message.tokens - shortened.saved_tokens, edited=True)
+def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
+    """The result's texts within its budget."""
+    budget, call = result.budget, result.call
+    is_salient = result.treatment.truncation is Truncation.SALIENT
+
+    def shorten(text: str, limit: int) -> str:
+        return shorten_text(text, limit, count, call=call) if is_salient else truncate_text(text, limit, count)
+
+    def shorten_to_bytes(text: str, limit: int) -> str:
+        return _shorten_to_bytes(text, limit, count, call) if is_salient else _truncate_bytes(text, limit)
+
+    short = _share(result.message.texts, budget.max_tokens, count, shorten)
+    return short if budget.max_bytes is None else _share(short, budget.max_bytes, measure_bytes, shorten_to_bytes)
 
 
-def _shorten(texts: tuple[str, ...], budget: Budget, count: CountTokens) -> Shortened:
-    short = _share(texts, budget.max_tokens, count, "tokens")
-    if budget.max_bytes is not None:
-        short = _share(short, budget.max_bytes, measure_bytes, "bytes")
-    saved = sum(map(count, texts)) - sum(map(count, short))
-    return Shortened(short, saved) if saved > 0 else Shortened((), 0)
+def _truncate_bytes(text: str, limit: int) -> str:
+    """Head and tail within so many bytes."""
+    return truncate_text(text, limit, measure_bytes, "bytes")
 
 
-def _share(texts: tuple[str, ...], limit: int, measure: Measure, unit: str) -> tuple[str, ...]:
+def _shorten_to_bytes(text: str, limit: int, count: CountTokens, call: ToolCall | None) -> str:
+    """What is kept of a text within so many bytes, found by budgets in tokens; head and tail where none does."""
+    max_tokens = count(text)
+    size = measure_bytes(text)
+    for _ in range(BYTE_ROUNDS):
+        max_tokens = int(max_tokens * BYTE_SLACK * limit / size)
+        short = shorten_text(text, max_tokens, count, call=call)
+        size = measure_bytes(short)
+        if size <= limit:
+            return short or _truncate_bytes(text, limit)
+    return _truncate_bytes(text, limit)
+
+
+def _share(texts: tuple[str, ...], limit: int, measure: Measure, shorten: Shorten) -> tuple[str, ...]:
     """Several texts within one limit: the short ones whole, the long ones an equal share of what is left."""
     sizes = [measure(text) for text in texts]
     if sum(sizes) <= limit:
         return texts
     if limit < MIN_SHARE * len(texts):
-        return (truncate_text("\n".join(texts), limit, measure, unit),)
+        return (shorten("\n".join(texts), limit),)
     short = list(texts)
     left = limit
     for rank, index in enumerate(sorted(range(len(texts)), key=lambda index: sizes[index])):
         share = left // (len(texts) - rank)
         if sizes[index] > share:
-            short[index] = truncate_text(texts[index], share, measure, unit)
+            short[index] = shorten(texts[index], share)
         left -= min(measure(short[index]), left)
     return tuple(short)

@@ -12,10 +12,11 @@ import orjson
 
 from proxy.codecs.counting import count_part, count_wire_message
 from proxy.codecs.mending import decode_any, mend
-from rules.conversation import CountTokens, Media, Message, ToolCall
+from rules.conversation import RESULT_ROLES, CountTokens, Media, Message, ToolCall
 from rules.families import Costs
 from rules.prefix import digest_message
 
+ERROR_KEYS = ("is_error", "isError")
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -46,7 +47,25 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         raw=raw,
     )
     tokens = count_wire_message(message, members, count, costs)
-    return replace(message, tokens=tokens, digest=digest_message(message, map(_canonical, media)))
+    is_error = role in RESULT_ROLES and _is_error(members)
+    return replace(message, tokens=tokens, is_error=is_error, digest=digest_message(message, map(_canonical, media)))
+
+
+def _is_error(members: dict[str, msgspec.Raw]) -> bool:
+    """Whether a result is called an error beside its text.
+
+    `is_error` in Anthropic's form, `isError` in MCP's, of the message or a part of it; `status: error` in LangChain's.
+    """
+    if (
+        any(bytes(members.get(key, b"")) == b"true" for key in ERROR_KEYS)
+        or bytes(members.get("status", b"")) == b'"error"'
+    ):
+        return True
+    content = bytes(members.get("content", b""))
+    if content[:1] != b"[" or b"rror" not in content:
+        return False
+    parts = (part for part in map(bytes, _decode_list(content)) if part[:1] == b"{" and b"rror" in part)
+    return any(bytes(found.get(key, b"")) == b"true" for found in map(_decode_members, parts) for key in ERROR_KEYS)
 
 
 def encode_message(message: Message) -> bytes:

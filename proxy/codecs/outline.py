@@ -46,7 +46,7 @@ def read_outline(request: ChatRequest, bound: BoundTokens) -> Outline | None:
     if any(_MULTIPLIES.search(fixed) for fixed in request.fixed):
         return None
     messages = []
-    result_bytes = 0
+    result_bytes = result_chars = 0
     for raw in request.raws:
         try:
             message = _decode(raw)
@@ -56,4 +56,9 @@ def read_outline(request: ChatRequest, bound: BoundTokens) -> Outline | None:
         messages.append(Message(message.role, tool_calls=calls, answers=message.tool_call_id))
         if message.role in RESULT_ROLES:
             result_bytes = max(result_bytes, len(raw))
-    return Outline(messages, bound(request.body) + FRAME_TOKENS, result_bytes)
+            result_chars = max(result_chars, _count_chars(message.content))
+    return Outline(messages, bound(request.body) + FRAME_TOKENS, result_bytes, result_chars)
+
+
+def _count_chars(content: str | list[_Part] | None) -> int:
+    return sum(len(part.text) for part in content) if isinstance(content, list) else len(content or "")

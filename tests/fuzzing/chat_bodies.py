@@ -7,7 +7,7 @@ from typing import Any
 from fuzzing.choices import Choices, dump
 
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.truncate import Budget
+from rules.treatment import Budget
 
 Wire = dict[str, Any]
 MAX_ROWS = 18

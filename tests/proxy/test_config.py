@@ -10,9 +10,10 @@ from pydantic import BaseModel
 from proxy.config import MAX_MODEL_CHARS, Config, PolicyConfig
 from proxy.config_errors import Document, name_path
 from proxy.config_load import load_config
+from proxy.config_tools import ToolConfig
 from proxy.errors import ConfigError
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.truncate import Budget
+from rules.treatment import Budget
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 
@@ -25,7 +26,7 @@ def _keys(model: type[BaseModel], prefix: str = "") -> set[str]:
     """Every key of a section and of the sections in it, dotted."""
     found: set[str] = set()
     for name, field in model.model_fields.items():
-        found.add(prefix + name)
+        found.add(prefix + (field.alias or name))
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             found |= _keys(field.annotation, f"{prefix}{name}.")
     return found
@@ -43,15 +44,17 @@ def test_the_example_names_every_key_with_a_comment() -> None:
     places = {name_path(path): line for path, line in Document.parse(text).lines.items()}
 
     assert set(places) == _keys(Config)
+    assert all(f"#      {key}: " in text for key in ToolConfig.model_fields)
     assert [name for name, line in places.items() if not re.search(r"\S\s+# \S", lines[line - 1])] == []
 
 
 def test_the_policies_that_the_example_only_mentions_are_valid() -> None:
     """The commented lines can be taken in as they stand."""
-    text = EXAMPLE.read_text().replace("models: []", "models:").replace("profiles: {}", "profiles:")
+    text = re.sub(r"^((?:models|profiles|  tools):) (?:\[\]|\{\})", r"\1", EXAMPLE.read_text(), flags=re.MULTILINE)
     config = _load(re.sub(r"^#  ", "  ", text, flags=re.MULTILINE))
 
     assert (len(config.models), list(config.profiles)) == (1, ["router"])
+    assert list(config.defaults.tools) == ["*search*", "read*"]
 
 
 @pytest.mark.parametrize("text", ["", "\n# nothing\n", "{}", "null", "---\n"])

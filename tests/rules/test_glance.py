@@ -23,13 +23,15 @@ from rules.conversation import RESULT_ROLES, Conversation, Message
 from rules.glance import Outline, is_far_below
 from rules.pipeline import apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.truncate import Budget
+from rules.treatment import Budget
 
 POLICY = Policy(
     context_window=4000,
     completion_reserve=400,
     on_exceeded=OnExceeded.FORWARD,
     result_budget=Budget(300),
+    tidying=None,
+    dedupe=False,
     summary_min_steps=2,
     prices=FREE,
 )
@@ -42,6 +44,7 @@ def outline(talk: Conversation, slack: int = 0) -> Outline:
         [Message(message.role, tool_calls=message.tool_calls, answers=message.answers) for message in talk.messages],
         talk.tokens + slack,
         max((len(message.text.encode()) for message in results), default=0) + slack,
+        max((sum(map(len, message.texts)) for message in results), default=0) + slack,
     )
 
 

@@ -32,19 +32,33 @@ from rules.pairing import ABORTED, pair_tool_calls
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.prune import prune_tool_results
+from rules.results import Work
 from rules.summarise import Summary
+from rules.tidy import Tidying
+from rules.tidy_results import tidy_tool_results
 from rules.tokens import MESSAGE_TOKENS, ROLE_TOKENS
-from rules.truncate import Budget, truncate_tool_results
+from rules.treatment import Budget, ToolRule, Treatment, Truncation
+from rules.truncate import truncate_tool_results
 
 POLICY = Policy(
     context_window=2400,
     completion_reserve=0,
     on_exceeded=OnExceeded.FORWARD,
     result_budget=Budget(300),
+    tidying=None,
+    dedupe=False,
     protect_turns=1,
     keep_user_tokens=200,
     summary_max_tokens=200,
     summary_min_steps=3,
+)
+BY_TOOL = replace(
+    POLICY,
+    tools=(
+        ToolRule("run", Treatment(Budget(90), Truncation.HEAD_TAIL, Tidying(json=False), exempt_arguments=("* 3 *",))),
+        ToolRule("", Treatment(Budget(150), is_exempt=True)),
+        ToolRule("*", Treatment(Budget(150, 800), tidying=Tidying(repeats=False))),
+    ),
 )
 SUMMARY = "The build was mended in part; the tests are still to be run."
 
@@ -61,6 +75,8 @@ def policies() -> st.SearchStrategy[Policy]:
         summary_min_steps=st.sampled_from([1, 6]),
         low_water=st.sampled_from([0.2, 0.4]),
         prices=st.sampled_from([FREE, Prices()]),
+        tidying=st.sampled_from([None, Tidying()]),
+        tools=st.sampled_from([(), BY_TOOL.tools]),
     )
 
 
@@ -69,11 +85,27 @@ def _pair(given_conversation: Conversation) -> Outcome:
 
 
 def _truncate(given_conversation: Conversation) -> Outcome:
-    return truncate_tool_results(given_conversation, budget=Budget(100), count=count)
+    return _shorten(given_conversation, replace(POLICY, result_budget=Budget(100)))
 
 
 def _truncate_bytes(given_conversation: Conversation) -> Outcome:
-    return truncate_tool_results(given_conversation, budget=Budget(1000, 600), count=count)
+    return _shorten(given_conversation, replace(POLICY, result_budget=Budget(1000, 600)))
+
+
+def _truncate_by_tool(given_conversation: Conversation) -> Outcome:
+    return _shorten(given_conversation, BY_TOOL)
+
+
+def _shorten(given_conversation: Conversation, policy: Policy) -> Outcome:
+    return truncate_tool_results(given_conversation, policy=policy, work=Work(count))
+
+
+def _tidy(given_conversation: Conversation) -> Outcome:
+    return tidy_tool_results(given_conversation, policy=replace(POLICY, tidying=Tidying()), work=Work(count))
+
+
+def _tidy_by_tool(given_conversation: Conversation) -> Outcome:
+    return tidy_tool_results(given_conversation, policy=BY_TOOL, work=Work(count))
 
 
 def _prune(given_conversation: Conversation) -> Outcome:
@@ -90,8 +122,9 @@ def _run(given_conversation: Conversation, policy: Policy) -> tuple[Plan, Outcom
     return planned, apply(planned, policy, count=count, summary=summary)
 
 
-RULES = pytest.mark.parametrize("rule", [_pair, _truncate, _truncate_bytes, _prune])
-ALL_RULES = pytest.mark.parametrize("rule", [_pair, _truncate, _truncate_bytes, _prune, _compact])
+BY_MESSAGE = [_tidy, _tidy_by_tool, _truncate, _truncate_bytes, _truncate_by_tool, _prune]
+RULES = pytest.mark.parametrize("rule", [_pair, *BY_MESSAGE])
+ALL_RULES = pytest.mark.parametrize("rule", [_pair, *BY_MESSAGE, _compact])
 Rule = Callable[[Conversation], Outcome]
 
 
@@ -130,7 +163,7 @@ def test_a_pipeline_run_again_finds_what_needs_no_window_done(messages: tuple[Me
     """On its own outcome the pipeline neither pairs nor truncates again."""
     once = _run(conversation(*messages), policy)[1].conversation
     rules = {decision.rule for decision in _run(once, policy)[1].decisions}
-    assert not rules & {"pairing", "truncate"}
+    assert not rules & {"pairing", "tidy", "truncate"}
 
 
 @ALL_RULES
@@ -155,7 +188,7 @@ def test_decisions_tell_the_truth(rule: Rule, messages: tuple[Message, ...]) -> 
     assert saved == before.tokens - outcome.conversation.tokens
 
 
-@pytest.mark.parametrize("rule", [_truncate, _truncate_bytes, _prune])
+@pytest.mark.parametrize("rule", BY_MESSAGE)
 @given(messages=transcripts(), more=broken_transcripts(2))
 def test_rules_by_the_message_alone_keep_their_prefix(
     rule: Rule, messages: tuple[Message, ...], more: tuple[Message, ...]

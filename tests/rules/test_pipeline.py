@@ -25,9 +25,10 @@ from rules.conversation import Conversation, Message, Outcome, split_steps
 from rules.fold import SUMMARY_FRAME_TOKENS
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from rules.results import Work
 from rules.room import HEAD_STEPS, MIN_ROOM_SHARE
 from rules.summarise import Summary
-from rules.truncate import Budget
+from rules.treatment import Budget
 from rules.window import CutKind
 
 POLICY = Policy(
@@ -35,6 +36,8 @@ POLICY = Policy(
     completion_reserve=0,
     on_exceeded=OnExceeded.FORWARD,
     result_budget=Budget(300),
+    tidying=None,
+    dedupe=False,
     protect_turns=0,
     keep_user_tokens=200,
     summary_max_tokens=200,
@@ -263,7 +266,7 @@ def test_what_has_no_messages_is_forwarded(on_exceeded: OnExceeded) -> None:
 def test_a_memo_changes_nothing() -> None:
     """Plans with and without a memo are equal."""
     before = conversation(*session(20, result_tokens=600))
-    assert plan(before, POLICY, count=count, memo={}) == plan(before, POLICY, count=count)
+    assert plan(before, POLICY, count=count, work=Work(count, {})) == plan(before, POLICY, count=count)
 
 
 def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:

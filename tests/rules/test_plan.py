@@ -29,7 +29,7 @@ from rules.conversation import Conversation, Message, split_steps
 from rules.pipeline import Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.summarise import Summary, request_summary
-from rules.truncate import Budget
+from rules.treatment import Budget
 from rules.window import Window
 
 POLICY = Policy(
@@ -37,6 +37,8 @@ POLICY = Policy(
     completion_reserve=0,
     on_exceeded=OnExceeded.FORWARD,
     result_budget=Budget(300),
+    tidying=None,
+    dedupe=False,
     protect_turns=0,
     keep_user_tokens=200,
     summary_max_tokens=200,

@@ -1,14 +1,18 @@
 """Long tool results keep head and tail."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from builders import IMAGE, assistant, call, conversation, count, fill, result, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.conversation import Decision, Message
+from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.head_tail import measure_bytes
-from rules.truncate import Budget, Shortened, truncate_tool_results
+from rules.policy import Policy
+from rules.results import MemoKey, Shortened, Work
+from rules.treatment import Budget
+from rules.truncate import truncate_tool_results
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 LINES = st.text(st.sampled_from("ab \né\U0001f600\ud800"), max_size=40)
@@ -24,7 +28,8 @@ def test_a_result_keeps_its_budget(texts: list[str], tokens: int, limit: int | N
     short = _truncate(before, Budget(tokens, limit))
     assert short is before or sum(map(count, short.texts)) <= tokens
     assert short is before or limit is None or sum(map(measure_bytes, short.texts)) <= limit
-    assert short is not before or sum(map(count, short.texts)) <= tokens
+    # Left alone only where little would be saved.
+    assert short is not before or sum(map(count, short.texts)) <= tokens + 0.05 * before.tokens
     assert short.tokens == before.tokens - sum(map(count, before.texts)) + sum(map(count, short.texts))
     assert replace(short, texts=before.texts, tokens=before.tokens, edited=False) == before
 
@@ -55,19 +60,19 @@ def test_only_results_are_truncated() -> None:
     long = fill("long", 500)
     messages = (user(long), assistant(long, call("1", arguments=long)), result("1", "short"))
     before = conversation(*messages)
-    assert truncate_tool_results(before, budget=Budget(100), count=count).conversation is before
+    assert _shorten(before, Budget(100)).conversation is before
 
 
 def test_a_decision_tells_what_was_done() -> None:
     """How many results, over which budget, from where on, and at what gain."""
     long = result("2", LOG)
     before = conversation(user(), result("1"), long, user(), result("3", LOG), fixed_tokens=5)
-    outcome = truncate_tool_results(before, budget=Budget(100), count=count)
+    outcome = _shorten(before, Budget(100))
     after = outcome.conversation.messages[2]
     assert outcome.decisions == (
         Decision("truncate", "2 tool results over 100 tokens", 2 * long.tokens, 2 * after.tokens, 2, 2),
     )
-    by_bytes = truncate_tool_results(before, budget=Budget(100, 50), count=count)
+    by_bytes = _shorten(before, Budget(100, 50))
     assert by_bytes.decisions[0].reason == "2 tool results over 50 bytes"
     assert outcome.conversation.fixed_tokens == 5
 
@@ -80,16 +85,16 @@ def test_media_of_a_result_stay() -> None:
 
 def test_a_memo_changes_nothing() -> None:
     """With a memo the outcome is the same, and what stands in it is used."""
-    memo: dict[tuple[bytes, Budget], Shortened] = {}
+    memo: dict[MemoKey, Shortened] = {}
     budget = Budget(100)
     before = conversation(user(), result("1", LOG), result("2", fill("fits by words", 98)))
-    plain = truncate_tool_results(before, budget=budget, count=count)
-    assert truncate_tool_results(before, budget=budget, count=count, memo=memo) == plain
+    plain = _shorten(before, budget)
+    assert _shorten(before, budget, memo) == plain
     kept = plain.conversation.messages[1]
     saved = before.messages[1].tokens - kept.tokens
-    assert memo[before.messages[1].digest, budget] == Shortened(kept.texts, saved)
+    assert Shortened(kept.texts, saved) in memo.values()
     copies = conversation(*(replace(message, raw=bytes(bytearray(message.raw or b""))) for message in before.messages))
-    again = truncate_tool_results(copies, budget=budget, count=_refuse, memo=memo)
+    again = _shorten(copies, budget, memo, _refuse)
     assert again == plain
     # The codec finds a message's place by the identity of its bytes: they must be those of this request.
     assert all(new.raw is old.raw for new, old in zip(again.conversation.messages, copies.messages, strict=True))
@@ -97,12 +102,12 @@ def test_a_memo_changes_nothing() -> None:
 
 def test_a_memo_is_not_believed_about_other_bytes() -> None:
     """Messages that say the same in other bytes are not taken for each other."""
-    memo: dict[tuple[bytes, Budget], Shortened] = {}
+    memo: dict[MemoKey, Shortened] = {}
     budget = Budget(100)
     first = result("1", LOG)
     second = replace(first, raw=b'{"role": "tool"}')
     for message in (first, second, first):
-        short = truncate_tool_results(conversation(message), budget=budget, count=count, memo=memo)
+        short = _shorten(conversation(message), budget, memo)
         assert short.conversation.messages[0].raw == message.raw
 
 
@@ -110,5 +115,14 @@ def _refuse(text: str) -> int:
     raise AssertionError(text)
 
 
+def _shorten(
+    before: Conversation,
+    budget: Budget,
+    memo: dict[MemoKey, Shortened] | None = None,
+    counted: Callable[[str], int] = count,
+) -> Outcome:
+    return truncate_tool_results(before, policy=Policy(result_budget=budget), work=Work(counted, memo))
+
+
 def _truncate(message: Message, budget: Budget) -> Message:
-    return truncate_tool_results(conversation(message), budget=budget, count=count).conversation.messages[0]
+    return _shorten(conversation(message), budget).conversation.messages[0]

@@ -1,0 +1,102 @@
+"""The configuration's keys for tool results: what is tidied, and what is different for a tool.
+
+Law: what a tool's entry does not set is the policy's.
+"""
+
+from dataclasses import replace
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from proxy.config_values import Exclude
+from rules.tidy import Tidying
+from rules.treatment import ToolRule, Treatment, Truncation
+
+
+class Section(BaseModel):
+    """A mapping of keys: others are refused."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _keep_numbers_apart_from_switches(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(value, bool) and not _takes_switches(field.annotation):
+            message = "must not be true or false"
+            raise ValueError(message)
+        return value
+
+
+def _takes_switches(annotation: Any) -> bool:
+    """Whether a field may be true or false: it is a switch, or one among other things."""
+    return any(kind in {bool, TidyConfig} for kind in (annotation, *get_args(annotation)))
+
+
+def allow_a_switch(schema: dict[str, Any]) -> None:
+    """Say to editors that true and false stand for a whole section."""
+    section = {"$ref": schema.pop("$ref")} if "$ref" in schema else {"anyOf": schema.pop("anyOf")}
+    schema["anyOf"] = [{"type": "boolean"}, section]
+
+
+class TidyConfig(Section):
+    """What tool results lose that says nothing; `true` and `false` stand for all of it."""
+
+    ansi: bool = Field(default=True, description="colours and other sequences of terminals")
+    progress: bool = Field(default=True, description="progress written over itself; its last state is kept")
+    line_ends: bool = Field(default=True, description="CRLF, and blanks at the ends of lines")
+    blanks: bool = Field(default=True, description="runs of empty lines")
+    repeats: bool = Field(default=True, description="runs of lines that are equal, or but for their digits; counted")
+    json_: bool = Field(default=True, alias="json", description="white space between the values of JSON")
+    tables: bool = Field(default=True, description="arrays of like objects become a table, where that is shorter")
+    base64: bool = Field(default=True, description="long base64 and data URLs are named, not carried")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_switch(cls, value: Any) -> Any:
+        if not isinstance(value, bool | dict | cls):
+            message = "must be true, false, or a mapping of switches"
+            raise ValueError(message)  # noqa: TRY004 - pydantic takes no TypeError for an answer
+        if isinstance(value, bool):
+            return {field.alias or name: value for name, field in cls.model_fields.items()}
+        return value
+
+    def to_tidying(self) -> Tidying | None:
+        """What the rules need; None where all is switched off."""
+        switches = self.model_dump(by_alias=True)
+        return Tidying(**switches) if any(switches.values()) else None
+
+
+class ToolConfig(Section):
+    """What is different for the results of a tool. What is not set is the policy's."""
+
+    max_tool_result_tokens: int | None = Field(None, ge=64, description="null: the policy's")
+    max_tool_result_bytes: int | None = Field(None, ge=256, description="null: the policy's")
+    truncation: Truncation | None = Field(None, description="null: the policy's")
+    tidy: TidyConfig | None = Field(None, description="null: the policy's", json_schema_extra=allow_a_switch)
+    dedupe: bool | None = Field(None, description="null: the policy's")
+    exclude: Exclude = Field(
+        default=False,
+        description="true: its results are neither tidied, truncated nor deduplicated; a list of globs: those of calls"
+        " with a matching argument are not",
+    )
+
+    def to_rule(self, glob: str, otherwise: Treatment, token_ratio: float) -> ToolRule:
+        """What the rules need, over the policy's treatment; of the model's tokens `token_ratio` make one of ours."""
+        changes: dict[str, Any] = {"is_exempt": self.exclude is True}
+        if not isinstance(self.exclude, bool):
+            changes["exempt_arguments"] = self.exclude
+        budget = otherwise.budget
+        if self.max_tool_result_tokens is not None:
+            budget = replace(budget, max_tokens=max(round(self.max_tool_result_tokens / token_ratio), 1))
+        if self.max_tool_result_bytes is not None:
+            budget = replace(budget, max_bytes=self.max_tool_result_bytes)
+        if self.truncation is not None:
+            changes["truncation"] = self.truncation
+        if self.tidy is not None:
+            changes["tidying"] = self.tidy.to_tidying()
+        if self.dedupe is not None:
+            changes["dedupe"] = self.dedupe
+        return ToolRule(glob, replace(otherwise, budget=budget, **changes))

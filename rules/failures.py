@@ -1,0 +1,34 @@
+"""Whether a tool's result says that the tool failed.
+
+Law: linear, and by the first and last lines alone: what stands in between was read by the tool, not said by it.
+"""
+
+import re
+
+EDGE_CHARS = 600
+"""Of either end: where harnesses and shells say how a command ended."""
+
+_NUMBER = r"-?(?:0x0{0,8}[1-9a-f][0-9a-f]{0,8}|0{0,8}[1-9][0-9]{0,10})(?![\w-]|\.\d)"
+_LABEL = rf"""
+    (?:^|[\[({{<>"'`,;|:] ?)                                   # at a line's beginning, or behind a sign
+    (?:process[ ]|command[ ]|shell[ ]|with[ ]|non-?zero[ ])?
+    (?:exit|return)[ _-]?(?:code|status|value)["']?
+    [ \t]{{0,2}}[:=>]?[ \t]{{0,2}}["']?{_NUMBER}
+    (?=["'`]?[ \t]*(?:$|[\])}}<>,;|]|\.(?:[ \t\])}}<"']|$)))   # and nothing behind it: prose goes on
+"""
+_SENTENCE = rf"""
+    \b(?:(?:exited|failed|terminated|died)[ ](?:(?:abnormally|unexpectedly)[ ])?(?:with[ ])?(?:an?[ ])?(?:error[ ])?
+          (?:non-?zero[ ])?(?:(?:exit|return|status)[ _-]?)?(?:code|status|value)
+        |(?:finished|completed|ended|stopped|returned)[ ](?:with[ ])?(?:an?[ ])?(?:non-?zero[ ])?
+          (?:exit|return)[ _-]?(?:code|status|value))
+    [ ]?[:=]?[ ]?\(?{_NUMBER}
+"""
+_FLAG = r"""["'](?:is_?error)["'][ ]?:[ ]?true\b"""
+_FAILURE = re.compile(rf"(?:{_LABEL}|{_SENTENCE}|{_FLAG})", re.VERBOSE | re.IGNORECASE | re.MULTILINE)
+
+
+def says_failure(text: str) -> bool:
+    """Whether the text's first or last lines tell of an exit code other than 0, or call the result an error."""
+    if len(text) <= 2 * EDGE_CHARS:
+        return _FAILURE.search(text) is not None
+    return _FAILURE.search(text, 0, EDGE_CHARS) is not None or _FAILURE.search(text[-EDGE_CHARS:]) is not None
