@@ -44,6 +44,8 @@ def allow_a_switch(schema: dict[str, Any]) -> None:
 class TidyConfig(Section):
     """What tool results lose that says nothing; `true` and `false` stand for all of it."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     ansi: bool = Field(default=True, description="colours and other sequences of terminals")
     progress: bool = Field(default=True, description="progress written over itself; its last state is kept")
     line_ends: bool = Field(default=True, description="CRLF, and blanks at the ends of lines")
@@ -65,7 +67,7 @@ class TidyConfig(Section):
 
     def to_tidying(self) -> Tidying | None:
         """What the rules need; None where all is switched off."""
-        switches = self.model_dump(by_alias=True)
+        switches = self.model_dump()
         return Tidying(**switches) if any(switches.values()) else None
 
 

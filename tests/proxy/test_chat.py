@@ -216,7 +216,7 @@ async def test_body_over_the_bound_streams_through(chunked, client, upstream, st
 async def test_fault_inside_compaction_forwards_the_original(method, client, upstream, start_proxy, log, monkeypatch):
     """The request goes out as it came; the fault is counted and logged by its type, without a word of text."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         message = "planted secret text"
         raise ZeroDivisionError(message)
 

@@ -18,6 +18,10 @@ from proxy.threads import INLINE_BYTES
 CHAT = "/v1/chat/completions"
 
 
+UNTIDIED = ("defaults.tidy=false", "defaults.dedupe=false")
+"""What a tool said goes out as it came: by default no glance can tell whether that is so."""
+
+
 def large_body(steps: int = 20) -> bytes:
     """More than is counted at once, none of it near the window or the budget of a result, and never seen before."""
     session = make_session(steps, result_words=1000)
@@ -48,8 +52,8 @@ async def test_it_is_sent_before_it_is_counted(client, upstream, start_proxy, mo
         return completion()
 
     body, upstream.answer = large_body(), answer
-    proxy = await start_proxy()
-    again = await start_proxy()
+    proxy = await start_proxy(*UNTIDIED)
+    again = await start_proxy(*UNTIDIED)
     monkeypatch.setattr(Compactor, "plan", wait_and_plan)
     response, _ = await post(client, proxy.url + CHAT, body)
     monkeypatch.undo()
@@ -64,13 +68,36 @@ async def test_it_is_sent_before_it_is_counted(client, upstream, start_proxy, mo
     assert await metric(client, proxy, "trimtab_prompt_tokens_total") == 2 * tokens
 
 
-@pytest.mark.parametrize("settings", [("defaults.context_window=32000",), ("defaults.max_tool_result_tokens=500",)])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (*UNTIDIED, "defaults.context_window=32000"),
+        (*UNTIDIED, "defaults.max_tool_result_tokens=500"),
+        UNTIDIED[:1],
+        UNTIDIED[1:],
+    ],
+)
 async def test_what_a_rule_might_touch_is_counted_first(settings, client, upstream, start_proxy):
-    """Near the window, or with a result over its budget, nothing is left to luck."""
+    """Near the window, or with a result over its budget, or to be tidied or compared, nothing is left to luck."""
     proxy = await start_proxy(*settings)
     await post(client, proxy.url + CHAT, large_body())
 
     assert await metric(client, proxy, 'trimtab_overhead_seconds_count{phase="plan"}') == 1
+
+
+@pytest.mark.parametrize(("chars", "glances"), [(160, 1), (161, 0)])
+async def test_small_results_are_no_reason_to_wait(chars, glances, client, upstream, start_proxy):
+    """No rule touches a result of 160 characters or fewer: with such ones a long prompt is sent first by default."""
+    call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": write_text(1200)},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "x", "content": [{"type": "text", "text": "y" * chars}]},
+    ]
+    proxy = await start_proxy()
+    await post(client, proxy.url + CHAT, orjson.dumps({"model": "gpt-4o", "messages": messages}))
+
+    assert await metric(client, proxy, 'trimtab_overhead_seconds_count{phase="plan"}') == 1 - glances
 
 
 async def test_a_fault_while_counting_costs_the_figures_only(client, upstream, start_proxy, monkeypatch):
@@ -80,7 +107,7 @@ async def test_a_fault_while_counting_costs_the_figures_only(client, upstream, s
         raise ZeroDivisionError
 
     monkeypatch.setattr(Compactor, "plan", fail)
-    proxy = await start_proxy()
+    proxy = await start_proxy(*UNTIDIED)
     response, _ = await post(client, proxy.url + CHAT, large_body())
 
     assert response.status == 200
@@ -212,7 +239,7 @@ async def test_a_result_is_truncated_the_first_time_as_the_second(unit, client, 
     ]
     body = orjson.dumps({"model": "gpt-4o", "messages": messages})
     tokens = compactors.choose(PolicyConfig(), "gpt-4o").count(messages[2]["content"])
-    proxy = await start_proxy(f"defaults.max_tool_result_tokens={tokens - 100}")
+    proxy = await start_proxy(f"defaults.max_tool_result_tokens={tokens * 9 // 10}")
     first, second = await ask_twice(client, upstream, proxy, body)
 
     assert first == second
