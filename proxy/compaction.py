@@ -184,9 +184,10 @@ class _ShortenedResults:
         self._shortened = shortened
         self._number = number
 
-    def get(self, key: MemoKey) -> Shortened | None:
-        """What was kept under `key`, if anything."""
-        return self._shortened.get((self._number, key))
+    def get_many(self, keys: Sequence[MemoKey]) -> list[Shortened | None]:
+        """What was kept under each key, if anything."""
+        number = self._number
+        return self._shortened.get_many([(number, key) for key in keys])
 
     def __setitem__(self, key: MemoKey, shortened: Shortened) -> None:
         self._shortened[self._number, key] = shortened
@@ -194,6 +195,6 @@ class _ShortenedResults:
 
 def _shortened_size(key: _ShortenedKey, shortened: Shortened) -> int:
     """What an entry holds: the new texts, and those in its key."""
-    _, said, _, name, arguments, treatment = key[1]
+    _, treatment, said, _, name, arguments = key[1]
     texts = (name, arguments, treatment, *shortened.texts, *(said if isinstance(said, tuple) else ()))
     return CHARACTER_BYTES * sum(map(len, texts))

@@ -23,12 +23,12 @@ from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
 from rules.prefix import hash_prefixes
 from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
-from rules.results import Work
+from rules.results import Work, edit_results
 from rules.room import Room
 from rules.splice import splice_summary
 from rules.summarise import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
-from rules.tidy_results import tidy_tool_results
-from rules.truncate import truncate_tool_results
+from rules.tidy_results import TIDY
+from rules.truncate import TRUNCATE
 from rules.window import Window
 
 
@@ -114,8 +114,7 @@ def plan(
     work = work or Work(count)
     limit = policy.limit_tokens(request_max_tokens)
     paired = pair_tool_calls(conversation, count=count)
-    tidied = tidy_tool_results(paired.conversation, policy=policy, work=work)
-    short = truncate_tool_results(tidied.conversation, policy=policy, work=work)
+    short = edit_results(paired.conversation, policy, (TIDY, TRUNCATE), work)
     messages = short.conversation.messages
     hashes = hash_prefixes(messages)
     room = Room.measure(messages, conversation.fixed_tokens, limit)
@@ -127,7 +126,7 @@ def plan(
         window=window,
         request=request_summary(messages, hashes, window),
         prefetch=request_prefetch(messages, hashes, window),
-        decisions=(*paired.decisions, *tidied.decisions, *short.decisions),
+        decisions=(*paired.decisions, *short.decisions),
         limit=limit,
         hard_limit=policy.hard_limit_tokens(request_max_tokens),
     )

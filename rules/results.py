@@ -4,9 +4,9 @@ Law: what becomes of a result is decided by the result and by its own call, whic
 before; little is not worth a change. What was worked out once is remembered, also that nothing was to be done.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rules.calls import has_argument
 from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome, ToolCall
@@ -18,11 +18,22 @@ MIN_SAVED_SHARE = 0.05
 """Of a result's tokens. A smaller saving does not pay for a text that differs from what the tool said."""
 
 
+class Place(NamedTuple):
+    """Where a tool result stands; the call that it answers, where there is one; and how its tool's are treated.
+
+    `treatment_name` tells treatments apart as their equality does, and is hashed once.
+    """
+
+    at: int
+    call: ToolCall | None
+    treatment: Treatment
+    treatment_name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One tool result at its place; the call that it answers, where there is one; and how it is to be treated."""
+    """One tool result, its call, and how it is to be treated."""
 
-    index: int
     message: Message
     call: ToolCall | None
     treatment: Treatment
@@ -53,16 +64,16 @@ class Shortened:
 
 UNTOUCHED = Shortened((), 0)
 
-MemoKey = tuple[str, bytes | tuple[str, ...], bool, str, str, str]
-"""All that an outcome depends on: the rule, what the result says, whether it is an error, name and arguments of its
-call, and the treatment."""
+MemoKey = tuple[str, str, bytes | tuple[str, ...], bool, str, str]
+"""All that an outcome depends on: the rule, the treatment, what the result says, whether it is an error, and name and
+arguments of its call."""
 
 
 class Memo(Protocol):
     """What became of results. Only a matter of speed: what it forgets is worked out again."""
 
-    def get(self, key: MemoKey, /) -> Shortened | None:
-        """What was kept under `key`, if anything."""
+    def get_many(self, keys: Sequence[MemoKey], /) -> Sequence[Shortened | None]:
+        """What was kept under each key, if anything."""
 
     def __setitem__(self, key: MemoKey, shortened: Shortened, /) -> None:
         """Keep it for as long as there is room."""
@@ -92,27 +103,29 @@ class Work:
                 raise LargeWorkError
 
 
-Edit = Callable[[Result], tuple[str, ...]]
-"""The texts that a result should have; its own where nothing is to be done."""
-
-
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """One rule on results. `wants` tells quickly whether it could have to do with a message at all."""
+    """One rule on results.
+
+    `wants` are the places that it could have to do with, quickly told; `edit` says which texts a result should have,
+    its own where nothing is to be done; `describe` gives the reason where these were changed.
+    """
 
     rule: str
-    wants: Callable[[Message, Treatment], bool]
-    edit: Edit
+    wants: Callable[[Sequence[Message], Sequence[Place]], list[Place]]
+    edit: Callable[[Result, CountTokens], tuple[str, ...]]
+    describe: Callable[[Sequence[Place]], str]
 
 
-def find_results(messages: Sequence[Message], policy: Policy) -> Iterator[Result]:
+def find_results(messages: Sequence[Message], policy: Policy) -> list[Place]:
     """Each tool result of a transcript, oldest first, with the last call before it that has the id it answers.
 
     Results of the legacy kind answer no id: their call is the last one of that name.
     """
+    places: list[Place] = []
     calls: dict[str, ToolCall] = {}
     by_name: dict[str, ToolCall] = {}
-    treatments: dict[str, Treatment] = {}
+    treatments: dict[str, tuple[Treatment, str]] = {}
     for index, message in enumerate(messages):
         if message.role not in RESULT_ROLES:
             for call in message.tool_calls:
@@ -121,60 +134,67 @@ def find_results(messages: Sequence[Message], policy: Policy) -> Iterator[Result
         is_legacy = message.role != "tool"
         found = by_name.get(message.name or "") if is_legacy else calls.get(message.answers or "")
         name = found.name if found is not None else message.name or ""
-        treatment = treatments.get(name)
-        if treatment is None:
-            treatment = treatments[name] = policy.find_treatment(name)
-        yield Result(index, message, found, treatment)
+        known = treatments.get(name)
+        if known is None:
+            treatment = policy.find_treatment(name)
+            known = treatments[name] = treatment, repr(treatment)
+        places.append(Place(index, found, *known))
+    return places
 
 
-def edit_results(
-    conversation: Conversation, policy: Policy, editor: Editor, work: Work
-) -> tuple[Outcome, list[Result]]:
-    """Every result as the editor has it; and those that it changed, as they were. Raises LargeWorkError."""
+def edit_results(conversation: Conversation, policy: Policy, editors: Iterable[Editor], work: Work) -> Outcome:
+    """Every result as the editors have it, one after the other. Raises LargeWorkError."""
     messages = list(conversation.messages)
-    changed: list[Result] = []
-    names: dict[int, str] = {}
-    for result in find_results(messages, policy):
-        message, treatment = result.message, result.treatment
-        if treatment.is_exempt or not editor.wants(message, treatment):
-            continue
-        name = names.get(id(treatment))
-        if name is None:
-            name = names[id(treatment)] = repr(treatment)
-        short = _recall(result, name, editor, work)
-        if short.saved_tokens > 0:
-            messages[result.index] = replace(
-                message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True
-            )
-            changed.append(result)
-    if not changed:
-        return Outcome(conversation), changed
-    before = sum(result.message.tokens for result in changed)
-    after = sum(messages[result.index].tokens for result in changed)
-    decision = Decision(editor.rule, "", before, after, len(changed), changed[0].index)
-    return Outcome(Conversation(tuple(messages), conversation.fixed_tokens), (decision,)), changed
+    places = [place for place in find_results(messages, policy) if not place.treatment.is_exempt]
+    decisions = []
+    for editor in editors:
+        changed = []
+        before = after = 0
+        wanted = editor.wants(messages, places)
+        for place, short in zip(wanted, _recall(messages, wanted, editor, work), strict=True):
+            if short.saved_tokens <= 0:
+                continue
+            message = messages[place.at]
+            edited = replace(message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True)
+            messages[place.at] = edited
+            before, after = before + message.tokens, after + edited.tokens
+            changed.append(place)
+        if changed:
+            reason = editor.describe(changed)
+            decisions.append(Decision(editor.rule, reason, before, after, len(changed), changed[0].at))
+    if not decisions:
+        return Outcome(conversation)
+    return Outcome(Conversation(tuple(messages), conversation.fixed_tokens), tuple(decisions))
 
 
-def _recall(result: Result, treatment_name: str, editor: Editor, work: Work) -> Shortened:
-    """What becomes of a result: remembered, or worked out and then remembered."""
-    message, call, memo = result.message, result.call, work.memo
-    if memo is None:
-        work.begin(message)
-        return _work_out(result, editor, work.count)
+def _recall(messages: Sequence[Message], places: Sequence[Place], editor: Editor, work: Work) -> Iterator[Shortened]:
+    """What becomes of each result: remembered, or worked out and then remembered."""
+    memo = work.memo
+    keys = [] if memo is None else [_name(messages[place.at], place, editor.rule) for place in places]
+    known = [None] * len(places) if memo is None else memo.get_many(keys)
+    for number, place in enumerate(places):
+        shortened = known[number]
+        if shortened is None:
+            message = messages[place.at]
+            work.begin(message)
+            shortened = _work_out(Result(message, place.call, place.treatment), editor, work.count)
+            if memo is not None:
+                memo[keys[number]] = shortened
+        yield shortened
+
+
+def _name(message: Message, place: Place, rule: str) -> MemoKey:
+    call = place.call
     said = message.texts if message.edited or not message.digest else message.digest
-    name, arguments = (call.name, call.arguments) if call is not None else ("", "")
-    key = (editor.rule, said, message.is_error, name, arguments, treatment_name)
-    shortened = memo.get(key)
-    if shortened is None:
-        work.begin(message)
-        shortened = memo[key] = _work_out(result, editor, work.count)
-    return shortened
+    if call is None:
+        return rule, place.treatment_name, said, message.is_error, "", ""
+    return rule, place.treatment_name, said, message.is_error, call.name, call.arguments
 
 
 def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
     """What becomes of a result; nothing where that would save too little."""
     message = result.message
-    texts = message.texts if result.is_exempt else editor.edit(result)
+    texts = message.texts if result.is_exempt else editor.edit(result, count)
     if texts == message.texts:
         return UNTOUCHED
     saved = sum(map(count, message.texts)) - sum(map(count, texts))

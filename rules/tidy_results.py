@@ -3,35 +3,18 @@
 Law: by the result and its own call alone, never by its age or its place, so the forwarded prefix stays as it is.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from rules.calls import reads_file
 from rules.conversation import Conversation, CountTokens, Message, Outcome
 from rules.head_tail import measure_bytes
 from rules.policy import Policy
-from rules.results import Editor, Result, Work, edit_results
+from rules.results import Editor, Place, Result, Work, edit_results
 from rules.tidy import tidy_text
-from rules.treatment import Budget, Treatment
+from rules.treatment import Budget
 
 MIN_CHARS = 160
 """Some 40 tokens. A shorter result is left alone: it has nothing to lose."""
-
-
-def tidy_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
-    """Tidy every tool result that is not exempt. Raises LargeWorkError where `work` does not allow for so much."""
-
-    def edit(result: Result) -> tuple[str, ...]:
-        return _tidy(result, work.count)
-
-    outcome, changed = edit_results(conversation, policy, Editor("tidy", _wants, edit), work)
-    if not changed:
-        return outcome
-    reason = f"{len(changed)} tool results tidied"
-    return replace(outcome, decisions=(replace(outcome.decisions[0], reason=reason),))
-
-
-def _wants(message: Message, treatment: Treatment) -> bool:
-    return treatment.tidying is not None and sum(map(len, message.texts)) > MIN_CHARS
 
 
 def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:
@@ -47,3 +30,23 @@ def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:
 
     is_file = result.call is not None and reads_file(result.call)
     return tuple(tidy_text(text, tidying, is_file=is_file, fits=fits) for text in texts)
+
+
+def _wants(messages: Sequence[Message], places: Sequence[Place]) -> list[Place]:
+    return [
+        place
+        for place in places
+        if place.treatment.tidying is not None and sum(map(len, messages[place.at].texts)) > MIN_CHARS
+    ]
+
+
+def _describe(changed: Sequence[Place]) -> str:
+    return f"{len(changed)} tool results tidied"
+
+
+TIDY = Editor("tidy", _wants, _tidy, _describe)
+
+
+def tidy_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
+    """Tidy every tool result that is not exempt. Raises LargeWorkError where `work` does not allow for so much."""
+    return edit_results(conversation, policy, (TIDY,), work)

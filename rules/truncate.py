@@ -4,14 +4,13 @@ Law: by the result and its own call alone, never by its age or its place, so the
 a tool call's arguments. Never longer than before. The marker says how much is missing.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 from rules.conversation import Conversation, CountTokens, Message, Outcome, ToolCall
 from rules.head_tail import Measure, measure_bytes, truncate_text
 from rules.policy import Policy
-from rules.results import Editor, Result, Work, edit_results
-from rules.treatment import Treatment, Truncation
+from rules.results import Editor, Place, Result, Work, edit_results
+from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16
 """Where each of many texts would get less than this, they become one text: none is emptied."""
@@ -24,23 +23,6 @@ Shorten = Callable[[str, int], str]
 """A text within a limit."""
 
 
-def truncate_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
-    """Truncate every tool result over its budget, but those exempt.
-
-    Raises LargeWorkError where `work` does not allow for so much.
-    """
-
-    def edit(result: Result) -> tuple[str, ...]:
-        return _truncate(result, work.count)
-
-    outcome, changed = edit_results(conversation, policy, Editor("truncate", _may_exceed, edit), work)
-    if not changed:
-        return outcome
-    limits = {result.treatment.budget.describe() for result in changed}
-    reason = f"{len(changed)} tool results over {limits.pop() if len(limits) == 1 else 'their limits'}"
-    return replace(outcome, decisions=(replace(outcome.decisions[0], reason=reason),))
-
-
 def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None) -> str:
     """What is kept of a result's text, at most `limit` tokens; the same text where it fits.
 
@@ -48,13 +30,6 @@ def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | 
     """
     del call  # head and tail are the same whatever was asked for
     return truncate_text(text, limit, count)
-
-
-def _may_exceed(message: Message, treatment: Treatment) -> bool:
-    budget = treatment.budget
-    if message.tokens > budget.max_tokens:
-        return True
-    return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
 
 
 def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
@@ -105,3 +80,29 @@ def _share(texts: tuple[str, ...], limit: int, measure: Measure, shorten: Shorte
             short[index] = shorten(texts[index], share)
         left -= min(measure(short[index]), left)
     return tuple(short)
+
+
+def _wants(messages: Sequence[Message], places: Sequence[Place]) -> list[Place]:
+    return [place for place in places if _may_exceed(messages[place.at], place.treatment.budget)]
+
+
+def _may_exceed(message: Message, budget: Budget) -> bool:
+    if message.tokens > budget.max_tokens:
+        return True
+    return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
+
+
+def _describe(changed: Sequence[Place]) -> str:
+    limits = {place.treatment.budget.describe() for place in changed}
+    return f"{len(changed)} tool results over {limits.pop() if len(limits) == 1 else 'their limits'}"
+
+
+TRUNCATE = Editor("truncate", _wants, _truncate, _describe)
+
+
+def truncate_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
+    """Truncate every tool result over its budget, but those exempt.
+
+    Raises LargeWorkError where `work` does not allow for so much.
+    """
+    return edit_results(conversation, policy, (TRUNCATE,), work)

@@ -14,6 +14,7 @@ from rules.conversation import Conversation, Media, Message, ToolCall
 from rules.fold import Fold, FoldMemo, replay_cut
 from rules.policy import Policy, Prices
 from rules.prefix import digest_message, hash_prefixes
+from rules.results import MemoKey, Shortened
 from rules.room import Room
 from rules.tokens import count_message
 from rules.window import Window
@@ -92,6 +93,14 @@ def function_result(text: str = "done") -> Message:
 def conversation(*messages: Message, fixed_tokens: int = 0) -> Conversation:
     """A transcript, oldest message first."""
     return Conversation(messages, fixed_tokens)
+
+
+class ResultMemo(dict[MemoKey, Shortened]):
+    """What became of results, all of it kept."""
+
+    def get_many(self, keys: Sequence[MemoKey]) -> list[Shortened | None]:
+        """What was kept under each key."""
+        return list(map(self.get, keys))
 
 
 class DictMemo:

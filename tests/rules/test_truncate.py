@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from builders import IMAGE, assistant, call, conversation, count, fill, result, user
+from builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, result, user
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.head_tail import measure_bytes
 from rules.policy import Policy
-from rules.results import MemoKey, Shortened, Work
+from rules.results import Shortened, Work
 from rules.treatment import Budget
 from rules.truncate import truncate_tool_results
 
@@ -85,7 +85,7 @@ def test_media_of_a_result_stay() -> None:
 
 def test_a_memo_changes_nothing() -> None:
     """With a memo the outcome is the same, and what stands in it is used."""
-    memo: dict[MemoKey, Shortened] = {}
+    memo = ResultMemo()
     budget = Budget(100)
     before = conversation(user(), result("1", LOG), result("2", fill("fits by words", 98)))
     plain = _shorten(before, budget)
@@ -102,7 +102,7 @@ def test_a_memo_changes_nothing() -> None:
 
 def test_a_memo_is_not_believed_about_other_bytes() -> None:
     """Messages that say the same in other bytes are not taken for each other."""
-    memo: dict[MemoKey, Shortened] = {}
+    memo = ResultMemo()
     budget = Budget(100)
     first = result("1", LOG)
     second = replace(first, raw=b'{"role": "tool"}')
@@ -118,7 +118,7 @@ def _refuse(text: str) -> int:
 def _shorten(
     before: Conversation,
     budget: Budget,
-    memo: dict[MemoKey, Shortened] | None = None,
+    memo: ResultMemo | None = None,
     counted: Callable[[str], int] = count,
 ) -> Outcome:
     return truncate_tool_results(before, policy=Policy(result_budget=budget), work=Work(counted, memo))
