@@ -16,7 +16,7 @@ MIN_LETTERS = 10
 """Beside its time, a line that says something: in shorter ones the time may be the content."""
 PIECE_CHARS = 16_384
 """Short lines are many objects: a piece of these stays within a few milliseconds."""
-_TIME = re.compile(r"(?:\b\d{4}[-/]\d\d[-/]\d\d[T ])?\b\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z\b|[+-]\d\d:?\d\d\b)?")
+_TIME = re.compile(r"(?:\b\d{4}[-/]\d\d[-/]\d\d[T ]|\b)\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z\b|[+-]\d\d:?\d\d\b)?")
 _DONE = re.compile(r"(\d+(?:\.\d+)?) ?%|(\d+)/\d+")
 _SIZE = re.compile(r"[\d.,]+ ?[kKMGT]?i?B(?:/s)?\b|[\d.]+ ?(?:it/s|s/it)|\b\d\d?:\d\d\b|[#=>\u2500-\u259f ]+")
 _NO_PROGRESS = re.compile(r"::|pass|fail|error|warn|exception|test|ok\b|cover|loss|acc", re.IGNORECASE)
@@ -31,9 +31,9 @@ def fold_repeats(text: str) -> str:
     """The text with runs of lines that say the same folded into their first (and last) and a count.
 
     Three or more equal lines; or eight or more lines that are equal but for the time of day (and its date), or lines of
-    one progress, equal but for a percentage or n/m that only grows, and sizes and rates beside it. All other digits are content: lines that
-    differ in a line number, an address, a measure or a test's number stay, however many. Blank lines stay.
-    What a reader loses is when exactly, and how fast, something went on.
+    one progress, equal but for a percentage or n/m that only grows, and sizes and rates beside it. All other digits
+    are content: lines that differ in a line number, an address, a measure or a test's number stay, however many. Blank
+    lines stay. What a reader loses is when exactly, and how fast, something went on.
     """
     if "\n" not in text:
         return text
@@ -54,10 +54,8 @@ def _fold_piece(piece: str) -> str:
         for start, stop, said in _find_runs(lines, shapes, candidate.start(), candidate.end() + 1):
             between = lines[start + 1 : stop]
             last = lines[stop - 1]
-            if last == lines[start]:
-                short = [_marker(len(between), said)]
-            else:
-                short = [_marker(len(between) - 1, said), last]
+            equal = last == lines[start]
+            short = [_marker(len(between), said)] if equal else [_marker(len(between) - 1, said), last]
             if sum(map(len, short)) + len(short) < sum(map(len, between)) + len(between):
                 folded += lines[done : start + 1]
                 folded += short

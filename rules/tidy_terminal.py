@@ -5,9 +5,9 @@ Law: each function returns the same text where nothing of its kind stands in it;
 
 import re
 
-from rules.tidy_pieces import PIECE_CHARS, cut_pieces, holds
+from rules.tidy_pieces import PIECE_CHARS, cut_lines, cut_pieces, holds
 
-# Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo, ls and gcc write them.
+# Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo and gcc write them.
 _ESCAPE = re.compile(
     r"\x1b(?:"
     r"\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
@@ -17,7 +17,7 @@ _ESCAPE = re.compile(
     r"|[=>78cM]"
     r")?"
 )
-_REPAINT = re.compile(r"\x1b\[(?:2K|[01]?G)|(?<=\r)\x1b\[0?K")
+_REPAINT = re.compile(r"\x1b\[(?:2K|[01]?G)")
 """Erases the line, or goes back to its start: what follows paints over it, as behind a carriage return."""
 _EIGHT_BIT = re.compile(r"(?<![\x80-\xff])(?:\x9b[0-9;:?]++[A-Za-z]|\x9d[0-9]{1,4};[^\x07\x1b\x9c\n]*+[\x07\x9c])")
 """CSI and OSC as single characters, with a parameter, and not behind another character of their row: Latin text that
@@ -44,7 +44,7 @@ def strip_escapes(text: str, *, repaint: bool) -> str:
     No escape character is left.
     """
     if holds(text, "\x1b"):
-        text = "".join(_strip_seven_bit(piece, repaint=repaint) for piece in cut_pieces(text))
+        text = "".join(_strip_seven_bit(piece, repaint=repaint) for piece in cut_pieces(text, before="\x1b"))
     if not text.isascii() and (holds(text, "\x9b") or holds(text, "\x9d")):
         text = "".join(_EIGHT_BIT.sub("", piece) for piece in cut_pieces(text))
     return text
@@ -53,7 +53,9 @@ def strip_escapes(text: str, *, repaint: bool) -> str:
 def _strip_seven_bit(piece: str, *, repaint: bool) -> str:
     if "\x1b" not in piece:
         return piece
-    return _ESCAPE.sub("", _REPAINT.sub("\r", piece) if repaint else piece)
+    if repaint:
+        piece = _REPAINT.sub("\r", piece).replace("\r\x1b[K", "\r\r").replace("\r\x1b[0K", "\r\r")
+    return _ESCAPE.sub("", piece)
 
 
 def settle_backspaces(text: str) -> str:
@@ -95,14 +97,14 @@ def unify_line_ends(text: str) -> str:
 def settle_progress(text: str) -> str:
     r"""Of a line that painted over itself with carriage returns, the last state.
 
-    Promised: the last state that shows anything stays, whole, and nothing of an earlier one is mixed into it (a terminal
-    shows the end of a longer earlier state behind it). An earlier state goes only if it is a step towards the
+    Promised: the last state that shows anything stays, whole, and nothing of an earlier one is mixed into it (a
+    terminal shows the end of a longer earlier state behind it). An earlier state goes only if it is a step towards the
     next: the same, its beginning, equal but for digits, or progress (a percentage, n/m, a bar, a size) of the same
-    first word or erased since. Any other stays, on a line of its own: carriage returns may be line ends.
+    first word, of none, or erased since. Any other stays, on a line of its own: carriage returns may be line ends.
     """
     if not holds(text, "\r"):
         return text
-    return "".join(_settle_lines(piece) if "\r" in piece else piece for piece in cut_pieces(text))
+    return "".join(_settle_lines(piece) if "\r" in piece else piece for piece in cut_lines(text))
 
 
 def _settle_lines(piece: str) -> str:
@@ -110,7 +112,7 @@ def _settle_lines(piece: str) -> str:
 
 
 def _settle_states(line: str) -> str:
-    body = line.rstrip("\r")
+    body = line[: _find_returns(line)]
     if "\r" not in body:
         return line
     kept: list[str] = []
@@ -127,6 +129,18 @@ def _settle_states(line: str) -> str:
     return "\n".join(kept) + line[len(body) :]
 
 
+def _find_returns(line: str) -> int:
+    """Where the carriage returns at the line's end begin."""
+    end = len(line)
+    while end:
+        piece = line[max(end - PIECE_CHARS, 0) : end]
+        rest = len(piece.rstrip("\r"))
+        end -= len(piece) - rest
+        if rest:
+            break
+    return end
+
+
 def _gives_way(state: str, to: str, *, erased: bool) -> bool:
     if to.startswith(state.rstrip()):
         return True
@@ -135,4 +149,6 @@ def _gives_way(state: str, to: str, *, erased: bool) -> bool:
         same = word is not None and not _COLUMNS.search(state) and _DIGITS.sub("0", state) == _DIGITS.sub("0", to)
         return same or not any(map(str.isalnum, state))
     later = _WORD.search(to)
-    return erased or word is None or (later is not None and later[0] == word[0])
+    if word is None or later is None:
+        return erased or word is None or _PROGRESS.search(to) is not None
+    return erased or later[0] == word[0]
