@@ -18,7 +18,7 @@ MIN_UNIT_CHARS, MAX_UNIT_CHARS = 240, 2000
 def excerpt_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None) -> str | None:
     """At most `limit` tokens of `text`, which has more; None where that leaves no room for a choice."""
     total = count(text)
-    short = excerpt_json(text, limit, total, count)
+    short = excerpt_json(text, limit, count)
     if short is not None:
         return short
     units = split_units(text, min(max(int(limit * UNIT_CHARS_PER_TOKEN), MIN_UNIT_CHARS), MAX_UNIT_CHARS))
