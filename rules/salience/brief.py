@@ -1,0 +1,146 @@
+"""One record of many, as far as its share of the budget goes: what tells most about it first.
+
+Law: members keep their order and their text; what all records share is left out after the first one.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from rules.graphemes import floor_boundary
+from rules.salience.news import News
+from rules.salience.spans import Part, split_parts, unbreak
+
+NEWS_FACTOR = 4.0
+OPAQUE_FACTOR = 0.1
+"""For hashes and the like: long, and nobody reads them."""
+DEPTH_FACTOR = 0.8
+ARRAY_FACTOR, RANK_DECAY = 0.4, 0.6
+"""For what stands in an array of plain values, and the exponent of its rank there."""
+MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
+LONG_STRING_TOKENS, CUT_STRING_TOKENS = 80, 60
+BASE_TOKENS = 8.0
+MARKER_CHARS = 45
+_OPAQUE = re.compile(r'"(?:[0-9a-fA-F]{24,}|[A-Za-z0-9+/=_-]{60,}|sha\d+[:-][^"]*)"')
+_ESCAPE_CUT = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
+
+
+@dataclass(slots=True)
+class _Node:
+    """A value of the record: a leaf with its text, or a container with those of its parts that may be kept."""
+
+    key: str
+    parent: "_Node | None"
+    tokens: float
+    text: str = ""
+    opening: str = ""
+    total: int = 0
+    parts: "list[_Node]" = field(default_factory=list)
+    weight: float = 0.0
+    is_kept: bool = False
+
+
+def brief_record(text: str, part: Part, number: int, news: News, room: tuple[float, float, bool]) -> str:
+    """The record text[part.start:part.stop] in about so many tokens.
+
+    `room` are the tokens, tokens a character, and whether it is the first of its collection, which is kept whole
+    where it fits.
+    """
+    tokens, rate, is_first = room
+    whole = unbreak(text[part.start : part.stop]) if (part.stop - part.start) * rate < 20 * tokens else None
+    if is_first and whole is not None and len(whole) * rate <= tokens:
+        return whole
+    reader = _Reader(text, number, news, rate, is_first=is_first)
+    root = reader.read(Part("", part.start, part.stop), None, "", 0, 1.0)
+    left = tokens
+    for leaf in sorted(reader.leaves, key=lambda leaf: -leaf.weight):
+        needed = _needed(leaf)
+        if leaf.weight > 0 and needed <= left:
+            left -= needed
+            _keep(leaf)
+    return _write(root)
+
+
+def cut_string(raw: str, max_chars: int) -> str:
+    """A JSON string, its quotes included, of about so many characters; never cut within an escape or a character."""
+    kept = max(12, max_chars - MARKER_CHARS)
+    if len(raw) <= kept + MARKER_CHARS:
+        return raw
+    head = raw[1 : floor_boundary(raw, 1 + kept, 2)]
+    head = _ESCAPE_CUT.sub("", head)
+    if (len(head) - len(head.rstrip("\\"))) % 2:
+        head = head[:-1]
+    return f'"{head} [trimtab: {len(raw) - 2 - len(head)} characters omitted]"'
+
+
+class _Reader:
+    """Reads a record into nodes, and weighs its leaves."""
+
+    def __init__(self, text: str, number: int, news: News, rate: float, *, is_first: bool) -> None:
+        self._text = text
+        self._number = number
+        self._news = news
+        self._rate = rate
+        self._is_first = is_first
+        self.leaves: list[_Node] = []
+
+    def read(self, part: Part, parent: _Node | None, path: str, depth: int, weight: float) -> _Node:
+        """The node of one value."""
+        opening = self._text[part.start]
+        key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
+        parts = split_parts(self._text, part.start, part.stop) if opening in "[{" and depth < 2 * MAX_ITEMS else []
+        if not parts:
+            return self._read_leaf(part, parent, path, weight * DEPTH_FACTOR**depth, key_tokens)
+        node = _Node(part.key, parent, key_tokens + 1.5, opening=opening, total=len(parts))
+        for rank, inner in enumerate(parts):
+            is_plain = self._text[inner.start] not in "[{"
+            if opening == "{":
+                name = f"{path}.{inner.key[1:-1]}"
+                node.parts.append(self.read(inner, node, name, depth + (not is_plain), weight))
+            elif rank < (MAX_PLAIN_ITEMS if is_plain and len(parts) > MAX_PLAIN_ITEMS + 2 else MAX_ITEMS):
+                share = weight * (ARRAY_FACTOR if is_plain else 2 * ARRAY_FACTOR) * (1 + rank) ** -RANK_DECAY
+                node.parts.append(self.read(inner, node, f"{path}[]", depth, share))
+        return node
+
+    def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:
+        raw = self._text[part.start : part.stop]
+        if raw[0] == '"' and len(raw) * self._rate > LONG_STRING_TOKENS:
+            raw = cut_string(raw, int(CUT_STRING_TOKENS / self._rate))
+        elif raw[0] in "[{":
+            raw = unbreak(raw)
+        info = self._news.info.get(path, 1.0)
+        info = max(info, 0.3) if self._is_first else (info if info > 0.1 else 0.0)
+        if (self._number, path) in self._news.told:
+            info *= NEWS_FACTOR
+        if _OPAQUE.fullmatch(raw) or raw[0] in "[{":
+            info *= OPAQUE_FACTOR
+        leaf = _Node(part.key, parent, len(raw) * self._rate + key_tokens, text=raw)
+        leaf.weight = info * weight / (BASE_TOKENS + leaf.tokens)
+        self.leaves.append(leaf)
+        return leaf
+
+
+def _needed(leaf: _Node) -> float:
+    """What a leaf costs, with the containers around it that are not kept yet."""
+    tokens, node = leaf.tokens, leaf.parent
+    while node is not None and not node.is_kept:
+        tokens += node.tokens
+        node = node.parent
+    return tokens
+
+
+def _keep(leaf: _Node) -> None:
+    node: _Node | None = leaf
+    while node is not None and not node.is_kept:
+        node.is_kept = True
+        node = node.parent
+
+
+def _write(node: _Node) -> str:
+    if not node.opening:
+        return node.text
+    written = [f"{part.key}: {_write(part)}" if part.key else _write(part) for part in node.parts if part.is_kept]
+    if node.opening == "{":
+        return "{" + ", ".join(written) + "}"
+    if len(written) < node.total:
+        written.append(f'"[trimtab: {node.total - len(written)} of {node.total} items omitted]"')
+    return "[" + ", ".join(written) + "]"

@@ -1,0 +1,103 @@
+"""What kind of text a tool result is, told from its lines, and what its lines matter.
+
+Law: a table of small functions, one for each kind. A kind is told from a sample spread over the whole text.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from rules.salience.changes import is_commits, is_diff, score_commits, score_diff
+from rules.salience.log import score_log
+from rules.salience.matches import is_listing, is_matches, score_listing, score_matches
+from rules.salience.prose import is_page, is_prose, score_prose
+from rules.salience.select import Shares
+from rules.salience.signals import STARTS, find_marked, read_signal
+from rules.salience.source import is_source, score_source
+
+Score = Callable[[Sequence[str]], dict[int, float]]
+
+SAMPLE_RUNS, RUN_LINES = 8, 40
+"""A sample has so many runs of so many neighbouring lines: all lines of most texts."""
+MAX_SIGNALLED_SHARE = 0.04
+"""Code and prose have fewer lines with signals of how something went."""
+
+
+class Kind(StrEnum):
+    """Kinds of text, but for JSON, which is told by being JSON."""
+
+    DIFF = "diff"
+    COMMITS = "commits"
+    MATCHES = "matches"
+    LISTING = "listing"
+    PAGE = "page"
+    SOURCE = "source"
+    PROSE = "prose"
+    LOG = "log"
+
+
+_TELLS: tuple[tuple[Kind, Callable[[Sequence[str]], bool]], ...] = (
+    (Kind.DIFF, is_diff),
+    (Kind.COMMITS, is_commits),
+    (Kind.PAGE, is_page),
+    (Kind.MATCHES, is_matches),
+    (Kind.LISTING, is_listing),
+    (Kind.SOURCE, is_source),
+    (Kind.PROSE, is_prose),
+)
+SCORES: dict[Kind, Score] = {
+    Kind.DIFF: score_diff,
+    Kind.COMMITS: score_commits,
+    Kind.MATCHES: score_matches,
+    Kind.LISTING: score_listing,
+    Kind.PAGE: score_prose,
+    Kind.SOURCE: score_source,
+    Kind.PROSE: score_prose,
+    Kind.LOG: score_log,
+}
+_ENDS = {
+    Kind.LOG: Shares(0.08, 0.14),
+    Kind.SOURCE: Shares(0.12, 0.03),
+    Kind.PROSE: Shares(0.15, 0.05),
+    Kind.PAGE: Shares(0.05, 0.03),
+}
+_OTHER_ENDS = Shares(0.06, 0.06)
+
+
+def tell_kind(lines: Sequence[str]) -> Kind:
+    """The kind of a text; a log where none is told."""
+    sample = _sample(lines)
+    if not sample:
+        return Kind.LOG
+    for kind, tells in _TELLS:
+        if tells(sample):
+            is_quiet = kind not in {Kind.SOURCE, Kind.PROSE} or not _is_signalled(sample)
+            return kind if is_quiet else Kind.LOG
+    return Kind.LOG
+
+
+def ends_of(kind: Kind) -> Shares:
+    """What the first and the last lines of a text of this kind get."""
+    return _ENDS.get(kind, _OTHER_ENDS)
+
+
+def _sample(lines: Sequence[str]) -> Sequence[str]:
+    if len(lines) <= SAMPLE_RUNS * RUN_LINES:
+        return [line for line in lines if line.strip()]
+    step = (len(lines) - RUN_LINES) // (SAMPLE_RUNS - 1)
+    runs = (lines[start : start + RUN_LINES] for start in range(0, step * SAMPLE_RUNS, step))
+    return [line for run in runs for line in run if line.strip()]
+
+
+def _is_signalled(sample: Sequence[str]) -> bool:
+    """Whether it is a log after all: lines that begin as logs' do, and tell how something went."""
+    heads = [line[:400].rstrip() for line in sample]
+    marked = find_marked(heads)
+    loud = sum(
+        heads[index].startswith(STARTS) or _is_statement(heads[index]) for index in marked if not heads[index][:1].isspace()
+    )
+    return loud > MAX_SIGNALLED_SHARE * len(heads)
+
+
+def _is_statement(line: str) -> bool:
+    signal = read_signal(line)
+    return signal.weight >= 9.0 and not line.endswith(("{", ";", "(", ","))

@@ -1,0 +1,83 @@
+"""Search results and listings: something of every file or folder before more of any.
+
+Law: a score is a function of the lines.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+MATCH_SCORE, CONTEXT_SCORE, HEADING_SCORE, ENTRY_SCORE = 4.0, 1.0, 5.0, 2.0
+FILE_DECAY = 0.5
+RARE_SCORE = 2.0
+"""For a match whose text no other has."""
+NEAR_LINES = 6
+"""Context lines so near behind a match are kept with it before others."""
+_GREP = re.compile(r"(?P<file>(?:[A-Za-z]:)?[^\s:][^:\n]*?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>\d+)(?P<sign>[:-])")
+_LONG_LISTING = re.compile(r"[-dlbcps][rwxsStT-]{9}[.+@]?\s")
+_FOLDER = re.compile(r"\S.*:$")
+_PATH = re.compile(r"(?:\./|/|[\w.@+-]+/)[^\s:]*$")
+
+
+def score_matches(texts: Sequence[str]) -> dict[int, float]:
+    """Scores of the lines that grep and its like print: matches before context, the first ones of each file first."""
+    scores: dict[int, float] = {}
+    seen: Counter[str] = Counter()
+    said: Counter[str] = Counter()
+    behind = NEAR_LINES
+    for index, text in enumerate(texts):
+        found = _GREP.match(text[:400])
+        if found is None:
+            behind = NEAR_LINES if text.startswith("--") else behind
+            continue
+        file, rest = found["file"] or "", text[found.end() : found.end() + 200].strip()
+        if found["sign"] == ":":
+            behind = 0
+            score = MATCH_SCORE * (1 + seen[file]) ** -FILE_DECAY + (0.0 if said[rest] else RARE_SCORE)
+            seen[file] += 1
+            said[rest] += 1
+        else:
+            behind += 1
+            score = CONTEXT_SCORE * (1.5 if behind <= NEAR_LINES else 0.7) if rest else 0.0
+        if score:
+            scores[index] = score
+    return scores
+
+
+def score_listing(texts: Sequence[str]) -> dict[int, float]:
+    """Scores of a listing's lines: folders' headings, then the first entries of each."""
+    scores: dict[int, float] = {}
+    seen: Counter[str] = Counter()
+    folder = ""
+    for index, text in enumerate(texts):
+        line = text.rstrip()
+        if _FOLDER.match(line) and "/" in line:
+            folder = line
+            scores[index] = HEADING_SCORE
+        elif line:
+            place = folder or line.rpartition("/")[0]
+            scores[index] = ENTRY_SCORE * (1 + seen[place]) ** -FILE_DECAY
+            seen[place] += 1
+    return scores
+
+
+def is_matches(lines: Sequence[str]) -> bool:
+    """Whether a sample of lines is what a search printed: a file and a line's number, or a number alone, in each."""
+    found = [match for line in lines if (match := _GREP.match(line[:400]))]
+    if len(found) < 0.6 * len(lines) or not any(match["sign"] == ":" for match in found):
+        return False
+    named = sum(match["file"] is not None for match in found)
+    if named < 0.9 * len(found):
+        return any(int(after["line"]) - int(before["line"]) != 1 for before, after in pairwise(found))
+    return not any(_says_how_it_went(line, match) for line, match in zip(lines, found, strict=False))
+
+
+def _says_how_it_went(line: str, match: re.Match[str]) -> bool:
+    return re.match(r"(?:\d+:)?\s*(?:error|warning|note|fatal error|info|[EWFCRN]\d{3,4})\b", line[match.end() :]) is not None
+
+
+def is_listing(lines: Sequence[str]) -> bool:
+    """Whether a sample of lines lists files."""
+    listed = sum(_LONG_LISTING.match(line) is not None or _PATH.match(line.rstrip()) is not None for line in lines)
+    return listed >= 0.8 * len(lines)

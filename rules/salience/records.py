@@ -1,0 +1,174 @@
+"""JSON that is too long: whole documents in outline, and of many like records those that are the news.
+
+Law: what was JSON stays JSON. Values stay as they are written, but for long strings, which are cut; what is missing is
+said by a string or a member that begins with the proxy's name.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+
+import msgspec
+
+from rules.conversation import CountTokens
+from rules.salience.brief import brief_record, cut_string
+from rules.salience.news import News, read_news
+from rules.salience.spans import NotJsonError, Part, split_parts, unbreak
+
+MIN_RECORDS = 5
+"""Fewer containers side by side are no collection."""
+RECORD_SHARE, MIN_RECORD_TOKENS = 0.12, 60
+"""Of a collection's budget: what one record may have at most."""
+SPREAD_RECORDS = 50
+"""Records taken evenly once there is no news left."""
+MAX_DEPTH = 24
+WHOLE_CHARS = 4000
+"""Up to this length a part's cost is told from what it would be written as; beyond from its length."""
+MARKER_TOKENS = 14
+ROUNDS = 6
+USED_SHARE = 0.95
+SAMPLE_CHARS = 60_000
+_decode = msgspec.json.Decoder().decode
+
+
+def excerpt_json(text: str, limit: int, count: CountTokens) -> str | None:
+    """At most `limit` tokens of `text` that are JSON, too; None where it is no JSON object or array."""
+    document = text.strip()
+    if not document or document[0] + document[-1] not in {"{}", "[]"}:
+        return None
+    try:
+        return _Outline(document, count).write(limit, count)
+    except (NotJsonError, msgspec.DecodeError, RecursionError):
+        return None
+
+
+class _Outline:
+    """One document, and what has been read of it."""
+
+    def __init__(self, text: str, count: CountTokens) -> None:
+        self._text = text
+        sample = unbreak(text[:SAMPLE_CHARS])
+        self._rate = count(sample) / max(len(sample), 1)
+        self._parts: dict[tuple[int, int], list[Part]] = {}
+        self._news: dict[int, News] = {}
+
+    def write(self, limit: int, count: CountTokens) -> str | None:
+        """The largest outline found within the limit, nearing it by proportion."""
+        room, best, best_tokens = limit * USED_SHARE, None, 0
+        for _ in range(ROUNDS):
+            written = self._fit(0, len(self._text), room, 0)
+            tokens = count(written)
+            if tokens > limit:
+                room *= limit * USED_SHARE / tokens
+                continue
+            if best is None or tokens > best_tokens:
+                best, best_tokens = written, tokens
+            if tokens >= limit * USED_SHARE:
+                break
+            room *= min(1.4, limit * 0.98 / max(tokens, 1))
+        if best is not None:
+            _decode(best)
+        return best
+
+    def _fit(self, start: int, stop: int, room: float, depth: int) -> str:
+        """The value in text[start:stop], within `room` tokens by estimate where it can be made smaller."""
+        text = self._text
+        if self._cost(start, stop) <= room:
+            return unbreak(text[start:stop])
+        if text[start] == '"':
+            return cut_string(text[start:stop], int(room / self._rate))
+        if text[start] not in "[{":
+            return text[start:stop]
+        if depth >= MAX_DEPTH:
+            return f'"[trimtab: {stop - start} characters omitted]"'
+        parts = self._split(start, stop)
+        if len(parts) >= MIN_RECORDS and all(text[part.start] in "[{" for part in parts):
+            return self._fit_collection(start, parts, room)
+        return self._fit_object(parts, room, depth) if text[start] == "{" else self._fit_array(parts, room, depth)
+
+    def _split(self, start: int, stop: int) -> list[Part]:
+        parts = self._parts.get((start, stop))
+        if parts is None:
+            parts = self._parts[start, stop] = split_parts(self._text, start, stop)
+        return parts
+
+    def _cost(self, start: int, stop: int) -> float:
+        """Tokens of a value as it would be written, about."""
+        chars = stop - start
+        return self._rate * (chars if chars > WHOLE_CHARS else len(unbreak(self._text[start:stop])))
+
+    def _fit_object(self, parts: Sequence[Part], room: float, depth: int) -> str:
+        """The members, each with a share of the room by the root of what it needs; the smallest first."""
+        needs = [self._cost(part.start, part.stop) + self._key_cost(part) for part in parts]
+        left = room - MARKER_TOKENS
+        roots = sum(map(sqrt, needs))
+        shares: dict[int, float] = {}
+        for index in sorted(range(len(parts)), key=needs.__getitem__):
+            share = min(needs[index], max(left * sqrt(needs[index]) / max(roots, 1e-9), 0))
+            roots -= sqrt(needs[index])
+            if share >= min(needs[index], self._key_cost(parts[index]) + MARKER_TOKENS):
+                shares[index] = share
+                left -= share
+        members = [
+            f"{part.key}: {self._fit(part.start, part.stop, shares[index] - self._key_cost(part), depth + 1)}"
+            for index, part in enumerate(parts)
+            if index in shares
+        ]
+        if len(members) < len(parts):
+            members.append(f'"[trimtab]": "{len(parts) - len(members)} of {len(parts)} members omitted"')
+        return "{" + ", ".join(members) + "}"
+
+    def _key_cost(self, part: Part) -> float:
+        return (len(part.key) + 2) * self._rate + 1
+
+    def _fit_array(self, parts: Sequence[Part], room: float, depth: int) -> str:
+        """The first items and the last ones."""
+        left = room - MARKER_TOKENS
+        head = self._take(parts, left * 0.75, depth)
+        tail = self._take(parts[len(head) :][::-1], left * 0.25, depth)[::-1]
+        missing = len(parts) - len(head) - len(tail)
+        marker = [f'"[trimtab: {missing} of {len(parts)} items omitted]"'] if missing else []
+        return "[" + ", ".join((*head, *marker, *tail)) + "]"
+
+    def _take(self, parts: Sequence[Part], room: float, depth: int) -> list[str]:
+        taken = []
+        for part in parts:
+            item = self._fit(part.start, part.stop, room / 2, depth + 1)
+            room -= len(item) * self._rate + 1
+            if room < 0:
+                break
+            taken.append(item)
+        return taken
+
+    def _fit_collection(self, start: int, parts: Sequence[Part], room: float) -> str:
+        """Records that are the news, each as far as its share goes, in the order in which they stand."""
+        news = self._news.get(start)
+        if news is None:
+            news = self._news[start] = read_news([_decode(self._text[part.start : part.stop]) for part in parts])
+        left = room - MARKER_TOKENS
+        share = max(MIN_RECORD_TOKENS, room * RECORD_SHARE, left / len(parts) * USED_SHARE)
+        written: dict[int, str] = {}
+        for rank, index in enumerate(_order_records(news, len(parts))):
+            part = parts[index]
+            record = brief_record(self._text, part, index, news, (min(share, left), self._rate, rank == 0))
+            cost = (len(record) + 2) * self._rate + (self._key_cost(part) if part.key else 0)
+            if cost > left:
+                if left < MIN_RECORD_TOKENS or rank > 4 * len(written) + 20:
+                    break
+                continue
+            written[index] = f"{part.key}: {record}" if part.key else record
+            left -= cost
+        return self._close_collection(self._text[start], [written[index] for index in sorted(written)], len(parts))
+
+    def _close_collection(self, opening: str, written: list[str], total: int) -> str:
+        missing = total - len(written)
+        if opening == "[":
+            marker = [f'"[trimtab: {missing} of {total} items omitted; others may lack members]"'] if missing else []
+            return "[" + ", ".join((*written, *marker)) + "]"
+        marker = [f'"[trimtab]": "{missing} of {total} members omitted; others may lack members"'] if missing else []
+        return "{" + ", ".join((*written, *marker)) + "}"
+
+
+def _order_records(news: News, total: int) -> list[int]:
+    """The first record, the news, the last one early on; then some from everywhere, then all others."""
+    first = [0, *news.order[:1], total - 1]
+    return list(dict.fromkeys((*first, *news.order, *range(0, total, max(1, total // SPREAD_RECORDS)), *range(total))))

@@ -1,0 +1,160 @@
+"""What a line says about how things went: words of failure, warnings, totals; and which lines speak alike.
+
+Law: a signal is a function of the line alone. The words are those that compilers, test runners, linters, package
+managers and servers use, whatever they are about.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MAX_CHARS = 400
+"""Of a line, looked at."""
+
+ERROR, LOUD, SUMMARY, BANNER, WARNING, CALM = 10.0, 8.0, 9.0, 7.0, 6.0, 5.0
+PLACE_BONUS = 2.0
+"""For a place in a file, as a compiler names it: it can be acted upon."""
+QUIET_FACTOR = 0.3
+"""Of a signal within the lines that belong to the one before: they come with it."""
+
+KEYWORDS = tuple(
+    word.encode()
+    for word in (
+        "error", "exception", "fail", "fatal", "panic", "abort", "crit", "sever", "emerg", "not ok", "err!",
+        "warn", "xfail", "xpass", "cannot", "can't", "could not", "couldn't", "unable", "undefined",
+        "undeclared", "unresolved", "denied", "refused", "reject", "invalid", "unexpected", "corrupt", "timed out",
+        "timeout", "killed", "conflict", "not found", "no such", "mismatch", "vulnerab", "deadlock", "forbidden",
+        "unauthor", "malformed", "garbage", "segmentation", "core dumped", "passed", "ran ", "exit", "total", "summary",
+        "found ", "successfully", "finished", "skipped", "result", "out of memory", " lost", "leak", "http/", "✗", "✕",
+    )
+)  # fmt: skip
+"""Lower case. A line without any of these carries no signal but by how it begins."""
+
+STARTS = (
+    "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL", "ERROR", "not ok",
+)  # fmt: skip
+"""How a line begins that is looked at without any keyword."""
+
+_WORDS = (
+    (
+        ERROR,
+        "fatal",
+        re.compile(
+            r"(?<![\w.-])(?:fatal|panic(?:ked)?|segmentation fault|core dumped|out of memory|abort(?:ing|ed)|"
+            r"emerg(?:ency)?|crit(?:ical)?|severe)\b(?![\w(.])",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        ERROR,
+        "error",
+        re.compile(
+            r"(?<![\w.-])(?:\w*(?:Error|Exception)|error|ERR!?|errors)(?=[\s:\[\]()!,;]|$)"
+            r"|(?<![\w.-])[\w.]*(?:Error|Exception):|\bERROR\b"
+        ),
+    ),
+    (
+        ERROR,
+        "fail",
+        re.compile(r"(?<![\w.-])(?:FAIL(?:ED|URES?|ING)?|[Ff]ailed|[Ff]ailures?|failing|not ok)\b|[\u2717\u2715]"),
+    ),
+    (LOUD, "http", re.compile(r"(?:\b(?:GET|POST|PUT|DELETE|PATCH|HEAD)\s+|HTTP/[\d.]+\"?\s+)(?:\S+\s+)?[45]\d\d\b")),
+    (WARNING, "warn", re.compile(r"\b(?:warn(?:ing)?|x(?:fail(?:ed)?|pass(?:ed)?))\b", re.IGNORECASE)),
+    (
+        CALM,
+        "bad",
+        re.compile(
+            r"\b(?:malformed|garbage|cannot|can't|could not|couldn't|unable to|undefined|undeclared|unresolved|denied|"
+            r"refused|rejected|invalid|unexpected|corrupt\w*|timed? ?out|killed|conflict\w*|not found|no such|mismatch|"
+            r"vulnerab\w+|deadlock|forbidden|unauthorized|lost|leak\w*)\b",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_SUMMARY = re.compile(
+    r"\b\d+ (?:passed|failed|errors?|warnings?|tests?|skipped|problems?|vulnerabilities|packages|failures|examples|"
+    r"assertions|passing|failing|pending)\b|^\s*Ran \d+|\bexit(?:ed)?(?: with)?(?: (?:status|code))?[: ]+\d+|"
+    r"\b(?:Error|Warning)\(s\)|^\s*Tests?:? (?:run|Suites)|^\s*(?:Tests?|Total|TOTAL|Summary|SUMMARY|Found \d+|test result)\b|"
+    r"^# (?:tests|pass|fail|suites)|^>>>>>|\bSuccessfully\b|\bfinished:|BUILD (?:SUCC|FAIL)"
+)
+_BANNER = re.compile(r"^(?:_{3,} .+ _{3,}|={3,} .+ ={3,}|-{3,} .+ -{3,})$")
+_EXPLAINS = re.compile(r"^E   +\S")
+_POINTS = re.compile(r"^>   +\S")
+_PLACE = re.compile(r"[\w./\\+-]+(?::\d+(?::\d+)?:|\(\d+(?:,\d+)?\)(?: ?:| )|:\[\d+,\d+\]) ?")
+_RAISED_AT = re.compile(r"^[\w./\\-]+:\d+: [A-Z]\w*")
+_NAMES = re.compile(
+    r"(?<![\w.+@/\\-])(?=[\w.+@/\\:-]*[\d_./\\@])[\w.+@/\\:-]++|\"[^\"\n]*+\"|'[^'\n]*+'|`[^`\n]*+`|\u2018[^\u2019\n]*+\u2019|\d++"
+)
+BEFORE_CHARS, BEHIND_CHARS = 12, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """How much a line matters by its words, and what other lines it stands for: those with the same `family`."""
+
+    weight: float
+    family: tuple[str, ...]
+
+
+NO_SIGNAL = Signal(0.0, ())
+
+
+def read_signal(line: str) -> Signal:
+    """The signal of a line of at most MAX_CHARS, without its trailing blanks."""
+    weight, family = _read_words(line)
+    if weight < SUMMARY and _SUMMARY.search(line):
+        weight, family = SUMMARY, family or ("summary",)
+    if _BANNER.match(line):
+        return Signal(max(weight, SUMMARY if line[0] == "_" else BANNER), ("banner", line[0]))
+    if _EXPLAINS.match(line):
+        return Signal(max(weight, BANNER), ("explains", *family[:1]))
+    if _POINTS.match(line):
+        return Signal(WARNING, ("points",))
+    if weight and _PLACE.search(line):
+        return Signal(weight + PLACE_BONUS, family)
+    if _RAISED_AT.match(line):
+        return Signal(max(weight, WARNING), family or ("raised",))
+    return Signal(weight, family) if weight else NO_SIGNAL
+
+
+def _read_words(line: str) -> tuple[float, tuple[str, ...]]:
+    best, name, found = 0.0, "", None
+    for weight, kind, pattern in _WORDS:
+        if weight > best:
+            match = pattern.search(line)
+            if match is not None:
+                best, name, found = weight, kind, match
+    if found is None:
+        return 0.0, ()
+    before = mask_names(line[max(0, found.start() - BEFORE_CHARS) : found.start()]).split()[-1:]
+    behind = mask_names(line[found.end() : found.end() + BEHIND_CHARS]).split()[:2]
+    indented = "indented" if line[:4].isspace() else ""
+    return best, (name, indented, *before, "|", *behind)
+
+
+def mask_names(text: str) -> str:
+    """The text with what names a thing - paths, identifiers, quoted words, numbers - taken out."""
+    return _NAMES.sub("\0", text)
+
+
+def find_marked(lines: Sequence[str], keywords: Sequence[bytes] = KEYWORDS) -> dict[int, int]:
+    """The lines that hold a keyword, with a number for the set of keywords in each."""
+    joined = "\n".join(lines).encode("utf-8", "surrogatepass").lower()
+    starts = _line_starts(joined)
+    marked: dict[int, int] = {}
+    for rank, word in enumerate(keywords):
+        at = joined.find(word)
+        line = 0
+        while at >= 0:
+            line = bisect_right(starts, at, line) - 1
+            marked[line] = marked.get(line, 0) | 1 << rank
+            at = joined.find(word, starts[line + 1]) if line + 1 < len(starts) else -1
+    return marked
+
+
+def _line_starts(joined: bytes) -> list[int]:
+    starts = [0]
+    for line in joined.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    return starts

@@ -1,0 +1,78 @@
+"""Source files, as a tool reads them: the head, the definitions, and the lines that were asked for.
+
+Law: a score is a function of the lines. Gutters with line numbers, as `cat -n` and agents' viewers print them, are no
+part of the code.
+"""
+
+import re
+from collections.abc import Sequence
+
+DEFINITION_SCORE, NESTED_SCORE = 6.0, 5.0
+OPENING_SCORE = 3.0
+"""Of the first line within a definition, by its rank from there on."""
+OPENING_LINES = 12
+TELLING_SCORE, PLAIN_SCORE = 1.6, 0.6
+_GUTTER = re.compile(r"\s*\d+(?:\t|\u2192|[|:] ?| {1,2})")
+_DEFINES = re.compile(
+    r"\s*(?:export\s+|default\s+|pub(?:\([a-z]+\))?\s+|public\s+|private\s+|protected\s+|internal\s+|static\s+|final\s+|"
+    r"abstract\s+|async\s+|unsafe\s+|extern\s+(?:\"C\"\s+)?|inline\s+|const\s+|virtual\s+|override\s+)*"
+    r"(?:def|class|function\*?|func|fn|impl|struct|enum|trait|interface|type|module|namespace|mod|package|object|record|"
+    r"macro_rules!|template|sub|proc|CREATE (?:TABLE|FUNCTION|VIEW|INDEX)|create (?:table|function|view|index))\b[\s(*<{]"
+)
+_MEMBER = re.compile(
+    r"\s*(?:(?:public|private|protected|internal|static|final|abstract|async|override|virtual|inline|const|unsigned|"
+    r"struct|synchronized|get|set)\s+)+[\w<>\[\],.*&?\s]*\w+\s*\([^;]*$|"
+    r"[A-Za-z_][\w*&<>:\s]*\s[*&]*\w+\([^;]*\)?\s*\{?$|"
+    r"(?:export\s+)?(?:const|let|var)\s+\w+\s*=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*=>|\w+\s*=>)|"
+    r"#{1,4} \S|\[[\w.\"-]+\]\s*$"
+)
+_TELLS = re.compile(
+    r"\b(?:raise|throw|panic!|return|assert|TODO|FIXME|XXX|HACK|import|include|require|use)\b|[Ee]rror|except|catch"
+)
+SAMPLE_CODE = re.compile(
+    r"\s*(?:(?:def|class|import|from|return|if|elif|else|for|while|try|except|with|raise|function|const|let|var|export|"
+    r"public|private|protected|static|void|int|char|struct|enum|fn|pub|impl|use|mod|package|func|type|interface|#include|"
+    r"#define|#if|#endif|switch|case|self\.|this\.|@\w+|//|/\*|\*|#|\"\"\").*|[\]})]+[;,]?|.*[{;(\[,:]\s*)$"
+)
+
+
+def score_source(texts: Sequence[str]) -> dict[int, float]:
+    """Scores of a source file's lines."""
+    scores: dict[int, float] = {}
+    rank = OPENING_LINES
+    for index, text in enumerate(texts):
+        line = strip_gutter(text[:400].rstrip())
+        if not line.strip():
+            continue
+        if _DEFINES.match(line) or _MEMBER.match(line):
+            indent = len(line) - len(line.lstrip())
+            scores[index] = DEFINITION_SCORE if indent == 0 else NESTED_SCORE * (0.8 if indent > 8 else 1.0)
+            rank = 0
+        else:
+            opening = OPENING_SCORE / (1 + rank) if rank < OPENING_LINES else 0.0
+            scores[index] = max(opening, TELLING_SCORE if _TELLS.search(line) else PLAIN_SCORE)
+            rank += 1
+    return scores
+
+
+def strip_gutter(line: str) -> str:
+    """The line without its number."""
+    found = _GUTTER.match(line)
+    return line[found.end() :] if found else line
+
+
+def is_numbered(lines: Sequence[str]) -> bool:
+    """Whether a sample of lines is numbered, each number larger than the one before."""
+    numbers = [int(found[0]) for line in lines if (found := re.match(r"\s*\d{1,7}(?=[\t\u2192|: ])", line))]
+    rising = sum(before < after for before, after in zip(numbers, numbers[1:], strict=False))
+    return len(numbers) >= 0.9 * len(lines) and rising >= 0.95 * (len(numbers) - 1)
+
+
+def is_source(lines: Sequence[str]) -> bool:
+    """Whether a sample of lines is code, or a numbered view of a file."""
+    if is_numbered(lines):
+        return True
+    filled = [line.rstrip() for line in lines if line.strip()]
+    return sum(SAMPLE_CODE.match(line[:200]) is not None for line in filled) >= 0.5 * len(filled) and any(
+        _DEFINES.match(line[:200]) for line in filled
+    )

@@ -1,0 +1,73 @@
+"""JSON as text: where the parts of an object or an array stand, without decoding anything.
+
+Law: every value is the client's own text. Linear, whatever the text; what is no JSON raises NotJsonError.
+"""
+
+import re
+from dataclasses import dataclass
+
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_TOKEN = re.compile(
+    rf'{_STRING}|[\[{{][^{{}}\[\]"]*+(?:{_STRING}[^{{}}\[\]"]*+)*+[\]}}]|[\[\]{{}},:]|"',
+    re.DOTALL,
+)
+"""A string, a container that holds no other, a sign, or a quote that is never closed."""
+_BLANKS = re.compile(rf"{_STRING}|([ \t\r]*+\n\s*+)", re.DOTALL)
+_WHITE = " \t\r\n"
+
+
+class NotJsonError(ValueError):
+    """The text is no JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A member of an object, or an item of an array; `key` is the text of its key, quotes included, or empty."""
+
+    key: str
+    start: int
+    stop: int
+
+
+def split_parts(text: str, start: int, stop: int) -> list[Part]:
+    """The parts of the container in text[start:stop]. Raises NotJsonError."""
+    parts: list[Part] = []
+    is_object = text[start] == "{"
+    depth, key, begin = 0, "", start + 1
+    for found in _TOKEN.finditer(text, start + 1, stop):
+        sign = found[0]
+        if sign == '"':
+            raise NotJsonError
+        if len(sign) > 1:
+            continue
+        if sign in "[{":
+            depth += 1
+        elif sign in "]}":
+            depth -= 1
+            if depth < 0:
+                if found.end() != stop:
+                    raise NotJsonError
+                _add_part(parts, text, key, begin, found.start())
+                return parts
+        elif depth == 0 and sign == ",":
+            _add_part(parts, text, key, begin, found.start())
+            key, begin = "", found.end()
+        elif depth == 0 and is_object and not key:
+            key, begin = text[begin : found.start()].strip(_WHITE), found.end()
+    raise NotJsonError
+
+
+def _add_part(parts: list[Part], text: str, key: str, start: int, stop: int) -> None:
+    while start < stop and text[start] in _WHITE:
+        start += 1
+    while stop > start and text[stop - 1] in _WHITE:
+        stop -= 1
+    if start < stop:
+        parts.append(Part(key, start, stop))
+
+
+def unbreak(text: str) -> str:
+    """JSON without its line breaks and indentation; blanks within a line stay as they are."""
+    if "\n" not in text:
+        return text
+    return _BLANKS.sub(lambda found: "" if found[1] is not None else found[0], text)

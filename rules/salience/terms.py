@@ -1,0 +1,49 @@
+"""What was asked for: the terms of a tool call's own arguments, and the lines that hold them.
+
+Law: a term that stands in more than a few lines tells nothing, and adds nothing.
+"""
+
+import re
+from collections.abc import Sequence
+
+from rules.conversation import ToolCall
+
+TERM_SCORE = 7.0
+NEAR_SHARES = ((0, 1.0), (1, 0.75), (2, 0.65), (3, 0.6), (4, 0.5), (5, 0.5), (6, 0.45), (7, 0.4), (8, 0.4), (-1, 0.5), (-2, 0.35))
+"""Lines around one that was asked for: what follows a definition is its body."""
+MAX_LINES_SHARE = 0.05
+MIN_MAX_LINES = 6
+MAX_TERMS = 24
+MAX_ARGUMENT_CHARS = 4000
+_WORD = re.compile(r"[A-Za-z_\u0080-\U0010ffff][\w.$-]{3,63}")
+_COMMON = frozenset(
+    {
+        "command", "content", "path", "file", "files", "pattern", "query", "include", "exclude", "head", "tail", "grep",
+        "find", "echo", "true", "false", "null", "python", "python3", "timeout", "bash", "view_range", "line", "lines",
+        "start", "stop", "limit", "offset", "count", "name", "type", "recursive", "regex", "directory", "string", "text",
+    }
+)  # fmt: skip
+
+
+def find_terms(call: ToolCall | None) -> tuple[str, ...]:
+    """Words of the arguments that may stand in the result: identifiers, names, phrases' words; oldest first."""
+    if call is None:
+        return ()
+    words = dict.fromkeys(_WORD.findall(call.arguments[:MAX_ARGUMENT_CHARS].replace("\\n", " ").replace("\\", " ")))
+    return tuple(word.strip(".-") for word in words if word.lower() not in _COMMON)[:MAX_TERMS]
+
+
+def add_terms(scores: dict[int, float], texts: Sequence[str], terms: Sequence[str]) -> None:
+    """Raise the scores of lines with a term, and of those around them."""
+    most = max(MIN_MAX_LINES, int(len(texts) * MAX_LINES_SHARE))
+    for term in terms:
+        if not term:
+            continue
+        found = [index for index, text in enumerate(texts) if term in text]
+        if not 0 < len(found) <= most:
+            continue
+        for rank, index in enumerate(found):
+            for distance, share in NEAR_SHARES:
+                if 0 <= index + distance < len(texts):
+                    score = TERM_SCORE * share * (1 + rank) ** -0.3
+                    scores[index + distance] = max(scores.get(index + distance, 0.0), score)
