@@ -19,9 +19,8 @@ from proxy.exchange import Exchange
 from proxy.fail_open import fail_open
 from proxy.services import Services
 from proxy.texts import Call, Carried, carry_out, make_call
-from proxy.threads import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_work
+from proxy.threads import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded, run_work
 from rules.pipeline import LimitExceededError
-from rules.results import LargeWorkError
 
 
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
@@ -116,13 +115,8 @@ async def _plan_and_carry_out(call: Call, uncounted_bytes: int) -> Carried:
     started = time.monotonic()
     large = len(chat.body) > LARGE_BODY_BYTES or len(chat.raws) > MANY_MESSAGES
     in_thread = large or uncounted_bytes > INLINE_BYTES
-    try:
-        max_chars = None if in_thread else INLINE_BYTES
-        work = partial(compactor.plan, chat, call.policy, max_chars=max_chars)
-        planned: Planned = await run_work(work, in_thread=in_thread)
-    except LargeWorkError:  # messages that are known, whose tidied texts were forgotten
-        in_thread = True
-        planned = await run_work(partial(compactor.plan, chat, call.policy), in_thread=in_thread)
+    # Messages may be known, and what became of them forgotten.
+    planned: Planned = await run_bounded(partial(compactor.plan, chat, call.policy), in_thread=in_thread)
     call.services.recorder.record_overhead("plan", started)
     exchange.phase = "summary"
     return await carry_out(call, planned, in_thread=in_thread)

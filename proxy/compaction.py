@@ -1,7 +1,8 @@
 """Compaction of one request's bytes: decode, plan, apply, encode. No I/O; safe to run in a thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -9,23 +10,33 @@ from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest
 from proxy.codecs.outline import BoundTokens, read_outline
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Decision, Message
+from rules.dedupe import Memos, Sketch
 from rules.families import GENERIC, Costs
 from rules.fold import Fold
 from rules.glance import is_far_below
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import Policy
-from rules.results import MemoKey, Shortened, Work
+from rules.results import Allowance, MemoKey, Shortened, Work
 from rules.sections import Sections, count_sections
 from rules.summarise import Summary, SummaryRequest, write_inline_prompt
 
 CHARACTER_BYTES = 2
 """Of a text in memory, roughly."""
+SKETCH_LINE_BYTES = 40
+"""A checksum in a tuple."""
 SHORTENED_BYTES = 32 * 1024 * 1024
 """What became of tool results, so that each is tidied and truncated once and not at every request."""
+SKETCHES_BYTES = 32 * 1024 * 1024
+"""What tells whether results are alike, by their texts. Most of these are the cached messages' own."""
+DIFFS_BYTES = 8 * 1024 * 1024
+DIFF_CHARS = 8 * 1024
+"""What comparing two results costs, as though so many characters were new."""
 FOLDS_BYTES = 16 * 1024 * 1024
 """Folds kept, one for each transcript seen last, so that a grown one costs its new messages only."""
 
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 _ShortenedKey = tuple[int, MemoKey]
 
 
@@ -66,6 +77,12 @@ class Caches:
     def __init__(self) -> None:
         self.chat = ChatCache()
         self.shortened: BytesLRU[_ShortenedKey, Shortened] = BytesLRU(SHORTENED_BYTES, _shortened_size)
+        self.sketches: BytesLRU[str, Sketch] = BytesLRU(
+            SKETCHES_BYTES, lambda text, sketch: CHARACTER_BYTES * len(text) + SKETCH_LINE_BYTES * len(sketch.lines)
+        )
+        self.diffs: BytesLRU[tuple[bytes, bytes], str] = BytesLRU(
+            DIFFS_BYTES, lambda key, diff: sum(map(len, key)) + CHARACTER_BYTES * len(diff)
+        )
         self.folds: BytesLRU[tuple[int, bytes], Fold] = BytesLRU(
             FOLDS_BYTES, lambda key, fold: len(key[1]) + fold.size_bytes
         )
@@ -92,6 +109,7 @@ class Compactor:
         self._codec = ChatCodec(count, costs, cache=caches.chat, number=number)
         self._shortened = _ShortenedResults(caches.shortened, number)
         self._folds = _Folds(caches.folds, number)
+        self._caches = caches
 
     def uncounted_bytes(self, request: ChatRequest) -> int:
         """How much of a request was not seen before."""
@@ -110,20 +128,26 @@ class Compactor:
             policy,
             count=self.count,
             request_max_tokens=request.max_tokens,
-            work=Work(self.count, self._shortened, max_chars),
+            work=Work(self.count, self._shortened, Allowance(max_chars)),
             folds=self._folds,
         )
         return Planned(request, original, policy, planned)
 
-    def apply(self, planned: Planned, summary: Summary | None) -> Compacted:
+    def apply(self, planned: Planned, summary: Summary | None, *, max_chars: int | None = None) -> Compacted:
         """Carry out; `summary` is what the plan asked for, None for the digest.
 
-        Raises LimitExceededError where the policy refuses, UndecodableError where the body defies splicing.
+        Raises LimitExceededError where the policy refuses, UndecodableError where the body defies splicing, and
+        LargeWorkError where more than `max_chars` of results were not compared before.
         """
+        allowance = Allowance(max_chars)
+        memos = Memos(
+            sketches=_Allowed(self._caches.sketches, allowance, len),
+            diffs=_Allowed(self._caches.diffs, allowance, lambda _: DIFF_CHARS),
+        )
         ratio = planned.policy.token_ratio
         limit = planned.policy.model_limit_tokens(planned.request.max_tokens)
         try:
-            outcome = apply(planned.plan, planned.policy, count=self.count, summary=summary)
+            outcome = apply(planned.plan, planned.policy, count=self.count, summary=summary, memos=memos)
         except LimitExceededError as error:
             decisions = [_scale(decision, ratio) for decision in error.decisions]
             original, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
@@ -191,6 +215,25 @@ class _ShortenedResults:
 
     def __setitem__(self, key: MemoKey, shortened: Shortened) -> None:
         self._shortened[self._number, key] = shortened
+
+
+class _Allowed(Generic[K, V]):
+    """A cache, and what may be worked out anew where it has nothing."""
+
+    def __init__(self, cache: BytesLRU[K, V], allowance: Allowance, chars: Callable[[K], int]) -> None:
+        self._cache = cache
+        self._allowance = allowance
+        self._chars = chars
+
+    def get(self, key: K) -> V | None:
+        """What was kept under `key`, if anything. Raises LargeWorkError."""
+        value = self._cache.get(key)
+        if value is None:
+            self._allowance.spend(self._chars(key))
+        return value
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._cache[key] = value
 
 
 def _shortened_size(key: _ShortenedKey, shortened: Shortened) -> int:

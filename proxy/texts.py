@@ -17,7 +17,7 @@ from proxy.exchange import Exchange
 from proxy.records import ModelName
 from proxy.services import Services
 from proxy.summariser import Inline, Summariser, Task
-from proxy.threads import run_work
+from proxy.threads import run_bounded, run_work
 from proxy.upstream import SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers, target_url
 from proxy.waiting import wait_aloud
 from rules.policy import OnExceeded, Policy
@@ -96,7 +96,7 @@ async def carry_out(call: Call, planned: Planned, *, in_thread: bool) -> Carried
     exchange.phase, started = "apply", time.monotonic()
     writes_digest = chosen.planned.plan.window.cut is not None and chosen.text is None
     work = partial(call.compactor.apply, chosen.planned, chosen.text)
-    compacted = await run_work(work, in_thread=in_thread or writes_digest)
+    compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
     recorder.record_overhead("apply", started)
     return Carried(chosen.planned, compacted, chosen.later)
 

@@ -6,11 +6,11 @@ Law: whatever the tokens really are, as long as they are within the bounds, plan
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rules import dedupe, tidy_results
 from rules.conversation import Conversation, Message
 from rules.pairing import pair_tool_calls
 from rules.policy import PREFETCH_GAP, Policy
 from rules.room import HEAD_STEPS
-from rules.tidy_results import MIN_CHARS
 from rules.treatment import Treatment
 
 
@@ -54,5 +54,5 @@ def _leaves_alone(treatment: Treatment, outline: Outline) -> bool:
         return False
     if budget.max_bytes is not None and outline.result_bytes > budget.max_bytes:
         return False
-    is_small = outline.result_chars <= MIN_CHARS
+    is_small = outline.result_chars <= min(dedupe.MIN_CHARS, tidy_results.MIN_CHARS)
     return is_small or not (treatment.tidying or treatment.dedupe)

@@ -17,13 +17,14 @@ from rules.conversation import (
     count_leading,
     split_steps,
 )
+from rules.dedupe import Memos, dedupe_tool_results
 from rules.fold import FoldMemo, replay_cut
 from rules.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
 from rules.prefix import hash_prefixes
 from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
-from rules.results import Work, edit_results
+from rules.results import KeptResults, Work, edit_results
 from rules.room import Room
 from rules.splice import splice_summary
 from rules.summarise import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
@@ -132,10 +133,13 @@ def plan(
     )
 
 
-def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | None = None) -> Outcome:
+def apply(
+    plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | None = None, memos: Memos | None = None
+) -> Outcome:
     """Carry the plan out; `summary` is what `plan.request` asked for, None for the digest.
 
-    Raises LimitExceededError where the policy refuses what cannot fit.
+    `memos` may hold what earlier calls found out of results that are alike; they change nothing but the time.
+    Raises LimitExceededError where the policy refuses what cannot fit, and what `memos` may raise.
     """
     window = plan.window
     decisions = plan.decisions
@@ -143,6 +147,14 @@ def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | 
     pruned = prune_tool_results(plan.conversation, start=start, stop=window.prune_stop, count=count)
     decisions += pruned.decisions
     current = pruned.conversation
+    if any(treatment.dedupe for treatment in policy.treatments()):
+        # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
+        kept = KeptResults(current.messages, policy)
+        deduped = dedupe_tool_results(
+            current, start=max(start, window.prune_stop), count=count, is_exempt=kept.is_kept, memos=memos
+        )
+        decisions += deduped.decisions
+        current = deduped.conversation
     if window.cut is not None and plan.request is not None:
         if summary is None:
             summary = Summary(make_digest(plan.request, count=count), by_model=False)

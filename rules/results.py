@@ -83,24 +83,34 @@ class LargeWorkError(Exception):
     """There is more text to work through than the caller allowed for."""
 
 
-@dataclass(slots=True)
+class Allowance:
+    """How many characters may be worked through; None for any number."""
+
+    def __init__(self, max_chars: int | None = None) -> None:
+        self._left = max_chars
+
+    def spend(self, chars: int) -> None:
+        """So many are about to be worked through. Raises LargeWorkError."""
+        if self._left is not None:
+            self._left -= chars
+            if self._left < 0:
+                raise LargeWorkError
+
+
+UNBOUNDED = Allowance()
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What the rules on results work with.
 
-    `memo` may hold what earlier calls worked out. Where more than `max_chars` of results are not in it, the rules
-    raise LargeWorkError; what was done until then stays in the memo.
+    `memo` may hold what earlier calls worked out. Where more than the `allowance` is not in it, the rules raise
+    LargeWorkError; what was done until then stays in the memo.
     """
 
     count: CountTokens
     memo: Memo | None = None
-    max_chars: int | None = None
-
-    def begin(self, message: Message) -> None:
-        """A result is about to be worked through. Raises LargeWorkError."""
-        if self.max_chars is not None:
-            self.max_chars -= sum(map(len, message.texts))
-            if self.max_chars < 0:
-                raise LargeWorkError
+    allowance: Allowance = UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +186,7 @@ def _recall(messages: Sequence[Message], places: Sequence[Place], editor: Editor
         shortened = known[number]
         if shortened is None:
             message = messages[place.at]
-            work.begin(message)
+            work.allowance.spend(sum(map(len, message.texts)))
             shortened = _work_out(Result(message, place.call, place.treatment), editor, work.count)
             if memo is not None:
                 memo[keys[number]] = shortened
@@ -199,3 +209,21 @@ def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
         return UNTOUCHED
     saved = sum(map(count, message.texts)) - sum(map(count, texts))
     return Shortened(texts, saved) if saved > 0 and saved >= message.tokens * MIN_SAVED_SHARE else UNTOUCHED
+
+
+class KeptResults:
+    """Which results of a transcript stand as they are, whatever else repeats them."""
+
+    def __init__(self, messages: Sequence[Message], policy: Policy) -> None:
+        self._messages = messages
+        self._policy = policy
+        self._places: dict[int, Place] | None = None
+
+    def is_kept(self, index: int) -> bool:
+        """Whether the result at an index is exempt, or its tool's are not deduplicated."""
+        if not self._policy.tools:
+            return not self._policy.dedupe
+        if self._places is None:
+            self._places = {place.at: place for place in find_results(self._messages, self._policy)}
+        place = self._places[index]
+        return not place.treatment.dedupe or Result(self._messages[index], place.call, place.treatment).is_exempt

@@ -72,7 +72,9 @@ def score_log(texts: Sequence[str]) -> dict[int, float]:
     weights = _quiet_followers(lines, signals)
     scores = _score_signals(lines, shapes, signals, weights)
     _add_rare(scores, lines, shapes, changes)
-    strong = {index: score for index, score in scores.items() if weights.get(index, 0) >= WARNING and score > MIN_STRONG}
+    strong = {
+        index: score for index, score in scores.items() if weights.get(index, 0) >= WARNING and score > MIN_STRONG
+    }
     _add_neighbours(scores, lines, strong, weights)
     _add_frames(scores, lines)
     scores |= changes

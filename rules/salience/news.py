@@ -23,7 +23,8 @@ ALARM_BONUS = 0.4
 EXTRA_KEY_SHARE = 0.9
 CONSTANT_INFO, ONLY_VALUE_INFO, FEW_VALUES_INFO = 0.05, 0.6, 1.3
 _ALARM = re.compile(
-    r"(?:critical|fatal|error|fail(?:ed|ure)?|high|blocker|severe|panic|denied|rejected|timeout|crash(?:ed)?)", re.IGNORECASE
+    r"(?:critical|fatal|error|fail(?:ed|ure)?|high|blocker|severe|panic|denied|rejected|timeout|crash(?:ed)?)",
+    re.IGNORECASE,
 )
 _PLACE_NAMES = re.compile(
     r"(?:^|[._\]])(?:id|line|row|column|col|offset|index|lat|lon|lng|timestamp|time|port|pid)s?$|Id$", re.IGNORECASE

@@ -80,7 +80,10 @@ class Selection:
 
     def _take_ends(self, limit: int, shares: Shares) -> set[int]:
         last = len(self._units.texts)
-        return {*self._take(range(last), limit * shares.head), *self._take(range(last - 1, -1, -1), limit * shares.tail)}
+        return {
+            *self._take(range(last), limit * shares.head),
+            *self._take(range(last - 1, -1, -1), limit * shares.tail),
+        }
 
     def _take(self, indexes: range, room: float) -> list[int]:
         taken = []
