@@ -4,19 +4,23 @@ Law: members keep their order and their text; what all records share is left out
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from rules.graphemes import floor_boundary
-from rules.salience.news import News
-from rules.salience.spans import Part, split_parts, unbreak
+from rules.salience.news import News, is_place
+from rules.salience.spans import Part, Signs, split_parts, unbreak
 
 NEWS_FACTOR = 4.0
+SAYS_FACTOR, NAME_FACTOR, PLACE_FACTOR = 2.0, 2.0, 0.4
+"""For what is said in words, for the first text of a record, and for numbers that say where something stands."""
 OPAQUE_FACTOR = 0.1
 """For hashes and the like: long, and nobody reads them."""
 DEPTH_FACTOR = 0.8
-ARRAY_FACTOR, RANK_DECAY = 0.4, 0.6
-"""For what stands in an array of plain values, and the exponent of its rank there."""
-MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
+ARRAY_FACTOR, PART_FACTOR, RANK_DECAY = 0.2, 0.5, 0.6
+"""For what stands in an array of plain values or of others, and the exponent of its rank there."""
+MAX_PLAIN_ITEMS, MAX_ITEMS, MAX_TELLING = 3, 12, 6
 LONG_STRING_TOKENS, CUT_STRING_TOKENS = 80, 60
 BASE_TOKENS = 8.0
 MARKER_CHARS = 45
@@ -39,25 +43,31 @@ class _Node:
     is_kept: bool = False
 
 
-def brief_record(text: str, part: Part, number: int, news: News, room: tuple[float, float, bool]) -> str:
-    """The record text[part.start:part.stop] in about so many tokens.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one record may have: about so many tokens, at so many a character. The first is whole where that fits."""
 
-    `room` are the tokens, tokens a character, and whether it is the first of its collection, which is kept whole
-    where it fits.
-    """
-    tokens, rate, is_first = room
-    whole = unbreak(text[part.start : part.stop]) if (part.stop - part.start) * rate < 20 * tokens else None
-    if is_first and whole is not None and len(whole) * rate <= tokens:
-        return whole
-    reader = _Reader(text, number, news, rate, is_first=is_first)
+    tokens: float
+    rate: float
+    signs: Signs
+    is_first: bool
+
+
+def brief_record(text: str, part: Part, number: int, news: News, room: Room) -> str:
+    """The record text[part.start:part.stop], as much of it as there is room for."""
+    if room.is_first and (part.stop - part.start) * room.rate < 20 * room.tokens:
+        whole = unbreak(text[part.start : part.stop])
+        if len(whole) * room.rate <= room.tokens:
+            return whole
+    reader = _Reader(text, number, news, room.rate, is_first=room.is_first)
     root = reader.read(Part("", part.start, part.stop), None, "", 0, 1.0)
-    left = tokens
+    left = room.tokens
     for leaf in sorted(reader.leaves, key=lambda leaf: -leaf.weight):
         needed = _needed(leaf)
         if leaf.weight > 0 and needed <= left:
             left -= needed
             _keep(leaf)
-    return _write(root)
+    return _write(root, room.signs)
 
 
 def cut_string(raw: str, max_chars: int) -> str:
@@ -77,10 +87,11 @@ class _Reader:
 
     def __init__(self, text: str, number: int, news: News, rate: float, *, is_first: bool) -> None:
         self._text = text
-        self._number = number
         self._news = news
         self._rate = rate
         self._is_first = is_first
+        self._told = news.told.get(number, ())
+        self._named = False
         self.leaves: list[_Node] = []
 
     def read(self, part: Part, parent: _Node | None, path: str, depth: int, weight: float) -> _Node:
@@ -91,15 +102,27 @@ class _Reader:
         if not parts:
             return self._read_leaf(part, parent, path, weight * DEPTH_FACTOR**depth, key_tokens)
         node = _Node(part.key, parent, key_tokens + 1.5, opening=opening, total=len(parts))
+        telling = self._find_telling(parts, path) if opening == "[" else set()
         for rank, inner in enumerate(parts):
             is_plain = self._text[inner.start] not in "[{"
             if opening == "{":
                 name = f"{path}.{inner.key[1:-1]}"
                 node.parts.append(self.read(inner, node, name, depth + (not is_plain), weight))
+            elif rank in telling:
+                node.parts.append(self.read(inner, node, f"{path}[]", depth, weight))
             elif rank < (MAX_PLAIN_ITEMS if is_plain and len(parts) > MAX_PLAIN_ITEMS + 2 else MAX_ITEMS):
-                share = weight * (ARRAY_FACTOR if is_plain else 2 * ARRAY_FACTOR) * (1 + rank) ** -RANK_DECAY
+                share = weight * (ARRAY_FACTOR if is_plain else PART_FACTOR) * (1 + rank) ** -RANK_DECAY
                 node.parts.append(self.read(inner, node, f"{path}[]", depth, share))
         return node
+
+    def _find_telling(self, parts: Sequence[Part], path: str) -> set[int]:
+        """Which items of an array hold a value that makes this record the news."""
+        values = {value for told, value in self._told if value and told.startswith(f"{path}[]")}
+        if not values:
+            return set()
+        pattern = re.compile(r"(?<![\w.-])(?:" + "|".join(map(re.escape, sorted(values))) + r")(?![\w.-])")
+        found = (rank for rank, part in enumerate(parts) if pattern.search(self._text, part.start, part.stop))
+        return set(islice(found, MAX_TELLING))
 
     def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:
         raw = self._text[part.start : part.stop]
@@ -109,10 +132,15 @@ class _Reader:
             raw = unbreak(raw)
         info = self._news.info.get(path, 1.0)
         info = max(info, 0.3) if self._is_first else (info if info > 0.1 else 0.0)
-        if (self._number, path) in self._news.told:
+        if (path, "") in self._told or (path, raw.strip('"')) in self._told:
             info *= NEWS_FACTOR
         if _OPAQUE.fullmatch(raw) or raw[0] in "[{":
             info *= OPAQUE_FACTOR
+        elif raw[0] == '"':
+            info *= (SAYS_FACTOR if " " in raw else 1.0) * (1.0 if self._named else NAME_FACTOR)
+            self._named = True
+        elif is_place(path):
+            info *= PLACE_FACTOR
         leaf = _Node(part.key, parent, len(raw) * self._rate + key_tokens, text=raw)
         leaf.weight = info * weight / (BASE_TOKENS + leaf.tokens)
         self.leaves.append(leaf)
@@ -135,12 +163,12 @@ def _keep(leaf: _Node) -> None:
         node = node.parent
 
 
-def _write(node: _Node) -> str:
+def _write(node: _Node, signs: Signs) -> str:
     if not node.opening:
         return node.text
-    written = [f"{part.key}: {_write(part)}" if part.key else _write(part) for part in node.parts if part.is_kept]
+    written = [signs.member(part.key, _write(part, signs)) for part in node.parts if part.is_kept]
     if node.opening == "{":
-        return "{" + ", ".join(written) + "}"
+        return signs.object(written)
     if len(written) < node.total:
         written.append(f'"[trimtab: {node.total - len(written)} of {node.total} items omitted]"')
-    return "[" + ", ".join(written) + "]"
+    return signs.array(written)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from rules.salience.changes import mark_changes
-from rules.salience.shapes import Shapes, read_shapes
+from rules.salience.shapes import Shape, Shapes, read_shapes
 from rules.salience.signals import (
+    HTTP_MARK,
     MAX_CHARS,
     NO_SIGNAL,
     QUIET_FACTOR,
@@ -21,12 +22,16 @@ from rules.salience.signals import (
     Signal,
     find_marked,
     read_signal,
+    read_status,
 )
 from rules.salience.units import batch_lines
 
 RARITY_WEIGHT = 5.0
 RARITY_SHARE = 0.5
 """Of a signal's weight, given to rare shapes only."""
+PLAIN_SCORE = 0.3
+MAX_MEMBERS = 60
+"""Lines of one shape that have a score of their own."""
 FULL_LINE_CHARS = 40
 """A shorter line says less by being rare."""
 FAMILY_DECAY, SHAPE_DECAY = 0.6, 0.6
@@ -91,14 +96,15 @@ def _strip_prefixes(lines: list[str]) -> list[str]:
 
 def _read_signals(lines: Sequence[str], shapes: Shapes) -> dict[int, Signal]:
     """The signals of lines that have any; lines of one shape with the same keywords speak alike."""
-    known: dict[tuple[object, int], Signal] = {}
+    known: dict[tuple[Shape, int, str], Signal] = {}
     signals = {}
     for start, stop in batch_lines(lines):
         marked = find_marked(lines[start:stop])
         for offset, line in enumerate(lines[start:stop]):
             if offset not in marked and not line.startswith(STARTS):
                 continue
-            key = (shapes.of[start + offset], marked.get(offset, 0))
+            marks = marked.get(offset, 0)
+            key = (shapes.of[start + offset], marks, read_status(line) if marks & HTTP_MARK else "")
             signal = known.get(key)
             if signal is None:
                 signal = known[key] = read_signal(line)
@@ -143,19 +149,19 @@ def _score_signals(
 
 
 def _add_rare(scores: dict[int, float], lines: Sequence[str], shapes: Shapes, passed: Mapping[int, float]) -> None:
-    """The first line of each shape by how rare that is, and the last one by half as much."""
-    places = range(len(lines))
-    templates = 1 - shapes.variety
-    last = dict(zip(shapes.of, places, strict=True))
-    first = dict(zip(reversed(shapes.of), reversed(places), strict=True))
-    for share, ends in ((1.0, first), (0.5, last)):
-        for index in ends.values():
-            if index in passed or not lines[index].strip():
-                continue
-            telling = min(1.0, len(lines[index]) / FULL_LINE_CHARS)
-            news = RARITY_WEIGHT * shapes.rarity(index) * templates * telling * share
-            if share == 1.0 or first[shapes.of[index]] != index:
-                scores[index] = scores.get(index, 0.0) + news
+    """The lines of each shape by how rare that is, the first ones before the last ones."""
+    templates = RARITY_WEIGHT * (1 - shapes.variety)
+    worth = {shape: templates * shapes.rarity_of(shape) + PLAIN_SCORE for shape in shapes.counts}
+    seen: dict[Shape, int] = {}
+    for index, shape in enumerate(shapes.of):
+        rank = seen[shape] = seen.get(shape, -1) + 1
+        if MAX_MEMBERS <= rank < shapes.counts[shape] - MAX_MEMBERS // 2:
+            continue
+        if index in passed or not lines[index].strip():
+            continue
+        rank = min(rank, 2 * (shapes.counts[shape] - 1 - rank) + 1)
+        telling = min(1.0, len(lines[index]) / FULL_LINE_CHARS)
+        scores[index] = scores.get(index, 0.0) + worth[shape] * telling * (1 + rank) ** -SHAPE_DECAY
 
 
 def _add_neighbours(

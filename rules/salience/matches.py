@@ -14,7 +14,9 @@ RARE_SCORE = 2.0
 """For a match whose text no other has."""
 NEAR_LINES = 6
 """Context lines so near behind a match are kept with it before others."""
-_GREP = re.compile(r"(?P<file>(?:[A-Za-z]:)?[^\s:][^:\n]*?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>\d+)(?P<sign>[:-])")
+_GREP = re.compile(
+    r"(?P<file>(?!\d+[-/:.]\d)(?:[A-Za-z]:)?(?=[^\s:]*[A-Za-z])[^\s:]+?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>\d+)(?P<sign>[:-])"
+)
 _LONG_LISTING = re.compile(r"[-dlbcps][rwxsStT-]{9}[.+@]?\s")
 _FOLDER = re.compile(r"\S.*:$")
 _PATH = re.compile(r"(?:\./|/|[\w.@+-]+/)[^\s:]*$")
@@ -69,7 +71,8 @@ def is_matches(lines: Sequence[str]) -> bool:
         return False
     named = sum(match["file"] is not None for match in found)
     if named < 0.9 * len(found):
-        return any(int(after["line"]) - int(before["line"]) != 1 for before, after in pairwise(found))
+        steps = [int(after["line"]) - int(before["line"]) for before, after in pairwise(found)]
+        return not named and sum(step > 0 for step in steps) >= 0.9 * len(steps) and any(step != 1 for step in steps)
     return not any(_says_how_it_went(line, match) for line, match in zip(lines, found, strict=False))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 MAX_DEPTH = 5
 MAX_ITEMS = 40
 """Of an array within a record, looked at."""
+MAX_TOLD = 4
 DEPTH_FACTOR = 0.85
 EXTREMES = ((-1, 1.0), (0, 0.9), (-2, 0.5), (1, 0.4))
 """The largest and the smallest number of a column, then those next to them."""
@@ -27,22 +28,27 @@ _ALARM = re.compile(
     re.IGNORECASE,
 )
 _PLACE_NAMES = re.compile(
-    r"(?:^|[._\]])(?:id|line|row|column|col|offset|index|lat|lon|lng|timestamp|time|port|pid)s?$|Id$", re.IGNORECASE
+    r"(?:^|[._\]]|end_?|start_?|begin_?)(?:id|line|row|column|col|offset|index|lat|lon|lng|timestamp|time|port|pid)s?$|Id$",
+    re.IGNORECASE,
 )
 """Numbers that say where or which: their extremes are no news."""
+
+_NUMBER = re.compile(r"[-+]?\d{1,15}(?:\.\d{1,9})?")
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?")
 
 Column = dict[int, list[Any]]
 
 
 @dataclass(slots=True)
 class News:
-    """`order` are records by how much they are news; `told` which column of which record made them so.
+    """`order` are records by how much they are news; `told` by which column and which value each
+    became that, the strongest first; the value is empty where it is a sum.
 
     `info` is how much a column's value tells about a record: 1 for most.
     """
 
     order: list[int] = field(default_factory=list)
-    told: set[tuple[int, str]] = field(default_factory=set)
+    told: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
 
 
@@ -53,14 +59,17 @@ def read_news(records: Sequence[Any]) -> News:
         for path, value in _walk(record, "", 0):
             columns[path].setdefault(number, []).append(value)
     news = News()
-    items: list[tuple[float, int, str]] = []
+    items: list[tuple[float, int, str, str]] = []
     for path, column in columns.items():
         news.info[path] = _info(column, len(records))
         nested = DEPTH_FACTOR ** (path.count(".") - 1 + path.count("[]"))
-        items += [(weight * nested, number, path) for weight, number in _read_column(path, column, len(records))]
-    for _, number, path in sorted(items, key=lambda item: (-item[0], item[1])):
-        news.told.add((number, path))
-    news.order = list(dict.fromkeys(number for _, number, _ in sorted(items, key=lambda item: (-item[0], item[1]))))
+        for weight, number, value in _read_column(path, column, len(records)):
+            items.append((-weight * nested, number, path, value))
+    for _, number, path, value in sorted(items):
+        told = news.told.setdefault(number, [])
+        if len(told) < MAX_TOLD:
+            told.append((path, value))
+    news.order = list(news.told)
     return news
 
 
@@ -86,11 +95,11 @@ def _info(column: Column, records: int) -> float:
     return FEW_VALUES_INFO if len(values) <= max(3, records // 3) else 1.0
 
 
-def _read_column(path: str, column: Column, records: int) -> Iterator[tuple[float, int]]:
-    """Weights of the records that a column makes the news."""
+def _read_column(path: str, column: Column, records: int) -> Iterator[tuple[float, int, str]]:
+    """Weights of the records that a column makes the news, and by which value."""
     holders: dict[str, list[int]] = defaultdict(list)
     for number, values in column.items():
-        for value in {str(value) for value in values}:
+        for value in map(str, values):
             holders[value].append(number)
     if path.endswith("#") and len(holders) <= 1:
         return
@@ -98,40 +107,63 @@ def _read_column(path: str, column: Column, records: int) -> Iterator[tuple[floa
     if totals:
         yield from _read_extremes(path, totals)
     if len(holders) <= max(3, len(column) // 3):
-        yield from _read_rare(holders, records)
+        yield from _read_rare(holders)
     if len(column) <= RARE_SHARE * records:
-        yield EXTRA_KEY_SHARE * _rarity(len(column), records), min(column)
+        yield EXTRA_KEY_SHARE * _rarity(len(column), records), min(column), ""
 
 
 def _total(column: Column) -> Mapping[int, float]:
     """The sum of each record's numbers; nothing where the column has anything else."""
     totals = {}
     for number, values in column.items():
-        if any(type(value) not in {int, float} for value in values):
+        numbers = [_to_number(value) for value in values]
+        if None in numbers:
             return {}
-        totals[number] = sum(values)
+        totals[number] = sum(number for number in numbers if number is not None)
     return totals
 
 
-def _read_extremes(path: str, totals: Mapping[int, float]) -> Iterator[tuple[float, int]]:
-    if len(set(totals.values())) <= 2 or _PLACE_NAMES.search(path.removesuffix("[]")):
+def _to_number(value: Any) -> float | None:
+    """A number, also one that is written as text; a date, as digits that grow with time."""
+    if type(value) in {int, float}:
+        return float(value)
+    if not isinstance(value, str):
+        return None
+    if _NUMBER.fullmatch(value):
+        return float(value)
+    date = _DATE.match(value)
+    return float("".join(part or "00" for part in date.groups())) if date else None
+
+
+def _read_extremes(path: str, totals: Mapping[int, float]) -> Iterator[tuple[float, int, str]]:
+    if len(set(totals.values())) <= 2:
         return
     rising = sum(before <= after for before, after in pairwise(totals.values())) / (len(totals) - 1)
+    numbers, ordered = list(totals), sorted(totals, key=totals.__getitem__)
     if 0.05 < rising < 0.95:
-        ordered = sorted(totals, key=totals.__getitem__)
-        yield from ((weight, ordered[place]) for place, weight in EXTREMES)
+        if not is_place(path):
+            yield from ((weight, ordered[place], "") for place, weight in EXTREMES)
+    elif rising not in {0.0, 1.0}:  # a sequence, but for a few: what breaks it is the news
+        ends = {numbers[0], numbers[-1]}
+        yield from ((weight, ordered[place], "") for place, weight in EXTREMES[:2] if ordered[place] not in ends)
 
 
-def _read_rare(holders: Mapping[str, Sequence[int]], records: int) -> Iterator[tuple[float, int]]:
-    rare = sum(len(numbers) <= RARE_SHARE * records for numbers in holders.values())
+def is_place(path: str) -> bool:
+    """Whether numbers of a column say where or which."""
+    return _PLACE_NAMES.search(path.removesuffix("[]")) is not None
+
+
+def _read_rare(holders: Mapping[str, Sequence[int]]) -> Iterator[tuple[float, int, str]]:
+    total = sum(map(len, holders.values()))
+    rare = sum(len(numbers) <= RARE_SHARE * total for numbers in holders.values())
     for value, numbers in holders.items():
         alarms = _ALARM.fullmatch(value) is not None
-        if len(numbers) > RARE_SHARE * records and not alarms:
+        if len(numbers) > RARE_SHARE * total and not alarms:
             continue
-        weight = _rarity(len(numbers), records) / max(rare, 1) ** 0.5 + (ALARM_BONUS if alarms else 0.0)
-        yield weight, numbers[0]
-        if len(numbers) > 1:
-            yield weight / 2, numbers[-1]
+        weight = _rarity(len(numbers), total) / max(rare, 1) ** 0.5 + (ALARM_BONUS if alarms else 0.0)
+        yield weight, numbers[0], value
+        if numbers[-1] != numbers[0]:
+            yield weight / 2, numbers[-1], value
 
 
 def _rarity(holders: int, records: int) -> float:

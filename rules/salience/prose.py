@@ -4,6 +4,7 @@ Law: a score is a function of the lines.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 HEADING_SCORE, OPENING_SCORE, LINE_SCORE, TAG_SCORE = 6.0, 3.0, 1.0, 0.2
@@ -44,6 +45,8 @@ def is_page(lines: Sequence[str]) -> bool:
 def is_prose(lines: Sequence[str]) -> bool:
     """Whether a sample of lines is a document: headings, and lines of many words without the signs of code or logs."""
     filled = [line.strip() for line in lines if line.strip()]
+    if not filled or Counter(line.split()[0] for line in filled).most_common(1)[0][1] > 0.2 * len(filled):
+        return False
     wordy = sum(len(line.split()) >= 6 and sum(map(str.isalpha, line)) >= 0.7 * len(line) for line in filled)
     headed = sum(_HEADING.match(line) is not None for line in filled)
     return wordy >= 0.55 * len(filled) or (headed >= 3 and wordy >= 0.35 * len(filled))

@@ -10,9 +10,9 @@ from math import sqrt
 import msgspec
 
 from rules.conversation import CountTokens
-from rules.salience.brief import brief_record, cut_string
+from rules.salience.brief import Room, brief_record, cut_string
 from rules.salience.news import News, read_news
-from rules.salience.spans import NotJsonError, Part, split_parts, unbreak
+from rules.salience.spans import NotJsonError, Part, read_signs, split_parts, unbreak
 
 MIN_RECORDS = 5
 """Fewer containers side by side are no collection."""
@@ -23,6 +23,7 @@ SPREAD_RECORDS = 50
 MAX_DEPTH = 24
 WHOLE_CHARS = 4000
 """Up to this length a part's cost is told from what it would be written as; beyond from its length."""
+MARKER_KEY = '"[trimtab]"'
 MARKER_TOKENS = 14
 ROUNDS = 6
 USED_SHARE = 0.95
@@ -48,6 +49,7 @@ class _Outline:
         self._text = text
         sample = unbreak(text[:SAMPLE_CHARS])
         self._rate = count(sample) / max(len(sample), 1)
+        self._signs = read_signs(text)
         self._parts: dict[tuple[int, int], list[Part]] = {}
         self._news: dict[int, News] = {}
 
@@ -109,13 +111,16 @@ class _Outline:
                 shares[index] = share
                 left -= share
         members = [
-            f"{part.key}: {self._fit(part.start, part.stop, shares[index] - self._key_cost(part), depth + 1)}"
+            self._signs.member(
+                part.key, self._fit(part.start, part.stop, shares[index] - self._key_cost(part), depth + 1)
+            )
             for index, part in enumerate(parts)
             if index in shares
         ]
         if len(members) < len(parts):
-            members.append(f'"[trimtab]": "{len(parts) - len(members)} of {len(parts)} members omitted"')
-        return "{" + ", ".join(members) + "}"
+            missing = f'"{len(parts) - len(members)} of {len(parts)} members omitted"'
+            members.append(self._signs.member(MARKER_KEY, missing))
+        return self._signs.object(members)
 
     def _key_cost(self, part: Part) -> float:
         return (len(part.key) + 2) * self._rate + 1
@@ -127,7 +132,7 @@ class _Outline:
         tail = self._take(parts[len(head) :][::-1], left * 0.25, depth)[::-1]
         missing = len(parts) - len(head) - len(tail)
         marker = [f'"[trimtab: {missing} of {len(parts)} items omitted]"'] if missing else []
-        return "[" + ", ".join((*head, *marker, *tail)) + "]"
+        return self._signs.array((*head, *marker, *tail))
 
     def _take(self, parts: Sequence[Part], room: float, depth: int) -> list[str]:
         taken = []
@@ -149,23 +154,25 @@ class _Outline:
         written: dict[int, str] = {}
         for rank, index in enumerate(_order_records(news, len(parts))):
             part = parts[index]
-            record = brief_record(self._text, part, index, news, (min(share, left), self._rate, rank == 0))
+            room_left = Room(min(share, left), self._rate, self._signs, is_first=rank == 0)
+            record = brief_record(self._text, part, index, news, room_left)
+            if len(record) <= 2:
+                continue
             cost = (len(record) + 2) * self._rate + (self._key_cost(part) if part.key else 0)
             if cost > left:
                 if left < MIN_RECORD_TOKENS or rank > 4 * len(written) + 20:
                     break
                 continue
-            written[index] = f"{part.key}: {record}" if part.key else record
+            written[index] = self._signs.member(part.key, record)
             left -= cost
         return self._close_collection(self._text[start], [written[index] for index in sorted(written)], len(parts))
 
     def _close_collection(self, opening: str, written: list[str], total: int) -> str:
-        missing = total - len(written)
+        missing = f"{total - len(written)} of {total}"
         if opening == "[":
-            marker = [f'"[trimtab: {missing} of {total} items omitted; others may lack members]"'] if missing else []
-            return "[" + ", ".join((*written, *marker)) + "]"
-        marker = [f'"[trimtab]": "{missing} of {total} members omitted; others may lack members"'] if missing else []
-        return "{" + ", ".join((*written, *marker)) + "}"
+            return self._signs.array((*written, f'"[trimtab: {missing} items omitted; others may lack members]"'))
+        marker = self._signs.member(MARKER_KEY, f'"{missing} members omitted; others may lack members"')
+        return self._signs.object((*written, marker))
 
 
 def _order_records(news: News, total: int) -> list[int]:

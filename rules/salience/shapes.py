@@ -36,8 +36,12 @@ class Shapes:
 
     def rarity(self, index: int) -> float:
         """From 0, the shape of all lines, to 1, the shape of this line alone."""
+        return self.rarity_of(self.of[index])
+
+    def rarity_of(self, shape: Shape) -> float:
+        """The same, by the shape."""
         lines = len(self.of) + 1
-        return log(lines / self.counts[self.of[index]]) / log(lines)
+        return log(lines / self.counts[shape]) / log(lines)
 
 
 def read_shapes(lines: Sequence[str]) -> Shapes:

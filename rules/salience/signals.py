@@ -26,16 +26,21 @@ KEYWORDS = tuple(
         "undeclared", "unresolved", "denied", "refused", "reject", "invalid", "unexpected", "corrupt", "timed out",
         "timeout", "killed", "conflict", "not found", "no such", "mismatch", "vulnerab", "deadlock", "forbidden",
         "unauthor", "malformed", "garbage", "segmentation", "core dumped", "passed", "ran ", "exit", "total", "summary",
-        "found ", "successfully", "finished", "skipped", "result", "out of memory", " lost", "leak", "http/", "✗", "✕",
+        "found ", "successfully", "finished", "skipped", "result", "out of memory", " lost", "leak", "http/", "http fetch", "✗", "✕",
     )
 )  # fmt: skip
 """Lower case. A line without any of these carries no signal but by how it begins."""
+HTTP_MARK = sum(1 << KEYWORDS.index(word) for word in (b"http/", b"http fetch"))
 
 STARTS = (
     "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL", "ERROR", "not ok",
 )  # fmt: skip
 """How a line begins that is looked at without any keyword."""
 
+_STATUS = re.compile(
+    r"(?:\b(?:GET|POST|PUT|DELETE|PATCH|HEAD)\s+|HTTP/[\d.]+\"?\s+)(?:[^\s\d]\S*\s+)?(?P<status>[45]\d\d)\b"
+)
+"""A request that was answered by an error."""
 _WORDS = (
     (
         ERROR,
@@ -59,7 +64,7 @@ _WORDS = (
         "fail",
         re.compile(r"(?<![\w.-])(?:FAIL(?:ED|URES?|ING)?|[Ff]ailed|[Ff]ailures?|failing|not ok)\b|[\u2717\u2715]"),
     ),
-    (LOUD, "http", re.compile(r"(?:\b(?:GET|POST|PUT|DELETE|PATCH|HEAD)\s+|HTTP/[\d.]+\"?\s+)(?:\S+\s+)?[45]\d\d\b")),
+    (LOUD, "http", _STATUS),
     (WARNING, "warn", re.compile(r"\b(?:warn(?:ing)?|x(?:fail(?:ed)?|pass(?:ed)?))\b", re.IGNORECASE)),
     (
         CALM,
@@ -127,10 +132,18 @@ def _read_words(line: str) -> tuple[float, tuple[str, ...]]:
                 best, name, found = weight, kind, match
     if found is None:
         return 0.0, ()
+    if name == "http":
+        return best, (name, found["status"])
     before = mask_names(line[max(0, found.start() - BEFORE_CHARS) : found.start()]).split()[-1:]
     behind = mask_names(line[found.end() : found.end() + BEHIND_CHARS]).split()[:2]
     indented = "indented" if line[:4].isspace() else ""
     return best, (name, indented, *before, "|", *behind)
+
+
+def read_status(line: str) -> str:
+    """The status of a request that was answered by an error; empty for any other line."""
+    found = _STATUS.search(line)
+    return found["status"] if found else ""
 
 
 def mask_names(text: str) -> str:

@@ -70,9 +70,11 @@ def is_numbered(lines: Sequence[str]) -> bool:
 
 def is_source(lines: Sequence[str]) -> bool:
     """Whether a sample of lines is code, or a numbered view of a file."""
-    if is_numbered(lines):
-        return True
-    filled = [line.rstrip() for line in lines if line.strip()]
-    return sum(SAMPLE_CODE.match(line[:200]) is not None for line in filled) >= 0.5 * len(filled) and any(
-        _DEFINES.match(line[:200]) for line in filled
-    )
+    numbered = is_numbered(lines)
+    bare = [strip_gutter(line)[:200].rstrip() if numbered else line[:200].rstrip() for line in lines]
+    filled = [line for line in bare if line.strip()]
+    coded = sum(SAMPLE_CODE.match(line) is not None for line in filled)
+    if numbered:
+        return coded >= 0.3 * len(filled)
+    defined = sum(_DEFINES.match(line) is not None and not line.startswith("#") for line in filled)
+    return coded >= 0.5 * len(filled) and defined >= max(1, 0.004 * len(filled))

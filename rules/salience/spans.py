@@ -4,6 +4,7 @@ Law: every value is the client's own text. Linear, whatever the text; what is no
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
@@ -13,7 +14,10 @@ _TOKEN = re.compile(
 )
 """A string, a container that holds no other, a sign, or a quote that is never closed."""
 _BLANKS = re.compile(rf"{_STRING}|([ \t\r]*+\n\s*+)", re.DOTALL)
+_COLON = re.compile(r'"\s*:( ?)')
+_COMMA = re.compile(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
+SAMPLE_CHARS = 4000
 
 
 class NotJsonError(ValueError):
@@ -64,6 +68,34 @@ def _add_part(parts: list[Part], text: str, key: str, start: int, stop: int) -> 
         stop -= 1
     if start < stop:
         parts.append(Part(key, start, stop))
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What a document writes between a key and its value, and between two values."""
+
+    colon: str
+    comma: str
+
+    def member(self, key: str, value: str) -> str:
+        """A member; the value alone where there is no key."""
+        return f"{key}{self.colon}{value}" if key else value
+
+    def object(self, members: Iterable[str]) -> str:
+        """An object of these members."""
+        return "{" + self.comma.join(members) + "}"
+
+    def array(self, items: Iterable[str]) -> str:
+        """An array of these items."""
+        return "[" + self.comma.join(items) + "]"
+
+
+def read_signs(text: str) -> Signs:
+    """How a document is written: with blanks behind its colons and commas, or without."""
+    sample = text[:SAMPLE_CHARS]
+    colon, comma = _COLON.search(sample), _COMMA.search(sample)
+    spaced = "\n" in sample or (comma is not None and comma[1] != "")
+    return Signs(": " if colon and colon[1] else ":", ", " if spaced else ",")
 
 
 def unbreak(text: str) -> str:
