@@ -55,7 +55,7 @@ SCORES: dict[Kind, Score] = {
     Kind.LOG: score_log,
 }
 _ENDS = {
-    Kind.LOG: Shares(0.08, 0.14),
+    Kind.LOG: Shares(0.06, 0.14),
     Kind.SOURCE: Shares(0.12, 0.03),
     Kind.PROSE: Shares(0.15, 0.05),
     Kind.PAGE: Shares(0.05, 0.03),

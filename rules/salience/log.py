@@ -34,7 +34,7 @@ MAX_MEMBERS = 60
 """Lines of one shape that have a score of their own."""
 FULL_LINE_CHARS = 40
 """A shorter line says less by being rare."""
-FAMILY_DECAY, SHAPE_DECAY = 0.6, 0.6
+FAMILY_DECAY, SHAPE_DECAY = 0.6, 0.4
 """The second line of a kind says less than the first; the exponent of its rank."""
 REPEATED_FACTOR = 0.15
 """Of a line that has stood there before, letter by letter."""

@@ -91,7 +91,11 @@ _RAISED_AT = re.compile(r"^[\w./\\-]+:\d+: [A-Z]\w*")
 _NAMES = re.compile(
     r"(?<![\w.+@/\\-])(?=[\w.+@/\\:-]*[\d_./\\@])[\w.+@/\\:-]++|\"[^\"\n]*+\"|'[^'\n]*+'|`[^`\n]*+`|\u2018[^\u2019\n]*+\u2019|\d++"
 )
-BEFORE_CHARS, BEHIND_CHARS = 12, 24
+_PASSES = re.compile(r"^\s*(?:ok|PASS(?:ED)?|[\u2713\u2714])\b|^\s*[\u2713\u2714]|\b(?:PASSED|SKIPPED)\b|\.\.\. (?:ok|skipped)\b|\sok$")
+_FAILS = re.compile(r"\b(?:FAIL|ERROR|not ok)")
+_QUOTES_CODE = re.compile(r"\s*\d+ +\| (?!.* \| )")
+BEFORE_CHARS, BEHIND_CHARS = 12, 60
+WORDS_BEHIND = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,11 @@ NO_SIGNAL = Signal(0.0, ())
 
 def read_signal(line: str) -> Signal:
     """The signal of a line of at most MAX_CHARS, without its trailing blanks."""
+    if _PASSES.search(line) and not _FAILS.search(line) and not _SUMMARY.search(line):
+        return NO_SIGNAL
     weight, family = _read_words(line)
+    if _QUOTES_CODE.match(line):
+        return Signal(weight * QUIET_FACTOR, ("code",)) if weight else NO_SIGNAL
     if weight < SUMMARY and _SUMMARY.search(line):
         weight, family = SUMMARY, family or ("summary",)
     if _BANNER.match(line):
@@ -135,7 +143,7 @@ def _read_words(line: str) -> tuple[float, tuple[str, ...]]:
     if name == "http":
         return best, (name, found["status"])
     before = mask_names(line[max(0, found.start() - BEFORE_CHARS) : found.start()]).split()[-1:]
-    behind = mask_names(line[found.end() : found.end() + BEHIND_CHARS]).split()[:2]
+    behind = mask_names(line[found.end() : found.end() + BEHIND_CHARS]).split()[:WORDS_BEHIND]
     indented = "indented" if line[:4].isspace() else ""
     return best, (name, indented, *before, "|", *behind)
 
