@@ -230,3 +230,24 @@ def test_odd_messages_raise_nothing_else(body: bytes) -> None:
 def test_junk_raises_nothing_else(body: bytes) -> None:
     """Any bytes at all are decoded or refused with UndecodableError."""
     _try(body)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (b'"content":"error","is_error":true', True),
+        (b'"content":"x","isError": true ', True),
+        (b'"content":"x","status":"error"', True),
+        (b'"content":[{"type":"text","text":"x","is_error":true}]', True),
+        (b'"content":[{"type":"text","text":"x"},{"type":"y","isError":true}]', True),
+        (b'"content":"x"', False),
+        (b'"content":"x","is_error":false,"isError":null,"status":"success"', False),
+        (b'"content":"x","is_error":"true"', False),
+        (b'"content":[{"type":"text","text":"is_error: true"}]', False),
+        (b'"content":{"is_error":true}', False),
+    ],
+)
+def test_a_result_may_be_called_an_error(said: bytes, *, expected: bool) -> None:
+    """By the ways of Anthropic, MCP and LangChain, of the message or a part; no other role has errors."""
+    assert _decode(b'{"role":"tool","tool_call_id":"a",' + said + b"}").is_error is expected
+    assert not _decode(b'{"role":"user",' + said + b"}").is_error

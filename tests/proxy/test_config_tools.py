@@ -1,0 +1,87 @@
+"""What the configuration says of tool results."""
+
+import pytest
+
+from proxy.config_load import load_config
+from proxy.errors import ConfigError
+from rules.policy import Policy, Prices
+from rules.tidy import Tidying
+from rules.treatment import Budget, ToolRule, Treatment, Truncation
+
+
+def policy(defaults: str, *, token_ratio: float = 1.0) -> Policy:
+    """The defaults as the rules get them."""
+    return load_config(f"defaults: {defaults}", environment={}).defaults.to_policy(Prices(), token_ratio=token_ratio)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true", Tidying()),
+        ("false", None),
+        ("{}", Tidying()),
+        ("{ansi: false, json: false}", Tidying(ansi=False, json=False)),
+        (str(dict.fromkeys(Tidying.__slots__, False)).replace("False", "false"), None),
+    ],
+)
+def test_tidying_is_a_switch_or_a_mapping_of_switches(text: str, expected: Tidying | None) -> None:
+    """Where all are off nothing is tidied; a tool's entry is written the same way."""
+    assert policy(f"{{tidy: {text}}}").tidying == expected
+    assert policy(f"{{tools: {{x: {{tidy: {text}}}}}}}").tools[0].treatment.tidying == expected
+
+
+def test_what_a_tools_entry_does_not_set_is_the_policys() -> None:
+    """Budgets are in the model's tokens; globs keep the order in which they stand."""
+    text = """{max_tool_result_tokens: 1000, max_tool_result_bytes: 5000, truncation: head_tail, dedupe: false, tools: {
+      "z*": {}, "a*": {max_tool_result_tokens: 200, tidy: false}, "*": {max_tool_result_bytes: 300, dedupe: true},
+      "b": {exclude: true, truncation: salient}, "c": {exclude: ["*.md", "x"]}}}"""
+    own = Treatment(Budget(500, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False)
+    assert policy(text, token_ratio=2.0).tools == (
+        ToolRule("z*", own),
+        ToolRule("a*", Treatment(Budget(100, 5000), Truncation.HEAD_TAIL, None, dedupe=False)),
+        ToolRule("*", Treatment(Budget(500, 300), Truncation.HEAD_TAIL, Tidying(), dedupe=True)),
+        ToolRule("b", Treatment(Budget(500, 5000), Truncation.SALIENT, Tidying(), dedupe=False, is_exempt=True)),
+        ToolRule(
+            "c",
+            Treatment(Budget(500, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False, exempt_arguments=("*.md", "x")),
+        ),
+    )
+
+
+def test_a_models_tools_replace_the_defaults() -> None:
+    """All of them; without any of its own it has the defaults'."""
+    config = load_config(
+        "defaults: {tools: {a: {dedupe: false}}}\nmodels: [{match: x, tools: {b: {}}}, {match: y, dedupe: false}]",
+        environment={},
+    )
+    assert [list(config.policy_for(model).tools) for model in "xyz"] == [["b"], ["a"], ["a"]]
+    treatments = [config.policy_for(model).to_policy(Prices()).find_treatment("a") for model in "xy"]
+    assert [treatment.dedupe for treatment in treatments] == [True, False]
+
+
+MISTAKES = {
+    "tidy: {jsn: true}": "defaults.tidy.jsn (line 2): unknown key; did you mean json?",
+    "tidy: {ansi: 3}": "defaults.tidy.ansi (line 2): 3 should be a valid boolean, unable to interpret input",
+    "tidy: 4": "defaults.tidy (line 2): 4 must be true, false, or a mapping of switches",
+    "dedupe: 3": "defaults.dedupe (line 2): 3 should be a valid boolean, unable to interpret input",
+    "truncation: foo": "defaults.truncation (line 2): 'foo' should be 'salient' or 'head_tail'",
+    "tools: {'': {}}": "defaults.tools. (line 2): '' must be a glob of printable characters, not an empty one",
+    "tools: {a: {max_tool_result_tokens: 3}}": "defaults.tools.a.max_tool_result_tokens (line 2): 3 should be greater"
+    " than or equal to 64",
+    "tools: {a: {max_tool_result_tokens: true}}": "defaults.tools.a.max_tool_result_tokens (line 2): True must not be"
+    " true or false",
+    "tools: {a: {exclud: 1}}": "defaults.tools.a.exclud (line 2): unknown key; did you mean exclude?",
+    "tools: {a: {exclude: 3}}": "defaults.tools.a.exclude (line 2): 3 must be true, false, or a list of globs",
+    "tools: {a: {exclude: []}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",
+    "tools: {a: {exclude: [x, 3]}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",
+    "tools: {a: {exclude: ['']}}": "defaults.tools.a.exclude (line 2): must be a glob of printable characters, not an"
+    " empty one",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), MISTAKES.items(), ids=MISTAKES.keys())
+def test_mistakes_are_told_with_their_place(text: str, expected: str) -> None:
+    """What stands there, and what may."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(f"defaults:\n  {text}", environment={})
+    assert str(caught.value) == expected

@@ -1,0 +1,185 @@
+"""Tool results through a running proxy: tidied, truncated and deduplicated by what is configured for their tool."""
+
+import threading
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import pytest
+from asking import post
+
+from proxy.compaction import Compactor
+
+CHAT = "/v1/chat/completions"
+SHOWN = "x-trimtab-decisions"
+
+
+def talk(*turns: tuple[str, dict[str, Any], str], **more: Any) -> dict[str, Any]:
+    """A transcript: for each turn a tool's name, its arguments, and its result."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Mend the build."}]
+    for number, (name, arguments, content) in enumerate(turns):
+        function = {"name": name, "arguments": orjson.dumps(arguments).decode()}
+        call = {"id": f"c{number}", "type": "function", "function": function}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": content} | more)
+    return {"model": "m", "messages": messages}
+
+
+def log(lines: int = 60) -> str:
+    """Lines in colour that say something new each, and were never seen before."""
+    return "".join(f"\x1b[1;32m{uuid4()} was built\x1b[0m\n" for _ in range(lines))
+
+
+def plain(text: str) -> str:
+    """Without the colours."""
+    return text.replace("\x1b[1;32m", "").replace("\x1b[0m", "")
+
+
+async def send(client: Any, upstream: Any, proxy: Any, body: Any, **headers: str) -> tuple[list[str], str]:
+    """The texts of the results as the upstream got them, and the rules that acted."""
+    response, _ = await post(client, proxy.url + CHAT, body, **headers)
+    assert response.status == 200
+    sent = upstream.chats[-1].json["messages"]
+    rules = [item.partition(";")[0] for item in response.headers.get(SHOWN, "").split(", ")]
+    return [message["content"] for message in sent if message["role"] == "tool"], " ".join(rules)
+
+
+async def test_colours_and_repetitions_go(client, upstream, start_proxy):
+    """By default: the colours, what was read before, and what is over the budget; header and metrics name the rules."""
+    text, long = log(), "".join(f"{uuid4()} {uuid4()}\n" for _ in range(300))
+    proxy = await start_proxy()
+    run = ("run", {}, text)
+    results, rules = await send(client, upstream, proxy, talk(run, ("run", {}, long), run))
+
+    assert rules == "tidy truncate dedupe"
+    assert results[0] == plain(text)
+    assert 4000 < len(results[1]) < len(long)
+    assert results[2].startswith("[trimtab: same as the tool result 2 ")
+    text = (await (await client.get(proxy.url + "/metrics")).read()).decode()
+    saved = {rule: f'trimtab_tokens_saved_total{{model="m",rule="{rule}"}}' for rule in rules.split()}
+    values = {line.split()[0]: float(line.split()[1]) for line in text.splitlines() if not line.startswith("#")}
+    assert all(values[name] > 100 for name in saved.values())
+
+
+async def test_each_can_be_switched_off(client, upstream, start_proxy):
+    """Then the bytes are the client's."""
+    proxy = await start_proxy("defaults.tidy=false", "defaults.dedupe=false")
+    run = ("run", {}, log())
+    body = orjson.dumps(talk(run, run), option=orjson.OPT_INDENT_2)
+    await send(client, upstream, proxy, body)
+    assert upstream.chats[-1].body == body
+
+    proxy = await start_proxy("defaults.tidy={ansi: false}", "defaults.dedupe=false")
+    await send(client, upstream, proxy, body)
+    assert upstream.chats[-1].body == body
+
+
+@pytest.mark.parametrize("exclude", ["true", "['*AGENTS.md']"])
+async def test_what_is_excluded_goes_out_as_it_came(exclude, client, upstream, start_proxy):
+    """Coloured, long and said twice: byte for byte, by its tool or by an argument of its call."""
+    proxy = await start_proxy(
+        f"defaults.tools={{'read*': {{exclude: {exclude}}}}}", "defaults.max_tool_result_tokens=99"
+    )
+    read = ("read_file", {"path": "/repo/AGENTS.md"}, log())
+    body = orjson.dumps(talk(read, ("list", {}, "a.py"), read), option=orjson.OPT_INDENT_2)
+    await send(client, upstream, proxy, body)
+    assert upstream.chats[-1].body == body
+
+    other = ("read_file", {"path": "/repo/build.log"}, log())
+    results, rules = await send(client, upstream, proxy, talk(read, other))
+    assert results[0] == read[2]
+    assert (results[1] == other[2], rules) == ((True, "") if exclude == "true" else (False, "tidy truncate"))
+
+
+async def test_the_window_holds_whatever_is_excluded(client, upstream, start_proxy):
+    """Pruning and cuts apply to excluded results, too."""
+    proxy = await start_proxy(
+        "defaults.tools={'*': {exclude: true}}", "defaults.context_window=16000", "defaults.overflow_strategy=prune"
+    )
+    results, rules = await send(client, upstream, proxy, talk(*(("run", {}, log()) for _ in range(12))))
+    assert rules == "prune"
+    assert results[0].startswith("[trimtab: tool result of")
+    assert results[-1].startswith("\x1b")
+
+
+async def test_a_tool_has_a_budget_of_its_own(client, upstream, start_proxy, compactors):
+    """The first glob that matches; what it does not set is the policy's."""
+    tools = "{'gr?p': {max_tool_result_tokens: 200, tidy: false}, '*': {max_tool_result_tokens: 600}}"
+    proxy = await start_proxy(f"defaults.tools={tools}", "defaults.truncation=head_tail")
+    results, rules = await send(client, upstream, proxy, talk(("grep", {}, log()), ("find", {}, log())))
+    count = proxy.services.compactors.choose(proxy.services.config.defaults, "m").count
+    assert rules == "tidy truncate"
+    assert [count(text) <= limit for text, limit in zip(results, (200, 600), strict=True)] == [True, True]
+    assert count(results[1]) > 400
+    assert "\x1b" in results[0]
+    assert "\x1b" not in results[1]
+
+
+@pytest.mark.parametrize(
+    ("end", "more"),
+    [("exit code: 2", {}), ("", {"is_error": True}), ("", {"isError": True}), ("", {"status": "error"})],
+)
+async def test_an_error_has_twice_the_budget(end, more, client, upstream, start_proxy):
+    """Said by the client in one of the usual ways, or by the text itself."""
+    proxy = await start_proxy("defaults.max_tool_result_tokens=500", "defaults.truncation=head_tail")
+    text = plain(log(120))
+    well, _ = await send(client, upstream, proxy, talk(("run", {}, text)))
+    failed, _ = await send(client, upstream, proxy, talk(("run", {}, text + end), **more))
+    assert 1.7 < len(failed[0]) / len(well[0]) < 2.3
+
+
+async def test_profiles_and_models_have_tools_of_their_own(client, upstream, start_proxy):
+    """An entry's `tools` replaces the defaults'."""
+    proxy = await start_proxy(
+        "defaults.tools={'run': {exclude: true}}",
+        "profiles={tight: {tools: {'run': {max_tool_result_tokens: 100}}}}",
+        "models=[{match: 'tiny*', tidy: {repeats: false}, tools: {}}]",
+    )
+    body = talk(("run", {}, text := log()))
+    assert await send(client, upstream, proxy, body) == ([text], "")
+    assert await send(client, upstream, proxy, body | {"model": "tiny-1"}) == ([plain(text)], "tidy")
+    results, rules = await send(client, upstream, proxy, body, **{"x-trimtab-profile": "tight"})
+    assert (len(results[0]) < len(text) / 4, rules) == (True, "tidy truncate")
+
+
+async def test_the_next_request_has_the_same_prefix(client, upstream, start_proxy):
+    """What was tidied, truncated or made a pointer is so again, to the byte, here and at another replica."""
+    first, long = log(), "".join(f"{uuid4()} {uuid4()}\n" for _ in range(300))
+    turns = [("run", {}, first), ("run", {}, long), ("run", {}, first), ("run", {}, log()), ("run", {}, log() + first)]
+    proxies = [await start_proxy(), await start_proxy()]
+    for stop in range(1, len(turns) + 1):
+        body = talk(*turns[:stop])
+        for proxy in proxies:
+            await send(client, upstream, proxy, body)
+    bodies = [chat.body for chat in upstream.chats]
+    for earlier, later in zip(bodies[::2], bodies[2::2], strict=False):
+        assert later.startswith(earlier.removesuffix(b"]}"))
+    assert bodies[::2] == bodies[1::2]
+
+
+async def test_results_that_were_forgotten_are_worked_out_in_a_thread(client, upstream, start_proxy, monkeypatch):
+    """The messages are known, what became of them is not: the same goes out, and the loop does none of it."""
+    proxy = await start_proxy("defaults.max_tool_result_tokens=100000")
+    body = talk(*(("run", {}, log(400)) for _ in range(4)))
+    first, _ = await send(client, upstream, proxy, body)
+    caches = proxy.services.compactors._caches
+    for cache in (caches.shortened, caches.sketches):
+        for key in dict(cache.items()):
+            cache.pop(key)
+    threads = watch_threads(monkeypatch)
+    assert (await send(client, upstream, proxy, body))[0] == first
+    assert threads == {"plan": [True, False], "apply": [True, False]}
+
+
+def watch_threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
+    """For each step, whether each call of it was on the loop's thread."""
+    seen: dict[str, list[bool]] = {}
+    for name in ("plan", "apply"):
+        method = getattr(Compactor, name)
+
+        def watch(self: Any, *given: Any, method: Any = method, name: str = name, **more: Any) -> Any:
+            seen.setdefault(name, []).append(threading.current_thread() is threading.main_thread())
+            return method(self, *given, **more)
+
+        monkeypatch.setattr(Compactor, name, watch)
+    return seen

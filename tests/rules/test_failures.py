@@ -1,0 +1,85 @@
+"""What a result's text says of its own failure."""
+
+import pytest
+
+from rules.failures import EDGE_CHARS, says_failure
+
+FAILED = [
+    "exit code: 1",
+    "ok\n<returncode>1</returncode>\n<output>",
+    "<returncode>-11</returncode>",
+    "Exit code 2\nfoo",
+    "Exit Code: 3\nSignal: (none)",
+    "exit code: 10",
+    "exit code -1",
+    "exit status 1",
+    "Exit status: 255",
+    "Return code: 1",
+    "returncode: 3",
+    "CompletedProcess(args=['x'], returncode=1, stdout='')",
+    "[The command completed with exit code 2.]",
+    "[Command finished with exit code 1]",
+    "<system>ERROR: Command failed with exit code: 3.</system>",
+    "Command exited with code 1",
+    "Process exited with code 127",
+    "The script exited with code 3, then",
+    "process finished with exit code 137 (interrupted by signal 9)",
+    "error: command failed with exit code 1: npm test",
+    "make failed with status 2",
+    "returned non-zero exit status 1.",
+    "(exit code 2)",
+    "x\nexit status 2\nFAIL\tpkg 0.01s",
+    "exit code: 0x1f",
+    '{"exit_code": 1, "output": "x"}',
+    '{"output":"x","metadata":{"exitCode":1}}',
+    '{"content":[],"isError":true}',
+]
+WELL = [
+    "",
+    "exit code: 0",
+    "exit code 00",
+    "exit code: 0x0",
+    "Exit code: none",
+    "exit code",
+    "exit code 0\n1",
+    "<returncode>0</returncode>",
+    "[The command completed with exit code 0.]",
+    "process exited with code 0",
+    "exited with code 0 after 10 s",
+    '"exit_code": 0, "n": 1',
+    "'isError': false",
+    "the exit code is 1 when it fails",
+    "returns exit code 1 if the file is missing",
+    "Exit code 1 means failure, 2 means usage",
+    "exit code 0.5",
+    "exit codes: 1",
+    "exit_codes = [1]",
+    "def exit_code(x): return 1",
+    "sys.exit(1)",
+    "status code 1",
+    "returned status 200 ok",
+    "Request completed with status 200",
+    "It finished with code that works",
+]
+
+
+@pytest.mark.parametrize("text", FAILED)
+def test_an_exit_code_that_is_not_0_is_a_failure(text: str) -> None:
+    """In the forms of shells, harnesses and tools; in the text's first lines as in its last."""
+    rest = "a line of output\n" * 200
+    assert says_failure(text)
+    assert says_failure(f"{text}\n{rest}")
+    assert says_failure(f"{rest}{text}")
+
+
+@pytest.mark.parametrize("text", WELL)
+def test_prose_and_0_are_none(text: str) -> None:
+    """What only speaks of exit codes, and success."""
+    assert not says_failure(text)
+    assert not says_failure(f"{text}\nmore\n")
+
+
+def test_what_stands_in_the_middle_was_only_read() -> None:
+    """A log that was printed may tell of failures of its own."""
+    edge = "a" * EDGE_CHARS
+    assert not says_failure(f"{edge}\nexit code: 1\n{edge}")
