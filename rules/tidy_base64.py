@@ -1,0 +1,125 @@
+"""Base64 that no model reads: a picture, an archive, a certificate inside a text. Named, with its size, not carried."""
+
+import re
+from collections.abc import Iterator
+
+from rules.tidy_pieces import PIECE_CHARS
+
+MIN_DATA_URL_CHARS = 512
+MIN_RUN_CHARS = 1024
+FILE_FACTOR = 8
+"""In a code file only what is this many times longer: nobody copies 8000 characters of base64 into an edit, and
+a short constant may be what is to be edited."""
+_BLOCK_CHARS = 512
+"""A run of twice as many characters covers one whole aligned block: the blocks are tried first, which is cheap."""
+_BLOCK = re.compile(r"[A-Za-z0-9+/=_\-\\\r\n]{512}+")
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-"
+_CHARACTERS = _LETTERS + "\\\r\n"
+_RUN = re.compile(
+    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{1024,}+={0,2}"
+    r"|(?:[A-Za-z0-9+/]{60,76}(?:\r?\n|\\r\\n|\\n)){15,}+(?:[A-Za-z0-9+/]++={0,2})?)"
+    r"|(?<![A-Za-z0-9_\-])[A-Za-z0-9_\-]{1024,}+={0,2}"
+)
+_LINE_ENDS = re.compile(r"\\r|\\n|\s")
+_URL_HEAD = re.compile(r"data:([a-z]+/[\w.+\-]+)?(?:;[\w.+=\-]+)*+\Z", re.IGNORECASE)
+_URL_HEAD_CHARS = 128
+_ESCAPED = re.compile(r"u[0-9a-fA-F]{4}|.")
+_SAMPLE_CHARS = 2048
+_MIN_DISTINCT = 40
+"""Of the alphabet's 64: text and pictures in base64 show nearly all in 1000 characters; hex, DNA and words do not."""
+
+
+def name_base64(text: str, *, is_file: bool) -> str:
+    """The text with data URLs and long base64 runs named: their type and size instead of their content.
+
+    The marker holds no quote and no backslash: JSON stays JSON. In a code file, only what is far longer.
+    """
+    factor = FILE_FACTOR if is_file else 1
+    if len(text) < MIN_DATA_URL_CHARS * factor:
+        return text
+    if ";base64," in text:
+        text = _name_data_urls(text, MIN_DATA_URL_CHARS * factor)
+    spans = [span for span in _merge(_find_runs(text)) if span[1] - span[0] >= MIN_RUN_CHARS * factor]
+    for start, end in reversed(spans):
+        size = _count_bytes(text[start:end])
+        text = f"{text[:start]}[trimtab: base64, {size} bytes, omitted here]{text[end:]}"
+    return text
+
+
+def _name_data_urls(text: str, min_chars: int) -> str:
+    parts: list[str] = []
+    done = 0
+    comma = text.find(";base64,")
+    while comma >= 0:
+        start, begin = comma - _URL_HEAD_CHARS, comma + len(";base64,")
+        head = _URL_HEAD.search(text[max(start, done) : comma])
+        end = _end_of(text, begin, _LETTERS)
+        if head and end - begin >= min_chars:
+            kind, size = head[1] or "text/plain", _count_bytes(text[begin:end])
+            marker = f"[trimtab: data URL {kind}, {size} bytes, omitted here]"
+            parts += text[done : comma - len(head[0])], marker
+            done = end
+        comma = text.find(";base64,", end)
+    return "".join((*parts, text[done:])) if done else text
+
+
+def _end_of(text: str, start: int, characters: str) -> int:
+    """Where the run of `characters` that begins at `start` ends."""
+    while start < len(text):
+        piece = text[start : start + PIECE_CHARS]
+        rest = piece.lstrip(characters)
+        start += len(piece) - len(rest)
+        if rest:
+            break
+    return start
+
+
+def _find_runs(text: str) -> Iterator[tuple[int, int]]:
+    done = 0
+    for block in range(0, len(text) - _BLOCK_CHARS + 1, _BLOCK_CHARS):
+        if block < done or not _BLOCK.match(text, block):
+            continue
+        before = text[max(block - _BLOCK_CHARS, done) : block]
+        start = block - len(before) + len(before.rstrip(_CHARACTERS))
+        done = _end_of(text, block, _CHARACTERS)
+        count = -(-(done - start) // PIECE_CHARS)
+        size = -(-(done - start) // count)
+        for piece in range(start, done, size):
+            yield from _runs_in(text, piece, min(piece + size, done))
+
+
+def _runs_in(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for run in _RUN.finditer(text, start, end):
+        first, last = run.span()
+        if first and text[first - 1] == "\\":
+            escaped = _ESCAPED.match(text, first)
+            first = escaped.end() if escaped else first
+        while text[last - 1] in "\\\r\n" or (text[last - 1] in "rn" and text[last - 2] == "\\"):
+            last -= 1
+        if _is_base64(text[first : first + _SAMPLE_CHARS]):
+            yield first, last
+
+
+def _is_base64(sample: str) -> bool:
+    letters = _LINE_ENDS.sub("", sample)
+    distinct = set(letters)
+    upper = sum(map(str.isupper, letters))
+    lower = sum(map(str.islower, letters))
+    digits = sum(map(str.isdigit, letters))
+    few = len(letters) // 20
+    return len(distinct) >= _MIN_DISTINCT and upper > few and lower > few and digits > len(letters) // 100
+
+
+def _merge(spans: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in spans:
+        if merged and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _count_bytes(run: str) -> int:
+    ends = run.count("\n") + run.count("\r") + 2 * (run.count("\\n") + run.count("\\r"))
+    return (len(run) - ends - run[-2:].count("=")) * 3 // 4
