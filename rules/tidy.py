@@ -7,17 +7,15 @@ pass as it is. Text functions only: which results, and whether it is worth it, o
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 from rules.tidy_base64 import name_base64
 from rules.tidy_json import find_json, shorten_json
-from rules.tidy_pieces import cut_pieces
+from rules.tidy_pieces import cut_pieces, holds
 from rules.tidy_repeats import fold_repeats
 from rules.tidy_terminal import settle_backspaces, settle_progress, strip_escapes, unify_line_ends
 
 MAX_PASSES = 4
 """Until nothing changes any more. A text that is still not settled then was made for it, and stays as it came."""
-_TRAILING = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}+")
 _HUNK = re.compile(r"^@@ -\d", re.MULTILINE)
 """A diff's blanks are content: a change may consist of them."""
@@ -52,10 +50,16 @@ def tidy_text(text: str, tidying: Tidying, *, is_file: bool, fits: Callable[[str
     go. `fits` says whether a text is within its budget; JSON is written anew only where it then fits, because an excerpt of
     what is truncated must be found again to the letter. It is asked once at most for each JSON text.
     """
-    remembered = cache(fits)
+    known: dict[str, bool] = {}
+
+    def fits_once(short: str) -> bool:
+        if short not in known:
+            known[short] = fits(short)
+        return known[short]
+
     tidied = text
     for _ in range(MAX_PASSES):
-        again = _tidy_file(tidied, tidying) if is_file else _tidy_once(tidied, tidying, remembered)
+        again = _tidy_file(tidied, tidying) if is_file else _tidy_once(tidied, tidying, fits_once)
         if again == tidied:
             return tidied
         tidied = again
@@ -72,9 +76,9 @@ def _tidy_once(text: str, tidying: Tidying, fits: Callable[[str], bool]) -> str:
     text = _settle_terminal(text, tidying)
     if tidying.base64:
         text = name_base64(text, is_file=False)
-    span = find_json(text)
-    if span:
-        return shorten_json(text, span, spaces=tidying.json, tables=tidying.tables, fits=fits)
+    body = find_json(text)
+    if body:
+        return shorten_json(text, body, spaces=tidying.json, tables=tidying.tables, fits=fits)
     if tidying.blanks:
         text = strip_blanks(text)
     return fold_repeats(text) if tidying.repeats else text
@@ -90,16 +94,20 @@ def _settle_terminal(text: str, tidying: Tidying) -> str:
 
 def strip_blanks(text: str) -> str:
     """The text without blanks at the ends of its lines, and with one blank line where several stood; a diff as it is."""
-    trailing = " \n" in text or "\t\n" in text or text.endswith((" ", "\t"))
-    if not (trailing or "\n\n\n" in text) or is_diff(text):
+    trailing = holds(text, " \n") or holds(text, "\t\n") or text.endswith((" ", "\t"))
+    if not (trailing or holds(text, "\n\n\n")) or is_diff(text):
         return text
     if trailing:
-        text = "".join(_TRAILING.sub("", piece) for piece in cut_pieces(text))
-    if "\n\n\n" in text:
+        text = "".join(map(_strip_lines, cut_pieces(text)))
+    if holds(text, "\n\n\n"):
         text = "".join(_BLANK_LINES.sub("\n\n", piece) for piece in cut_pieces(text))
     return text
 
 
+def _strip_lines(piece: str) -> str:
+    return "\n".join([line.rstrip(" \t") for line in piece.split("\n")])
+
+
 def is_diff(text: str) -> bool:
     """Whether the text holds the hunks of a unified diff."""
-    return "@@ -" in text and any(_HUNK.search(piece) for piece in cut_pieces(text))
+    return holds(text, "@@ -") and any(_HUNK.search(piece) for piece in cut_pieces(text))

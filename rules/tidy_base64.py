@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from rules.tidy_pieces import PIECE_CHARS
+from rules.tidy_pieces import PIECE_CHARS, holds
 
 MIN_DATA_URL_CHARS = 512
 MIN_RUN_CHARS = 1024
@@ -37,7 +37,7 @@ def name_base64(text: str, *, is_file: bool) -> str:
     factor = FILE_FACTOR if is_file else 1
     if len(text) < MIN_DATA_URL_CHARS * factor:
         return text
-    if ";base64," in text:
+    if holds(text, ";base64,"):
         text = _name_data_urls(text, MIN_DATA_URL_CHARS * factor)
     spans = [span for span in _merge(_find_runs(text)) if span[1] - span[0] >= MIN_RUN_CHARS * factor]
     for start, end in reversed(spans):
@@ -65,8 +65,10 @@ def _name_data_urls(text: str, min_chars: int) -> str:
 
 def _end_of(text: str, start: int, characters: str) -> int:
     """Where the run of `characters` that begins at `start` ends."""
+    size = _BLOCK_CHARS
     while start < len(text):
-        piece = text[start : start + PIECE_CHARS]
+        piece = text[start : start + size]
+        size = min(2 * size, PIECE_CHARS)
         rest = piece.lstrip(characters)
         start += len(piece) - len(rest)
         if rest:
@@ -82,14 +84,30 @@ def _find_runs(text: str) -> Iterator[tuple[int, int]]:
         before = text[max(block - _BLOCK_CHARS, done) : block]
         start = block - len(before) + len(before.rstrip(_CHARACTERS))
         done = _end_of(text, block, _CHARACTERS)
-        count = -(-(done - start) // PIECE_CHARS)
-        size = -(-(done - start) // count)
-        for piece in range(start, done, size):
-            yield from _runs_in(text, piece, min(piece + size, done))
+        for piece_start, piece_end in _cut_evenly(text, start, done):
+            for first, last in _runs_in(text[piece_start:piece_end]):
+                yield piece_start + first, piece_start + last
 
 
-def _runs_in(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for run in _RUN.finditer(text, start, end):
+def _cut_evenly(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A span in pieces of about the same size, at line ends where there are any: no piece is too short for a run."""
+    line_end = "\n" if "\n" in text[start : start + _BLOCK_CHARS] else "\\n"
+    count = -(-(end - start) // PIECE_CHARS)
+    done = start
+    for number in range(1, count):
+        near = start + (end - start) * number // count
+        found = text.rfind(line_end, max(done, near - _BLOCK_CHARS), near)
+        stop = near if found < 0 else found + len(line_end)
+        yield done, stop
+        done = stop
+    yield done, end
+
+
+def _runs_in(text: str) -> Iterator[tuple[int, int]]:
+    middle = len(text) // 2
+    if len(set(text[:_BLOCK_CHARS] + text[middle : middle + _BLOCK_CHARS])) < _MIN_DISTINCT // 2:
+        return
+    for run in _RUN.finditer(text):
         first, last = run.span()
         if first and text[first - 1] == "\\":
             escaped = _ESCAPED.match(text, first)

@@ -5,7 +5,7 @@ Law: a run gives way only to something shorter, and every run that went is decla
 
 import re
 from collections.abc import Iterator
-from operator import eq
+from operator import eq, le
 
 from rules.tidy_pieces import cut_pieces
 
@@ -14,7 +14,7 @@ MIN_ALIKE_LINES = 8
 """Lines that are not quite equal."""
 MIN_LETTERS = 10
 """Beside its time, a line that says something: in shorter ones the time may be the content."""
-PIECE_CHARS = 32_768
+PIECE_CHARS = 16_384
 """Short lines are many objects: a piece of these stays within a few milliseconds."""
 _TIME = re.compile(r"(?:\b\d{4}[-/]\d\d[-/]\d\d[T ])?\b\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z\b|[+-]\d\d:?\d\d\b)?")
 _DONE = re.compile(r"(\d+(?:\.\d+)?) ?%|(\d+)/\d+")
@@ -51,7 +51,7 @@ def _fold_piece(piece: str) -> str:
     folded: list[str] = []
     done = 0
     for candidate in _RUN.finditer(alike):
-        for start, stop, said in _find_runs(lines, candidate.start(), candidate.end() + 1):
+        for start, stop, said in _find_runs(lines, shapes, candidate.start(), candidate.end() + 1):
             between = lines[start + 1 : stop]
             last = lines[stop - 1]
             if last == lines[start]:
@@ -69,17 +69,17 @@ def _marker(count: int, said: str) -> str:
     return f"[trimtab: {count} {said} omitted here]"
 
 
-def _find_runs(lines: list[str], start: int, stop: int) -> Iterator[Run]:
+def _find_runs(lines: list[str], shapes: list[bytes], start: int, stop: int) -> Iterator[Run]:
     """What may be folded of a span of lines with the same letters."""
     first = lines[start]
-    if not first.strip():
-        return
-    if _TIME.search(first):
-        alike = [_TIME.sub("", line) for line in lines[start:stop]]
+    if len(shapes[start]) < MIN_LETTERS or lines[start:stop].count(first) == stop - start:
+        yield from _equal_runs(lines[start:stop], start)
+    elif _TIME.search(first):
+        alike = _TIME.sub("", "\n".join(lines[start:stop])).split("\n")
         said = "more lines like the one above, at other times,"
         yield from _alike_runs(lines, alike, start, said)
     elif _DONE.search(first) and not _NO_PROGRESS.search(first):
-        alike = [_SIZE.sub("", _DONE.sub("", line)) for line in lines[start:stop]]
+        alike = _SIZE.sub("", _DONE.sub("", "\n".join(lines[start:stop]))).split("\n")
         yield from _alike_runs(lines, alike, start, "more lines of the same progress")
     else:
         yield from _equal_runs(lines[start:stop], start)
@@ -94,8 +94,7 @@ def _equal_runs(lines: list[str], offset: int, said: str = "more lines equal to 
 def _alike_runs(lines: list[str], alike: list[str], offset: int, said: str) -> Iterator[Run]:
     """Runs of the lines that are equal in `alike`; where that is not enough, the runs of equal ones among them."""
     for start, stop, _ in _equal_runs(alike, offset):
-        bare = alike[start - offset]
-        few = stop - start < MIN_ALIKE_LINES or sum(map(str.isalpha, bare)) < MIN_LETTERS
+        few = stop - start < MIN_ALIKE_LINES
         if few or lines[start] == lines[stop - 1] or not _only_grows(lines[start:stop]):
             yield from _equal_runs(lines[start:stop], start)
         else:
@@ -103,6 +102,5 @@ def _alike_runs(lines: list[str], alike: list[str], offset: int, said: str) -> I
 
 
 def _only_grows(lines: list[str]) -> bool:
-    done = [_DONE.search(_TIME.sub("", line)) for line in lines]
-    steps = [float(step[1] or step[2]) for step in done if step]
-    return steps == sorted(steps)
+    steps = [float(percent or done) for percent, done in _DONE.findall(_TIME.sub("", "\n".join(lines)))]
+    return not steps or all(map(le, steps, steps[1:]))

@@ -35,37 +35,39 @@ def _tabulate(value: bytes, depth: int) -> bytes:
     try:
         objects = _OBJECTS.decode(value)
     except msgspec.ValidationError:
-        items = [bytes(item) for item in _ARRAY.decode(value)]
-        return b"[" + b",".join(_tabulate(item, depth + 1) for item in items) + b"]"
+        return _tabulate_items(value, depth)
     keys = list(objects[0])
     names = [msgspec.json.encode(key) for key in keys]
     if len(objects) < MIN_ROWS or not keys or any(list(item) != keys for item in objects):
-        items = [bytes(item) for item in _ARRAY.decode(value)]
-        return b"[" + b",".join(_tabulate(item, depth + 1) for item in items) + b"]"
-    rows = [[bytes(cell) for cell in item.values()] for item in objects]
+        return _tabulate_items(value, depth)
+    rows = [tuple(map(bytes, item.values())) for item in objects]
     if _write_objects(names, rows) != value:
-        return value
+        return value  # a key is escaped, or stands there twice: not to be written again
+    plain = value
     if value.count(_LIKELY) > 1:
-        rows = [[_tabulate(cell, depth + 1) for cell in row] for row in rows]
-    plain = _write_objects(names, rows)
+        rows = [tuple(_tabulate(cell, depth + 1) if _LIKELY in cell else cell for cell in row) for row in rows]
+        plain = _write_objects(names, rows)
     table = _write_table(names, rows)
     return table if len(table) <= len(plain) * (1 - MIN_SHARE_SAVED) else plain
 
 
+def _tabulate_items(value: bytes, depth: int) -> bytes:
+    items = map(bytes, _ARRAY.decode(value))
+    return b"[" + b",".join([_tabulate(item, depth + 1) if _LIKELY in item else item for item in items]) + b"]"
+
+
 def _tabulate_object(value: bytes, depth: int) -> bytes:
     fields = [(msgspec.json.encode(key), bytes(field)) for key, field in _OBJECT.decode(value).items()]
-    if b"{" + b",".join(name + b":" + field for name, field in fields) + b"}" != value:
-        return value  # a key stands there twice, or is escaped: not to be written again
-    return b"{" + b",".join(name + b":" + _tabulate(field, depth + 1) for name, field in fields) + b"}"
+    if b"{" + b",".join([name + b":" + field for name, field in fields]) + b"}" != value:
+        return value
+    return b"{" + b",".join([name + b":" + _tabulate(field, depth + 1) for name, field in fields]) + b"}"
 
 
-def _write_objects(names: list[bytes], rows: list[list[bytes]]) -> bytes:
-    prefixes = [b"," + name + b":" for name in names]
-    prefixes[0] = prefixes[0][1:]
-    parts = [b"".join(part for pair in zip(prefixes, row, strict=True) for part in pair) for row in rows]
-    return b"[{" + b"},{".join(parts) + b"}]"
+def _write_objects(names: list[bytes], rows: list[tuple[bytes, ...]]) -> bytes:
+    form = b",".join(name.replace(b"%", b"%%") + b":%b" for name in names)
+    return b"[{" + b"},{".join(map(form.__mod__, rows)) + b"}]"
 
 
-def _write_table(names: list[bytes], rows: list[list[bytes]]) -> bytes:
-    cells = b"],[".join(b",".join(row) for row in rows)
+def _write_table(names: list[bytes], rows: list[tuple[bytes, ...]]) -> bytes:
+    cells = b"],[".join(map(b",".join, rows))
     return b'{"' + TABLE_MARK.encode() + b' columns":[' + b",".join(names) + b'],"rows":[[' + cells + b"]]}"

@@ -5,7 +5,7 @@ Law: each function returns the same text where nothing of its kind stands in it;
 
 import re
 
-from rules.tidy_pieces import PIECE_CHARS, cut_pieces
+from rules.tidy_pieces import PIECE_CHARS, cut_pieces, holds
 
 # Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo, ls and gcc write them.
 _ESCAPE = re.compile(
@@ -43,9 +43,9 @@ def strip_escapes(text: str, *, repaint: bool) -> str:
     With `repaint`, a sequence that erases the line becomes a carriage return, for `settle_progress`.
     No escape character is left.
     """
-    if "\x1b" in text:
+    if holds(text, "\x1b"):
         text = "".join(_strip_seven_bit(piece, repaint=repaint) for piece in cut_pieces(text))
-    if "\x9b" in text or "\x9d" in text:
+    if not text.isascii() and (holds(text, "\x9b") or holds(text, "\x9d")):
         text = "".join(_EIGHT_BIT.sub("", piece) for piece in cut_pieces(text))
     return text
 
@@ -58,7 +58,7 @@ def _strip_seven_bit(piece: str, *, repaint: bool) -> str:
 
 def settle_backspaces(text: str) -> str:
     """The text as it stands after its backspaces: bold and underlined words as words, a spinner's last state."""
-    if "\b" not in text:
+    if not holds(text, "\b"):
         return text
     return "".join(_settle_piece(piece) if "\b" in piece else piece for piece in cut_pieces(text))
 
@@ -85,8 +85,10 @@ def _settle_line(line: str) -> str:
 
 def unify_line_ends(text: str) -> str:
     """CRLF, and CRCRLF as some terminals write it, as LF."""
-    if "\r\n" not in text:
+    if not (holds(text, "\r") and holds(text, "\r\n")):
         return text
+    if not holds(text, "\r\r"):
+        return "".join(piece.replace("\r\n", "\n") for piece in cut_pieces(text))
     return "".join(_RETURNS.sub("\n", piece) for piece in cut_pieces(text))
 
 
@@ -98,7 +100,7 @@ def settle_progress(text: str) -> str:
     next: the same, its beginning, equal but for digits, or progress (a percentage, n/m, a bar, a size) of the same
     first word or erased since. Any other stays, on a line of its own: carriage returns may be line ends.
     """
-    if "\r" not in text:
+    if not holds(text, "\r"):
         return text
     return "".join(_settle_lines(piece) if "\r" in piece else piece for piece in cut_pieces(text))
 
@@ -113,7 +115,7 @@ def _settle_states(line: str) -> str:
         return line
     kept: list[str] = []
     current, erased = "", False
-    for states in cut_pieces(body, after="\r", size=PIECE_CHARS // 8):
+    for states in cut_pieces(body, after="\r", size=PIECE_CHARS // 4):
         for state in states.removesuffix("\r").split("\r"):
             if not state or state.isspace():
                 erased = True
