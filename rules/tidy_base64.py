@@ -40,10 +40,20 @@ def name_base64(text: str, *, is_file: bool) -> str:
     if holds(text, ";base64,"):
         text = _name_data_urls(text, MIN_DATA_URL_CHARS * factor)
     spans = [span for span in _merge(_find_runs(text)) if span[1] - span[0] >= MIN_RUN_CHARS * factor]
-    for start, end in reversed(spans):
-        size = _count_bytes(text[start:end])
-        text = f"{text[:start]}[trimtab: base64, {size} bytes, omitted here]{text[end:]}"
-    return text
+    parts: list[str] = []
+    done = 0
+    for start, stop in spans:
+        end = _trim_line_ends(text, stop)
+        marker = f"[trimtab: base64, {_count_bytes(text[start:end])} bytes, omitted here]"
+        parts += text[done:start], marker
+        done = end
+    return "".join((*parts, text[done:])) if done else text
+
+
+def _trim_line_ends(text: str, stop: int) -> int:
+    while text[stop - 1] in "\r\n" or text[stop - 2 : stop] in {"\\r", "\\n"}:
+        stop -= 1 if text[stop - 1] in "\r\n" else 2
+    return stop
 
 
 def _name_data_urls(text: str, min_chars: int) -> str:
@@ -112,8 +122,6 @@ def _runs_in(text: str) -> Iterator[tuple[int, int]]:
         if first and text[first - 1] == "\\":
             escaped = _ESCAPED.match(text, first)
             first = escaped.end() if escaped else first
-        while text[last - 1] in "\\\r\n" or (text[last - 1] in "rn" and text[last - 2] == "\\"):
-            last -= 1
         if _is_base64(text[first : first + _SAMPLE_CHARS]):
             yield first, last
 

@@ -16,7 +16,7 @@ MIN_LETTERS = 10
 """Beside its time, a line that says something: in shorter ones the time may be the content."""
 PIECE_CHARS = 16_384
 """Short lines are many objects: a piece of these stays within a few milliseconds."""
-_TIME = re.compile(r"(?:\b\d{4}[-/]\d\d[-/]\d\d[T ])?\b\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z\b|[+-]\d\d:?\d\d\b)?")
+_TIME = re.compile(r"(?:\b\d{4}[-/]\d\d[-/]\d\d[T ]|\b)\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z\b|[+-]\d\d:?\d\d\b)?")
 _DONE = re.compile(r"(\d+(?:\.\d+)?) ?%|(\d+)/\d+")
 _SIZE = re.compile(r"[\d.,]+ ?[kKMGT]?i?B(?:/s)?\b|[\d.]+ ?(?:it/s|s/it)|\b\d\d?:\d\d\b|[#=>\u2500-\u259f ]+")
 _NO_PROGRESS = re.compile(r"::|pass|fail|error|warn|exception|test|ok\b|cover|loss|acc", re.IGNORECASE)

@@ -5,7 +5,7 @@ Law: each function returns the same text where nothing of its kind stands in it;
 
 import re
 
-from rules.tidy_pieces import PIECE_CHARS, cut_pieces, holds
+from rules.tidy_pieces import PIECE_CHARS, cut_lines, cut_pieces, holds
 
 # Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo, ls and gcc write them.
 _ESCAPE = re.compile(
@@ -17,7 +17,7 @@ _ESCAPE = re.compile(
     r"|[=>78cM]"
     r")?"
 )
-_REPAINT = re.compile(r"\x1b\[(?:2K|[01]?G)|(?<=\r)\x1b\[0?K")
+_REPAINT = re.compile(r"\x1b\[(?:2K|[01]?G)")
 """Erases the line, or goes back to its start: what follows paints over it, as behind a carriage return."""
 _EIGHT_BIT = re.compile(r"(?<![\x80-\xff])(?:\x9b[0-9;:?]++[A-Za-z]|\x9d[0-9]{1,4};[^\x07\x1b\x9c\n]*+[\x07\x9c])")
 """CSI and OSC as single characters, with a parameter, and not behind another character of their row: Latin text that
@@ -44,7 +44,7 @@ def strip_escapes(text: str, *, repaint: bool) -> str:
     No escape character is left.
     """
     if holds(text, "\x1b"):
-        text = "".join(_strip_seven_bit(piece, repaint=repaint) for piece in cut_pieces(text))
+        text = "".join(_strip_seven_bit(piece, repaint=repaint) for piece in cut_pieces(text, before="\x1b"))
     if not text.isascii() and (holds(text, "\x9b") or holds(text, "\x9d")):
         text = "".join(_EIGHT_BIT.sub("", piece) for piece in cut_pieces(text))
     return text
@@ -53,7 +53,9 @@ def strip_escapes(text: str, *, repaint: bool) -> str:
 def _strip_seven_bit(piece: str, *, repaint: bool) -> str:
     if "\x1b" not in piece:
         return piece
-    return _ESCAPE.sub("", _REPAINT.sub("\r", piece) if repaint else piece)
+    if repaint:
+        piece = _REPAINT.sub("\r", piece).replace("\r\x1b[K", "\r\r").replace("\r\x1b[0K", "\r\r")
+    return _ESCAPE.sub("", piece)
 
 
 def settle_backspaces(text: str) -> str:
@@ -98,11 +100,11 @@ def settle_progress(text: str) -> str:
     Promised: the last state that shows anything stays, whole, and nothing of an earlier one is mixed into it (a terminal
     shows the end of a longer earlier state behind it). An earlier state goes only if it is a step towards the
     next: the same, its beginning, equal but for digits, or progress (a percentage, n/m, a bar, a size) of the same
-    first word or erased since. Any other stays, on a line of its own: carriage returns may be line ends.
+    first word, of none, or erased since. Any other stays, on a line of its own: carriage returns may be line ends.
     """
     if not holds(text, "\r"):
         return text
-    return "".join(_settle_lines(piece) if "\r" in piece else piece for piece in cut_pieces(text))
+    return "".join(_settle_lines(piece) if "\r" in piece else piece for piece in cut_lines(text))
 
 
 def _settle_lines(piece: str) -> str:
@@ -135,4 +137,6 @@ def _gives_way(state: str, to: str, *, erased: bool) -> bool:
         same = word is not None and not _COLUMNS.search(state) and _DIGITS.sub("0", state) == _DIGITS.sub("0", to)
         return same or not any(map(str.isalnum, state))
     later = _WORD.search(to)
-    return erased or word is None or (later is not None and later[0] == word[0])
+    if word is None or later is None:
+        return erased or word is None or _PROGRESS.search(to) is not None
+    return erased or later[0] == word[0]

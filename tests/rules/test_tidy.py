@@ -67,7 +67,9 @@ def test_line_ends_are_unified() -> None:
 
 def test_a_code_file_keeps_all_but_colours_and_long_base64() -> None:
     """Its lines may be copied into an exact edit: blanks, repeats, CRLF and JSON are content."""
-    code = 'x = 1  \r\n\r\n\r\n\r\n    0,\r\n    0,\r\n    0,\r\n{"a": [{"b": 1}, {"b": 2}, {"b": 3}]}\r\n' + "0,\n" * 90
+    code = (
+        'x = 1  \r\n\r\n\r\n\r\n    0,\r\n    0,\r\n    0,\r\n{"a": [{"b": 1}, {"b": 2}, {"b": 3}]}\r\n' + "0,\n" * 90
+    )
     assert tidy(code, is_file=True) is code
     assert tidy(f"\x1b[32m{code}\x1b[0m", is_file=True) == code
     data = '{\n  "a": 1,\n  "b": [\n    0,\n    0,\n    0\n  ],\n  "c": "spread over lines, as a formatter wrote it"\n}'
