@@ -47,8 +47,8 @@ def tidy_text(text: str, tidying: Tidying, *, is_file: bool, fits: Callable[[str
     """The text without what the switches of `tidying` name; the same object where that is nothing.
 
     With `is_file`, a code file was read: its lines may be copied into an exact edit, so only colours and long base64
-    go. `fits` says whether a text is within its budget; JSON is written anew only where it then fits, because an excerpt of
-    what is truncated must be found again to the letter. It is asked once at most for each JSON text.
+    go. `fits` says whether a text is within its budget; JSON is written anew only where it then fits, because an
+    excerpt of what is truncated must be found again to the letter. It is asked once at most for each JSON text.
     """
     known: dict[str, bool] = {}
 
@@ -93,7 +93,7 @@ def _settle_terminal(text: str, tidying: Tidying) -> str:
 
 
 def strip_blanks(text: str) -> str:
-    """The text without blanks at the ends of its lines, and with one blank line where several stood; a diff as it is."""
+    """The text without blanks at the ends of lines, and with one blank line where several stood; a diff as it is."""
     trailing = holds(text, " \n") or holds(text, "\t\n") or text.endswith((" ", "\t"))
     if not (trailing or holds(text, "\n\n\n")) or is_diff(text):
         return text

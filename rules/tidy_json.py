@@ -1,7 +1,8 @@
 """JSON with less around its values: blanks between them gone, like objects as tables.
 
-Law: a text's own characters stay within its strings, numbers and keys; nothing is decoded and written again. What is not
-JSON to the letter (JSON5, Python's literals, a lone surrogate) is left alone.
+Law: a text's own characters stay within its strings, numbers and keys; nothing is decoded and written again. What is
+not JSON to the letter (JSON5, Python's literals, a lone surrogate) is left alone; so are JSON lines, which are compact
+already and are looked for line by line.
 """
 
 import re
@@ -41,7 +42,7 @@ class Body:
 
 
 def find_json(text: str) -> Body | None:
-    """The one JSON object or array that a text consists of, but for a few lines before and behind; None where none is."""
+    """The one JSON object or array that a text consists of, but for a few lines before and behind, if it does."""
     head = text[:WRAPPER_CHARS]
     if not ("\n{" in head or "\n[" in head or head.lstrip().startswith(("{", "["))):
         return None
@@ -86,7 +87,7 @@ def respace_json(text: str) -> str | None:
         _RAW.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
-    # No control character stands in JSON: they stand for escapes of backslash and quote while it is split at its quotes.
+    # No control character stands in JSON: while it is split at its quotes, they stand for escaped ones.
     escaped = "\\" in text
     if escaped:
         text = text.replace("\\\\", "\x00\x01").replace('\\"', "\x00\x02")

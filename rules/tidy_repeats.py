@@ -31,9 +31,9 @@ def fold_repeats(text: str) -> str:
     """The text with runs of lines that say the same folded into their first (and last) and a count.
 
     Three or more equal lines; or eight or more lines that are equal but for the time of day (and its date), or lines of
-    one progress, equal but for a percentage or n/m that only grows, and sizes and rates beside it. All other digits are content: lines that
-    differ in a line number, an address, a measure or a test's number stay, however many. Blank lines stay.
-    What a reader loses is when exactly, and how fast, something went on.
+    one progress, equal but for a percentage or n/m that only grows, and sizes and rates beside it. All other digits
+    are content: lines that differ in a line number, an address, a measure or a test's number stay, however many. Blank
+    lines stay. What a reader loses is when exactly, and how fast, something went on.
     """
     if "\n" not in text:
         return text
@@ -54,10 +54,8 @@ def _fold_piece(piece: str) -> str:
         for start, stop, said in _find_runs(lines, shapes, candidate.start(), candidate.end() + 1):
             between = lines[start + 1 : stop]
             last = lines[stop - 1]
-            if last == lines[start]:
-                short = [_marker(len(between), said)]
-            else:
-                short = [_marker(len(between) - 1, said), last]
+            equal = last == lines[start]
+            short = [_marker(len(between), said)] if equal else [_marker(len(between) - 1, said), last]
             if sum(map(len, short)) + len(short) < sum(map(len, between)) + len(between):
                 folded += lines[done : start + 1]
                 folded += short

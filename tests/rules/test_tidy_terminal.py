@@ -8,10 +8,12 @@ from rules.tidy_terminal import settle_backspaces, settle_progress, strip_escape
 
 # What tools write, shortened.
 CARGO = "\x1b[1m\x1b[32m   Compiling\x1b[0m demo v0.1.0\n\x1b]8;;file:///target/doc\x1b\\\x1b[0mdocs\x1b]8;;\x1b\\\n"
+BAR = "\u2588" * 9
 PIP = (
     "  Downloading lib-1.0.whl (383 kB)\n"
-    "\x1b[?25l\r\x1b[K     |\u2589        | 10 kB 27.2 MB/s eta 0:00:01\r\x1b[K     |\u2588\u2588\u2588\u2588     | 200 kB 5.8 MB/s"
-    " eta 0:00:01\r\x1b[K     |\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588| 383 kB 5.8 MB/s \n\x1b[?25hInstalling\n"
+    "\x1b[?25l\r\x1b[K     |\u2589        | 10 kB 27.2 MB/s eta 0:00:01"
+    "\r\x1b[K     |\u2588\u2588\u2588\u2588     | 200 kB 5.8 MB/s eta 0:00:01"
+    f"\r\x1b[K     |{BAR}| 383 kB 5.8 MB/s \n\x1b[?25hInstalling\n"
 )
 NPM = (
     "\x1b[1G\x1b[0K\u2819\x1b[1G\x1b[0K\u2839 idealTree: timing\x1b[1G\x1b[0K\u2838 reify: lodash\x1b[1G\x1b[0K\n"
@@ -41,13 +43,15 @@ def shown(text: str) -> str:
         (CARGO, "   Compiling demo v0.1.0\ndocs\n"),
         (
             PIP,
-            "  Downloading lib-1.0.whl (383 kB)\n     |\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588\u2588| 383 kB 5.8 MB/s \nInstalling\n",
+            f"  Downloading lib-1.0.whl (383 kB)\n     |{BAR}| 383 kB 5.8 MB/s \nInstalling\n",
         ),
         (NPM, "\u2838 reify: lodash\nadded 120 packages in 3s\n"),
         (
             GIT,
-            "Cloning into 'demo'...\nReceiving objects: 100% (100/100), 3.4 MiB | 2.5 MiB/s, done.\n"
-            "Resolving deltas: 100% (7/7), done.\n",
+            (
+                "Cloning into 'demo'...\nReceiving objects: 100% (100/100), 3.4 MiB | 2.5 MiB/s, done.\n"
+                "Resolving deltas: 100% (7/7), done.\n"
+            ),
         ),
         (APT, "Get:1 http://deb jammy InRelease [129 kB]\nReading package lists... Done\n"),
         (SPINNER, "Building wheel (setup.py) ... done\n  Created wheel\n"),
@@ -78,7 +82,7 @@ def test_tools_read_as_on_a_terminal(raw: str, read: str) -> None:
     ],
 )
 def test_escapes_go_and_text_stays(raw: str, read: str) -> None:
-    """Whole sequences go; what never ends is no sequence, and wrongly decoded Latin letters are no control characters."""
+    """Whole sequences go; what never ends is no sequence, and wrongly decoded Latin letters are no controls."""
     assert strip_escapes(raw, repaint=False) == read
 
 
