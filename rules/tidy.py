@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rules.tidy_base64 import name_base64
-from rules.tidy_json import find_json, shorten_json
+from rules.tidy_json import Body, find_json, shorten_json
 from rules.tidy_pieces import cut_pieces, holds
 from rules.tidy_repeats import fold_repeats
 from rules.tidy_terminal import settle_backspaces, settle_progress, strip_escapes, unify_line_ends
@@ -50,20 +50,28 @@ def tidy_text(text: str, tidying: Tidying, *, is_file: bool, fits: Callable[[str
     go. `fits` says whether a text is within its budget; JSON is written anew only where it then fits, because an
     excerpt of what is truncated must be found again to the letter. It is asked once at most for each JSON text.
     """
-    known: dict[str, bool] = {}
-
-    def fits_once(short: str) -> bool:
-        if short not in known:
-            known[short] = fits(short)
-        return known[short]
-
+    answers = _Answers(fits)
     tidied = text
     for _ in range(MAX_PASSES):
-        again = _tidy_file(tidied, tidying) if is_file else _tidy_once(tidied, tidying, fits_once)
+        again = _tidy_file(tidied, tidying) if is_file else _tidy_once(tidied, tidying, answers)
         if again == tidied:
             return tidied
         tidied = again
     return text
+
+
+class _Answers:
+    """What earlier passes found out: which texts fit, which JSON is in its last form."""
+
+    def __init__(self, fits: Callable[[str], bool]) -> None:
+        self._fits = fits
+        self._known: dict[str, bool] = {}
+        self.written: set[str] = set()
+
+    def fits(self, text: str) -> bool:
+        if text not in self._known:
+            self._known[text] = self._fits(text)
+        return self._known[text]
 
 
 def _tidy_file(text: str, tidying: Tidying) -> str:
@@ -72,16 +80,27 @@ def _tidy_file(text: str, tidying: Tidying) -> str:
     return name_base64(text, is_file=True) if tidying.base64 else text
 
 
-def _tidy_once(text: str, tidying: Tidying, fits: Callable[[str], bool]) -> str:
+def _tidy_once(text: str, tidying: Tidying, answers: _Answers) -> str:
     text = _settle_terminal(text, tidying)
     if tidying.base64:
         text = name_base64(text, is_file=False)
-    body = find_json(text)
+    body = find_json(text, answers.written)
     if body:
-        return shorten_json(text, body, spaces=tidying.json, tables=tidying.tables, fits=fits)
+        return _shorten_body(text, body, tidying, answers)
     if tidying.blanks:
         text = strip_blanks(text)
     return fold_repeats(text) if tidying.repeats else text
+
+
+def _shorten_body(text: str, body: Body, tidying: Tidying, answers: _Answers) -> str:
+    short = shorten_json(body, spaces=tidying.json, tables=tidying.tables)
+    if short is None:
+        return text
+    whole = text[: body.start] + short + text[body.stop :]
+    if not answers.fits(whole):
+        return text
+    answers.written.add(short)
+    return whole
 
 
 def _settle_terminal(text: str, tidying: Tidying) -> str:

@@ -44,7 +44,7 @@ def name_base64(text: str, *, is_file: bool) -> str:
     done = 0
     for start, stop in spans:
         end = _trim_line_ends(text, stop)
-        marker = f"[trimtab: base64, {_count_bytes(text[start:end])} bytes, omitted here]"
+        marker = f"[trimtab: base64, {_count_bytes(text, start, end)} bytes, omitted here]"
         parts += text[done:start], marker
         done = end
     return "".join((*parts, text[done:])) if done else text
@@ -65,7 +65,7 @@ def _name_data_urls(text: str, min_chars: int) -> str:
         head = _URL_HEAD.search(text[max(start, done) : comma])
         end = _end_of(text, begin, _LETTERS)
         if head and end - begin >= min_chars:
-            kind, size = head[1] or "text/plain", _count_bytes(text[begin:end])
+            kind, size = head[1] or "text/plain", _count_bytes(text, begin, end)
             marker = f"[trimtab: data URL {kind}, {size} bytes, omitted here]"
             parts += text[done : comma - len(head[0])], marker
             done = end
@@ -146,6 +146,7 @@ def _merge(spans: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _count_bytes(run: str) -> int:
-    ends = run.count("\n") + run.count("\r") + 2 * (run.count("\\n") + run.count("\\r"))
-    return (len(run) - ends - run[-2:].count("=")) * 3 // 4
+def _count_bytes(text: str, start: int, end: int) -> int:
+    escapes = 2 * text.count("\\", start, end)
+    breaks = text.count("\n", start, end) + text.count("\r", start, end)
+    return (end - start - escapes - breaks - text.count("=", end - 2, end)) * 3 // 4

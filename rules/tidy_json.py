@@ -6,11 +6,12 @@ already and are looked for line by line.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Container
 from dataclasses import dataclass
 
 import msgspec
 
+from rules.tidy_pieces import PIECE_CHARS
 from rules.tidy_tables import make_tables
 
 MIN_JSON_CHARS = 64
@@ -28,8 +29,6 @@ _DELETE_BLANKS = str.maketrans("", "", _BLANKS)
 _ONLY_BRACKETS = str.maketrans("", "", '",:0123456789+-.eEtrufalsn')
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 
-Fits = Callable[[str], bool]
-
 
 @dataclass(frozen=True, slots=True)
 class Body:
@@ -38,11 +37,14 @@ class Body:
     start: int
     stop: int
     compact: str | None
-    """None where it is too long to be written anew."""
+    """None where it is not to be written anew: too long, or written already."""
 
 
-def find_json(text: str) -> Body | None:
-    """The one JSON object or array that a text consists of, but for a few lines before and behind, if it does."""
+def find_json(text: str, written: Container[str] = ()) -> Body | None:
+    """The one JSON object or array that a text consists of, but for a few lines before and behind, if it does.
+
+    A body among `written` is known to be JSON in its last form. Of one over MAX_JSON_CHARS only the beginning is read.
+    """
     head = text[:WRAPPER_CHARS]
     if not ("\n{" in head or "\n[" in head or head.lstrip().startswith(("{", "["))):
         return None
@@ -56,26 +58,43 @@ def find_json(text: str) -> Body | None:
             stop = closing.end()
             if stop - start < MIN_JSON_CHARS or (text[start] == "{") != (text[stop - 1] == "}"):
                 continue
-            if stop - start > MAX_JSON_CHARS:
-                return Body(start, stop, None)
-            compact = respace_json(text[start:stop])
-            if compact is not None:
-                return Body(start, stop, compact)
+            body = _read_body(text, start, stop, written)
+            if body:
+                return body
     return None
 
 
-def shorten_json(text: str, body: Body, *, spaces: bool, tables: bool, fits: Fits) -> str:
-    """The text with its JSON body in the shortest form of those allowed, if that fits; else the same text.
+def _read_body(text: str, start: int, stop: int, written: Container[str]) -> Body | None:
+    if stop - start > MAX_JSON_CHARS:
+        return Body(start, stop, None) if _begins_json(text[start : start + PIECE_CHARS]) else None
+    body = text[start:stop]
+    if body in written:
+        return Body(start, stop, None)
+    compact = respace_json(body)
+    return None if compact is None else Body(start, stop, compact)
 
-    `fits` is asked once at most. A text with a table is re-spaced, too.
+
+def _begins_json(piece: str) -> bool:
+    try:
+        _RAW.decode(piece)
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    except (UnicodeEncodeError, RecursionError):
+        pass
+    return False
+
+
+def shorten_json(body: Body, *, spaces: bool, tables: bool) -> str | None:
+    """The shortest form of the body among those allowed; None where it has that form already.
+
+    A body with a table is re-spaced, too.
     """
     if body.compact is None or not (spaces or tables):
-        return text
+        return None
     short = make_tables(body.compact) if tables else body.compact
     if len(short) >= body.stop - body.start or (short == body.compact and not spaces):
-        return text
-    whole = text[: body.start] + short + text[body.stop :]
-    return whole if fits(whole) else text
+        return None
+    return short
 
 
 def respace_json(text: str) -> str | None:

@@ -95,10 +95,17 @@ def test_json_behind_and_before_a_few_lines_is_found(before: str, behind: str) -
     body = find_json(text)
     assert body
     assert (text[: body.start], text[body.stop :]) == (before, behind)
-    assert shorten_json(text, body, spaces=True, tables=True, fits=lambda _: True) == before + COMPACT + behind
-    assert shorten_json(text, body, spaces=False, tables=False, fits=lambda _: True) is text
-    assert shorten_json(text, body, spaces=False, tables=True, fits=lambda _: True) is text
-    assert shorten_json(text, body, spaces=True, tables=True, fits=lambda _: False) is text
+    assert shorten_json(body, spaces=True, tables=True) == COMPACT
+    assert shorten_json(body, spaces=False, tables=False) is None
+    assert shorten_json(body, spaces=False, tables=True) is None
+
+
+def test_what_was_written_is_not_read_again() -> None:
+    """A body in its last form is known; it stays as it is."""
+    body = find_json(f"OBSERVATION:\n{COMPACT}\n", {COMPACT})
+    assert body
+    assert body.compact is None
+    assert shorten_json(body, spaces=True, tables=True) is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +131,13 @@ def test_a_very_long_body_is_known_but_left() -> None:
     body = find_json(text)
     assert body is not None
     assert body.compact is None
-    assert shorten_json(text, body, spaces=True, tables=True, fits=lambda _: True) is text
+    assert shorten_json(body, spaces=True, tables=True) is None
+
+
+def test_a_very_long_log_is_not_taken_for_json() -> None:
+    """Though it begins and ends in brackets."""
+    for begin in ("[1/20] Building", "[1, 2]", "{}", '["\ud800", '):
+        assert find_json(f"{begin} demo\n" + "[2/20] Building more\n" * (MAX_JSON_CHARS // 20) + "[done]") is None
 
 
 @given(text=JSON)
