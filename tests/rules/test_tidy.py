@@ -1,5 +1,7 @@
 """Tool results without what nobody reads."""
 
+import base64
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -8,10 +10,12 @@ from hypothesis import strategies as st
 from rules.tidy import Tidying, is_diff, tidy_text
 
 ALL = Tidying()
+RUN = base64.b64encode(bytes(range(256))).decode().rstrip("=")
 PARTS = (
     "\x1b", "\x1b[31m", "\x1b[2K", "\x1b]8;;a\x1b\\", "\x9b1m", "\x9d0;t\x07", "\b", "\r", "\n", "\n\n\n", " ", "\t",
     "12%", " 3/10", "Reading", "...", "12:30:01 ", "\ud800", "文", "{", "}", "[", "]", '"a"', ":", ",", "1", "\\",
-    '{"a": 1, "b": [1, 2]}', "@@ -1 +1 @@\n", "[trimtab: 2 more lines equal to the one above omitted here]\n",
+    RUN, RUN + "=", RUN[:63] + "-", RUN[:64] + "\n", '{"a": 1, "b": [1, 2]}', "@@ -1 +1 @@\n",
+    "[trimtab: 2 more lines equal to the one above omitted here]\n",
 )  # fmt: skip
 RUNS = st.builds(lambda part, times: part * times, st.sampled_from(PARTS) | st.text(max_size=4), st.integers(1, 12))
 TEXTS = st.lists(RUNS, max_size=24).map("".join)
