@@ -1,0 +1,156 @@
+"""What was meant for a terminal: colours, links, titles, overstrikes and progress that paints over itself.
+
+Law: each function returns the same text where nothing of its kind stands in it; none makes a text longer.
+"""
+
+import re
+
+from rules.tidy_pieces import PIECE_CHARS, cut_lines, cut_pieces, holds
+
+# Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo and gcc write them.
+_ESCAPE = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
+    r"|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)"  # OSC: titles, hyperlinks
+    r"|[PX^_][^\x07\x1b\n]*+\x1b\\"  # DCS, SOS, PM, APC
+    r"|[ -/]++[0-~]"  # character sets
+    r"|[=>78cM]"
+    r")?"
+)
+_REPAINT = re.compile(r"\x1b\[(?:2K|[01]?G)")
+"""Erases the line, or goes back to its start: what follows paints over it, as behind a carriage return."""
+_EIGHT_BIT = re.compile(r"(?<![\x80-\xff])(?:\x9b[0-9;:?]++[A-Za-z]|\x9d[0-9]{1,4};[^\x07\x1b\x9c\n]*+[\x07\x9c])")
+"""CSI and OSC as single characters, with a parameter, and not behind another character of their row: Latin text that
+was decoded wrongly ("\xc5\x9bm") is content."""
+_OVERSTRIKE = re.compile(r"[^\x08\n](?<!\x08.)\x08(?=[^\x08\n\r])")
+_BACKSPACES = re.compile(r"(\x08+)")
+MAX_OVERSTRUCK_CHARS = 1024
+"""A longer line with runs of backspaces is left alone: no terminal is that wide."""
+_FIRST_WIDE = "\u1100"
+"""From here on a character may take two columns, and two backspaces."""
+_RETURNS = re.compile(r"(?<!\r)\r++\n")
+_WORD = re.compile(r"[^\W\d_]{3,}+")
+_PROGRESS = re.compile(
+    r"%|\d/\d|\d:\d\d|\.\.\.|[=#>*.\-]{4}|\d ?[kKMGT](?:i?B)?\b|[|/\\\-\u2500-\u25ff\u2800-\u28ff\u2026](?:\s|$)"
+)
+_DIGITS = re.compile(r"\d+")
+_COLUMNS = re.compile(r"[,;\t]")
+
+
+def strip_escapes(text: str, *, repaint: bool) -> str:
+    """The text without ANSI, VT and OSC sequences; a link's text stays, its address goes.
+
+    With `repaint`, a sequence that erases the line becomes a carriage return, for `settle_progress`.
+    No escape character is left.
+    """
+    if holds(text, "\x1b"):
+        text = "".join(
+            _strip_seven_bit(piece, repaint=repaint) for piece in cut_pieces(text, before="\x1b", size=PIECE_CHARS // 4)
+        )
+    if not text.isascii() and (holds(text, "\x9b") or holds(text, "\x9d")):
+        text = "".join(_EIGHT_BIT.sub("", piece) for piece in cut_pieces(text))
+    return text
+
+
+def _strip_seven_bit(piece: str, *, repaint: bool) -> str:
+    if "\x1b" not in piece:
+        return piece
+    if repaint:
+        piece = _REPAINT.sub("\r", piece).replace("\r\x1b[K", "\r\r").replace("\r\x1b[0K", "\r\r")
+    return _ESCAPE.sub("", piece)
+
+
+def settle_backspaces(text: str) -> str:
+    """The text as it stands after its backspaces: bold and underlined words as words, a spinner's last state."""
+    if not holds(text, "\b"):
+        return text
+    return "".join(_settle_piece(piece) if "\b" in piece else piece for piece in cut_pieces(text))
+
+
+def _settle_piece(piece: str) -> str:
+    piece = _OVERSTRIKE.sub("", piece)
+    if "\b" not in piece:
+        return piece
+    return "\n".join(_settle_line(line) if "\b" in line else line for line in piece.split("\n"))
+
+
+def _settle_line(line: str) -> str:
+    if len(line) > MAX_OVERSTRUCK_CHARS or "\r" in line or max(line) >= _FIRST_WIDE:
+        return line
+    shown, column = "", 0
+    for part in _BACKSPACES.split(line):
+        if part.startswith("\b"):
+            column = max(column - len(part), 0)
+        else:
+            shown = shown[:column] + part + shown[column + len(part) :]
+            column += len(part)
+    return shown
+
+
+def unify_line_ends(text: str) -> str:
+    """CRLF, and CRCRLF as some terminals write it, as LF."""
+    if not (holds(text, "\r") and holds(text, "\r\n")):
+        return text
+    if not holds(text, "\r\r"):
+        return "".join(piece.replace("\r\n", "\n") for piece in cut_pieces(text))
+    return "".join(_RETURNS.sub("\n", piece) for piece in cut_pieces(text))
+
+
+def settle_progress(text: str) -> str:
+    r"""Of a line that painted over itself with carriage returns, the last state.
+
+    Promised: the last state that shows anything stays, whole, and nothing of an earlier one is mixed into it (a
+    terminal shows the end of a longer earlier state behind it). An earlier state goes only if it is a step towards the
+    next: the same, its beginning, equal but for digits, or progress (a percentage, n/m, a bar, a size) of the same
+    first word, of none, or erased since. Any other stays, on a line of its own: carriage returns may be line ends.
+    """
+    if not holds(text, "\r"):
+        return text
+    return "".join(_settle_lines(piece) if "\r" in piece else piece for piece in cut_lines(text))
+
+
+def _settle_lines(piece: str) -> str:
+    return "\n".join(_settle_states(line) if "\r" in line else line for line in piece.split("\n"))
+
+
+def _settle_states(line: str) -> str:
+    body = line[: _find_returns(line)]
+    if "\r" not in body:
+        return line
+    kept: list[str] = []
+    current, erased = "", False
+    for states in cut_pieces(body, after="\r", size=PIECE_CHARS // 4):
+        for state in states.removesuffix("\r").split("\r"):
+            if not state or state.isspace():
+                erased = True
+                continue
+            if current and not _gives_way(current, state, erased=erased):
+                kept.append(current)
+            current, erased = state, False
+    kept.append(current)
+    return "\n".join(kept) + line[len(body) :]
+
+
+def _find_returns(line: str) -> int:
+    """Where the carriage returns at the line's end begin."""
+    end = len(line)
+    while end:
+        piece = line[max(end - PIECE_CHARS, 0) : end]
+        rest = len(piece.rstrip("\r"))
+        end -= len(piece) - rest
+        if rest:
+            break
+    return end
+
+
+def _gives_way(state: str, to: str, *, erased: bool) -> bool:
+    if to.startswith(state.rstrip()):
+        return True
+    word = _WORD.search(state)
+    if not _PROGRESS.search(state):
+        same = word is not None and not _COLUMNS.search(state) and _DIGITS.sub("0", state) == _DIGITS.sub("0", to)
+        return same or not any(map(str.isalnum, state))
+    later = _WORD.search(to)
+    if word is None or later is None:
+        return erased or word is None or _PROGRESS.search(to) is not None
+    return erased or later[0] == word[0]

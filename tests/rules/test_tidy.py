@@ -1,0 +1,135 @@
+"""Tool results without what nobody reads."""
+
+import base64
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.tidy import Tidying, is_diff, tidy_text
+
+ALL = Tidying()
+RUN = base64.b64encode(bytes(range(256))).decode().rstrip("=")
+PARTS = (
+    "\x1b", "\x1b[31m", "\x1b[2K", "\x1b]8;;a\x1b\\", "\x9b1m", "\x9d0;t\x07", "\b", "\r", "\n", "\n\n\n", " ", "\t",
+    "12%", " 3/10", "Reading", "...", "12:30:01 ", "\ud800", "文", "{", "}", "[", "]", '"a"', ":", ",", "1", "\\",
+    RUN, RUN + "=", RUN[:63] + "-", RUN[:64] + "\n", '{"a": 1, "b": [1, 2]}', "@@ -1 +1 @@\n",
+    "[trimtab: 2 more lines equal to the one above omitted here]\n",
+)  # fmt: skip
+RUNS = st.builds(lambda part, times: part * times, st.sampled_from(PARTS) | st.text(max_size=4), st.integers(1, 12))
+TEXTS = st.lists(RUNS, max_size=24).map("".join)
+SWITCHES = st.builds(Tidying, *[st.booleans()] * 8)
+
+
+def tidy(text: str, tidying: Tidying = ALL, *, is_file: bool = False, room: int = 10**9) -> str:
+    return tidy_text(text, tidying, is_file=is_file, fits=lambda short: len(short) <= room)
+
+
+@given(text=TEXTS, tidying=SWITCHES, is_file=st.booleans(), room=st.integers(0, 200))
+def test_never_longer_and_settled(text: str, tidying: Tidying, *, is_file: bool, room: int) -> None:
+    """Whatever the text and the switches: no longer than before, and a second pass finds nothing more to do."""
+    tidied = tidy(text, tidying, is_file=is_file, room=room)
+    assert len(tidied) <= len(text)
+    assert tidy(tidied, tidying, is_file=is_file, room=room) is tidied
+    assert tidied != text or tidied is text
+
+
+@given(text=TEXTS)
+def test_nothing_on_changes_nothing(text: str) -> None:
+    """With all switches off the text is the same object."""
+    assert tidy(text, Tidying(*[False] * 8)) is text
+    assert tidy(text, Tidying(*[False] * 8), is_file=True) is text
+
+
+@given(words=st.lists(st.text("abcdé文.:/-", min_size=1, max_size=8), min_size=1, max_size=40, unique=True))
+def test_plain_lines_are_the_same_object(words: list[str]) -> None:
+    """Lines without anything to tidy come back as the object that came."""
+    text = "\n".join(words)
+    assert tidy(text) is text
+
+
+def test_lines_lose_trailing_blanks_and_doubled_blank_lines() -> None:
+    assert tidy("one  \ntwo\t\n\n \n\nthree ") == "one\ntwo\n\nthree"
+    kept = Tidying(blanks=False)
+    assert tidy("one  \n\n\n\ntwo ", kept) == "one  \n\n\n\ntwo "
+
+
+def test_a_diff_keeps_its_blanks() -> None:
+    """A change may consist of blanks, and context is copied into edits."""
+    diff = "--- a\n+++ b\n@@ -1,3 +1,3 @@\n-one  \n+one\n \n \n two\n"
+    assert is_diff(diff)
+    assert tidy(diff) is diff
+    assert not is_diff("what @@ -1 +1 @@ means")
+
+
+def test_line_ends_are_unified() -> None:
+    """CRLF, and CRCRLF as some terminals write it; a lone CR at the end is none."""
+    assert tidy("one\r\ntwo\r\r\nthree") == "one\ntwo\nthree"
+    assert tidy("one\r\ntwo", Tidying(line_ends=False)) == "one\r\ntwo"
+
+
+def test_a_code_file_keeps_all_but_colours_and_long_base64() -> None:
+    """Its lines may be copied into an exact edit: blanks, repeats, CRLF and JSON are content."""
+    code = (
+        'x = 1  \r\n\r\n\r\n\r\n    0,\r\n    0,\r\n    0,\r\n{"a": [{"b": 1}, {"b": 2}, {"b": 3}]}\r\n' + "0,\n" * 90
+    )
+    assert tidy(code, is_file=True) is code
+    assert tidy(f"\x1b[32m{code}\x1b[0m", is_file=True) == code
+    data = '{\n  "a": 1,\n  "b": [\n    0,\n    0,\n    0\n  ],\n  "c": "spread over lines, as a formatter wrote it"\n}'
+    assert tidy(data, is_file=True) is data
+
+
+def test_json_is_written_anew_only_where_it_fits() -> None:
+    """What is truncated anyway is truncated from the text as it came; so are the runs of lines in it."""
+    text = msgspec.json.format(msgspec.json.encode({"zeros": [0] * 40, "name": "one  two"})).decode()
+    short = tidy(text)
+    assert short == '{"zeros":[' + ",".join("0" * 40) + '],"name":"one  two"}'
+    assert tidy(text, room=len(short) - 1) is text
+    assert tidy(text, room=len(short)) == short
+
+
+@pytest.mark.parametrize("colour", ["\x1b[1m", ""])
+def test_fits_is_asked_once(colour: str) -> None:
+    """Counting tokens is dear: one question for a JSON text, none where there is nothing to gain."""
+    asked: list[str] = []
+
+    def fits(text: str) -> bool:
+        asked.append(text)
+        return False
+
+    records = [{"name": f"record {number}", "size": number} for number in range(30)]
+    text = msgspec.json.format(msgspec.json.encode(records)).decode()
+    assert tidy_text(colour + text, ALL, is_file=False, fits=fits) == text
+    assert len(asked) == 1
+    assert len(asked[0]) < len(text) / 2
+    for nothing_to_gain in ("plain text " * 30, "[1,2,3,4]" * 30, '{"a":"' + "b " * 80 + '"}'):
+        tidy_text(nothing_to_gain, ALL, is_file=False, fits=fits)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "\r", "ab\r", "\x1b[", "\x1b]", "\x9b1", "\b", "a\b\b", "\n", "a\nb\n", "[", "{",
+        '{"a":', '"', "\\", " ", "\t\n",
+        "12 34 ", "1%\n", "\ud800", "data:;base64,", "A1b", "aB3/" * 18 + "\n", "a" * 1000 + "=", "wörd ",
+    ],
+    ids=lambda part: repr(part[:8]),
+)  # fmt: skip
+def test_hostile_texts_are_survived(part: str) -> None:
+    """One line or a hundred thousand: an answer, no longer than the question, and settled."""
+    text = part * (300_000 // len(part))
+    for hostile in (text, "a" * 200_000 + text, text + "\x1b[m"):
+        tidied = tidy(hostile)
+        assert len(tidied) <= len(hostile)
+        assert tidy(tidied) == tidied
+
+
+def test_deep_json_is_left_alone() -> None:
+    """Deeper than 64 levels it is not taken for JSON, however much of the stack is in use."""
+    for depth in (65, 1000, 100_000):
+        text = '{"a": ' * depth + "1" + "}" * depth
+        assert tidy(text) is text
+    shallow = '{"a": ' * 64 + "1" + "}" * 64
+    assert tidy(shallow) == shallow.replace(" ", "")

@@ -1,0 +1,150 @@
+"""What was meant for a terminal, as it is read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.tidy_terminal import settle_backspaces, settle_progress, strip_escapes, unify_line_ends
+
+# What tools write, shortened.
+CARGO = "\x1b[1m\x1b[32m   Compiling\x1b[0m demo v0.1.0\n\x1b]8;;file:///target/doc\x1b\\\x1b[0mdocs\x1b]8;;\x1b\\\n"
+BAR = "\u2588" * 9
+PIP = (
+    "  Downloading lib-1.0.whl (383 kB)\n"
+    "\x1b[?25l\r\x1b[K     |\u2589        | 10 kB 27.2 MB/s eta 0:00:01"
+    "\r\x1b[K     |\u2588\u2588\u2588\u2588     | 200 kB 5.8 MB/s eta 0:00:01"
+    f"\r\x1b[K     |{BAR}| 383 kB 5.8 MB/s \n\x1b[?25hInstalling\n"
+)
+NPM = (
+    "\x1b[1G\x1b[0K\u2819\x1b[1G\x1b[0K\u2839 idealTree: timing\x1b[1G\x1b[0K\u2838 reify: lodash\x1b[1G\x1b[0K\n"
+    "added 120 packages in 3s\n"
+)
+GIT = (
+    "Cloning into 'demo'...\n"
+    "Receiving objects:   1% (1/100)\rReceiving objects:  50% (50/100), 1.2 MiB | 2.3 MiB/s\r"
+    "Receiving objects: 100% (100/100), 3.4 MiB | 2.5 MiB/s, done.\n"
+    "Resolving deltas: 100% (7/7)\rResolving deltas: 100% (7/7), done.\n"
+)
+APT = (
+    "\r0% [Working]\r            \rGet:1 http://deb jammy InRelease [129 kB]\n"
+    "\r0% [1 InRelease 13 kB/129 kB 10%]\r                                \rReading package lists... 0%\r"
+    "Reading package lists... 50%\rReading package lists... Done\n"
+)
+SPINNER = "Building wheel (setup.py) ... \x1b[?25l-\b \b\\\b \b|\b \bdone\n\x1b[?25h  Created wheel\n"
+
+
+def shown(text: str) -> str:
+    return settle_progress(unify_line_ends(settle_backspaces(strip_escapes(text, repaint=True))))
+
+
+@pytest.mark.parametrize(
+    ("raw", "read"),
+    [
+        (CARGO, "   Compiling demo v0.1.0\ndocs\n"),
+        (
+            PIP,
+            f"  Downloading lib-1.0.whl (383 kB)\n     |{BAR}| 383 kB 5.8 MB/s \nInstalling\n",
+        ),
+        (NPM, "\u2838 reify: lodash\nadded 120 packages in 3s\n"),
+        (
+            GIT,
+            (
+                "Cloning into 'demo'...\nReceiving objects: 100% (100/100), 3.4 MiB | 2.5 MiB/s, done.\n"
+                "Resolving deltas: 100% (7/7), done.\n"
+            ),
+        ),
+        (APT, "Get:1 http://deb jammy InRelease [129 kB]\nReading package lists... Done\n"),
+        (SPINNER, "Building wheel (setup.py) ... done\n  Created wheel\n"),
+    ],
+    ids=["cargo", "pip", "npm", "git", "apt", "spinner"],
+)
+def test_tools_read_as_on_a_terminal(raw: str, read: str) -> None:
+    """Colours and links gone, the last state of each painted line left."""
+    assert shown(raw) == read
+    assert shown(read) == read
+
+
+@pytest.mark.parametrize(
+    ("raw", "read"),
+    [
+        ("\x1b[38;5;196mred\x1b[m", "red"),
+        ("\x1b[01;31m\x1b[Kmatch\x1b[m\x1b[K", "match"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;id=1;https://a.b/?c=d\x07link\x1b]8;;\x07", "link"),
+        ("\x1b(B\x1b[mplain\x1b)0", "plain"),
+        ("\x1bP1$r0m\x1b\\kept", "kept"),
+        ("\x1b7saved\x1b8", "saved"),
+        ("\x1b]0;a title that never ends\nkept", "]0;a title that never ends\nkept"),
+        ("\x1b\x1b[31m[32mkept", "[32mkept"),
+        ("lone \x1b", "lone "),
+        ("\x9b31mred\x9b0m \x9d0;title\x9ctext", "red text"),
+        ("je\xc5\x9bli m\xc3\x93wi \x93so\x94 \xe2\x80\x9d1;", "je\xc5\x9bli m\xc3\x93wi \x93so\x94 \xe2\x80\x9d1;"),
+    ],
+)
+def test_escapes_go_and_text_stays(raw: str, read: str) -> None:
+    """Whole sequences go; what never ends is no sequence, and wrongly decoded Latin letters are no controls."""
+    assert strip_escapes(raw, repaint=False) == read
+
+
+@given(text=st.text(st.characters(exclude_characters="\x1b\x9b\x9d\b\r")))
+def test_a_text_without_controls_is_the_same_object(text: str) -> None:
+    for repaint in (True, False):
+        assert strip_escapes(text, repaint=repaint) is text
+    assert settle_progress(unify_line_ends(settle_backspaces(text))) is text
+
+
+@given(text=st.text("\x1b[]0;m\x07\\ab\n(?", max_size=60))
+def test_no_escape_character_is_left(text: str) -> None:
+    assert "\x1b" not in strip_escapes(text, repaint=False)
+    assert set(strip_escapes(text, repaint=False)) <= set(text)
+
+
+@pytest.mark.parametrize(
+    ("raw", "read"),
+    [
+        ("N\bNA\bAM\bME\bE", "NAME"),
+        ("_\bf_\bi_\bl_\be", "file"),
+        ("10%\b\b\b20%\b\b\b\b100%", "100%"),
+        ("12345\b\b\bab", "12ab5"),
+        ("kept\b\b", "kept"),
+        ("\b\bstart", "start"),
+        ("\u6f22\b\b\u6f22", "\u6f22\b\b\u6f22"),
+    ],
+)
+def test_backspaces_overwrite(raw: str, read: str) -> None:
+    """A backspace moves left and the next character overwrites; wide characters take two columns: left alone."""
+    assert settle_backspaces(raw) == read
+
+
+@pytest.mark.parametrize(
+    ("raw", "read"),
+    [
+        ("name,size\rone,1\rtwo,2", "name,size\none,1\ntwo,2"),
+        ("first paragraph\r\rsecond paragraph", "first paragraph\nsecond paragraph"),
+        ("Smith, 1\rSmith, 2", "Smith, 1\nSmith, 2"),
+        ("ERROR: disk full\rCopying 50%\rCopying 100%", "ERROR: disk full\nCopying 100%"),
+        ("Copying 100% of a long name\rdone", "Copying 100% of a long name\ndone"),
+        ("Counted 17\rCounted 18\rCounted 19 in all", "Counted 18\nCounted 19 in all"),
+        ("50%\r", "50%\r"),
+        ("\r\rtext", "text"),
+    ],
+)
+def test_what_is_no_progress_stays_on_a_line_of_its_own(raw: str, read: str) -> None:
+    """Carriage returns may be line ends; a message under a progress bar is a message. The last state is never mixed."""
+    assert settle_progress(raw) == read
+
+
+def test_a_state_that_goes_on_in_the_next_is_one() -> None:
+    assert settle_progress("Checking\rChecking files\rChecking files, done\n") == "Checking files, done\n"
+
+
+def test_line_ends_alone() -> None:
+    assert unify_line_ends("a\r\nb\r\r\nc\rd\r\n") == "a\nb\nc\rd\n"
+    assert settle_progress("50%\r100%\r\nnext\r\n") == "100%\r\nnext\r\n"
+
+
+def test_long_lines_are_settled_too() -> None:
+    """A line longer than a piece: its states are followed across the pieces."""
+    line = "".join(f"Copying {number / 100:.2f}% of it\r" for number in range(10_001))
+    assert settle_progress(line + "\n") == "Copying 100.00% of it\r\n"
+    assert strip_escapes("\x1b[31m." * 50_000, repaint=True) == "." * 50_000
