@@ -147,6 +147,8 @@ def _merge(spans: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _count_bytes(text: str, start: int, end: int) -> int:
-    escapes = 2 * text.count("\\", start, end)
-    breaks = text.count("\n", start, end) + text.count("\r", start, end)
-    return (end - start - escapes - breaks - text.count("=", end - 2, end)) * 3 // 4
+    breaks = text.count("=", end - 2, end)
+    for piece in range(start, end, PIECE_CHARS):
+        stop = min(piece + PIECE_CHARS, end)
+        breaks += text.count("\n", piece, stop) + text.count("\r", piece, stop) + 2 * text.count("\\", piece, stop)
+    return (end - start - breaks) * 3 // 4

@@ -44,7 +44,9 @@ def strip_escapes(text: str, *, repaint: bool) -> str:
     No escape character is left.
     """
     if holds(text, "\x1b"):
-        text = "".join(_strip_seven_bit(piece, repaint=repaint) for piece in cut_pieces(text, before="\x1b"))
+        text = "".join(
+            _strip_seven_bit(piece, repaint=repaint) for piece in cut_pieces(text, before="\x1b", size=PIECE_CHARS // 4)
+        )
     if not text.isascii() and (holds(text, "\x9b") or holds(text, "\x9d")):
         text = "".join(_EIGHT_BIT.sub("", piece) for piece in cut_pieces(text))
     return text

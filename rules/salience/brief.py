@@ -44,30 +44,42 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What one record may have: about so many tokens, at so many a character. The first is whole where that fits."""
+class Document:
+    """A document's text, its tokens a character, about, and how it is written."""
 
-    tokens: float
+    text: str
     rate: float
     signs: Signs
-    is_first: bool
 
 
-def brief_record(text: str, part: Part, number: int, news: News, room: Room) -> str:
-    """The record text[part.start:part.stop], as much of it as there is room for."""
-    if room.is_first and (part.stop - part.start) * room.rate < 20 * room.tokens:
-        whole = unbreak(text[part.start : part.stop])
-        if len(whole) * room.rate <= room.tokens:
-            return whole
-    reader = _Reader(text, number, news, room.rate, is_first=room.is_first)
-    root = reader.read(Part("", part.start, part.stop), None, "", 0, 1.0)
-    left = room.tokens
-    for leaf in sorted(reader.leaves, key=lambda leaf: -leaf.weight):
-        needed = _needed(leaf)
-        if leaf.weight > 0 and needed <= left:
-            left -= needed
-            _keep(leaf)
-    return _write(root, room.signs)
+class Record:
+    """One record of a collection, read once and written for any room."""
+
+    def __init__(self, document: Document, part: Part, number: int, news: News) -> None:
+        self._document = document
+        self._part = part
+        self._is_first = number == 0
+        reader = _Reader(document, number, news)
+        self._root = reader.read(Part("", part.start, part.stop), None, "", 0, 1.0)
+        self._leaves = sorted(
+            (leaf for leaf in reader.leaves if leaf.weight > 0), key=lambda leaf: leaf.weight, reverse=True
+        )
+
+    def write(self, tokens: float) -> str:
+        """As much of it as fits about so many tokens; the first of its collection whole where it does."""
+        rate = self._document.rate
+        if self._is_first and (self._part.stop - self._part.start) * rate < 20 * tokens:
+            whole = unbreak(self._document.text[self._part.start : self._part.stop])
+            if len(whole) * rate <= tokens:
+                return whole
+        _forget(self._root)
+        left = tokens
+        for leaf in self._leaves:
+            needed = _needed(leaf)
+            if needed <= left:
+                left -= needed
+                _keep(leaf)
+        return _write(self._root, self._document.signs)
 
 
 def cut_string(raw: str, max_chars: int) -> str:
@@ -85,11 +97,11 @@ def cut_string(raw: str, max_chars: int) -> str:
 class _Reader:
     """Reads a record into nodes, and weighs its leaves."""
 
-    def __init__(self, text: str, number: int, news: News, rate: float, *, is_first: bool) -> None:
-        self._text = text
+    def __init__(self, document: Document, number: int, news: News) -> None:
+        self._text = document.text
         self._news = news
-        self._rate = rate
-        self._is_first = is_first
+        self._rate = document.rate
+        self._is_first = number == 0
         self._told = news.told.get(number, ())
         self._named = False
         self.leaves: list[_Node] = []
@@ -145,6 +157,14 @@ class _Reader:
         leaf.weight = info * weight / (BASE_TOKENS + leaf.tokens)
         self.leaves.append(leaf)
         return leaf
+
+
+def _forget(node: _Node) -> None:
+    """Nothing of it is kept any longer."""
+    node.is_kept = False
+    for part in node.parts:
+        if part.is_kept:
+            _forget(part)
 
 
 def _needed(leaf: _Node) -> float:

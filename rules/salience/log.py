@@ -97,20 +97,21 @@ def _strip_prefixes(lines: list[str]) -> list[str]:
 def _read_signals(lines: Sequence[str], shapes: Shapes) -> dict[int, Signal]:
     """The signals of lines that have any; lines of one shape with the same keywords speak alike."""
     known: dict[tuple[Shape, int, str], Signal] = {}
-    signals = {}
-    for start, stop in batch_lines(lines):
-        marked = find_marked(lines[start:stop])
-        for offset, line in enumerate(lines[start:stop]):
+    signals: dict[str, Signal] = {}
+    different = list(shapes.by_line)
+    for start, stop in batch_lines(different):
+        marked = find_marked(different[start:stop])
+        for offset, line in enumerate(different[start:stop]):
             if offset not in marked and not line.startswith(STARTS):
                 continue
             marks = marked.get(offset, 0)
-            key = (shapes.of[start + offset], marks, read_status(line) if marks & HTTP_MARK else "")
+            key = (shapes.by_line[line], marks, read_status(line) if marks & HTTP_MARK else "")
             signal = known.get(key)
             if signal is None:
                 signal = known[key] = read_signal(line)
             if signal is not NO_SIGNAL:
-                signals[start + offset] = signal
-    return signals
+                signals[line] = signal
+    return {index: signals[line] for index, line in enumerate(lines) if line in signals}
 
 
 def _quiet_followers(lines: Sequence[str], signals: Mapping[int, Signal]) -> dict[int, float]:

@@ -56,8 +56,7 @@ def read_news(records: Sequence[Any]) -> News:
     """The news among records, decoded JSON of any form."""
     columns: dict[str, Column] = defaultdict(dict)
     for number, record in enumerate(records):
-        for path, value in _walk(record, "", 0):
-            columns[path].setdefault(number, []).append(value)
+        _collect(record, "", (number, columns), 0)
     news = News()
     items: list[tuple[float, int, str, str]] = []
     for path, column in columns.items():
@@ -73,19 +72,20 @@ def read_news(records: Sequence[Any]) -> News:
     return news
 
 
-def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """The scalars of a record with their paths, and how many items its arrays have."""
+def _collect(value: Any, path: str, into: tuple[int, dict[str, Column]], depth: int) -> None:
+    """The scalars of record `into[0]` into the columns of their paths, and how many items its arrays have."""
+    number, columns = into
     if isinstance(value, dict):
         if depth < MAX_DEPTH:
             for key, part in value.items():
-                yield from _walk(part, f"{path}.{key}", depth + 1)
+                _collect(part, f"{path}.{key}", into, depth + 1)
     elif isinstance(value, list):
-        yield f"{path}#", len(value)
+        columns[f"{path}#"].setdefault(number, []).append(len(value))
         if depth < MAX_DEPTH:
             for part in value[:MAX_ITEMS]:
-                yield from _walk(part, f"{path}[]", depth + 1)
+                _collect(part, f"{path}[]", into, depth + 1)
     else:
-        yield path, value
+        columns[path].setdefault(number, []).append(value)
 
 
 def _info(column: Column, records: int) -> float:

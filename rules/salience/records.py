@@ -10,7 +10,7 @@ from math import sqrt
 import msgspec
 
 from rules.conversation import CountTokens
-from rules.salience.brief import Room, brief_record, cut_string
+from rules.salience.brief import Document, Record, cut_string
 from rules.salience.news import News, read_news
 from rules.salience.spans import NotJsonError, Part, read_signs, split_parts, unbreak
 
@@ -18,6 +18,8 @@ MIN_RECORDS = 5
 """Fewer containers side by side are no collection."""
 RECORD_SHARE, MIN_RECORD_TOKENS = 0.12, 60
 """Of a collection's budget: what one record may have at most."""
+MAX_MISSES = 8
+"""Records that did not fit before a collection is full."""
 SPREAD_RECORDS = 50
 """Records taken evenly once there is no news left."""
 MAX_DEPTH = 24
@@ -50,6 +52,8 @@ class _Outline:
         sample = unbreak(text[:SAMPLE_CHARS])
         self._rate = count(sample) / max(len(sample), 1)
         self._signs = read_signs(text)
+        self._document = Document(text, self._rate, self._signs)
+        self._records: dict[int, Record] = {}
         self._parts: dict[tuple[int, int], list[Part]] = {}
         self._news: dict[int, News] = {}
 
@@ -152,20 +156,25 @@ class _Outline:
         left = room - MARKER_TOKENS
         share = max(MIN_RECORD_TOKENS, room * RECORD_SHARE, left / len(parts) * USED_SHARE)
         written: dict[int, str] = {}
-        for rank, index in enumerate(_order_records(news, len(parts))):
+        misses = 0
+        for index in _order_records(news, len(parts)):
+            if left < min(share, MIN_RECORD_TOKENS) / 2 or misses > MAX_MISSES:
+                break
             part = parts[index]
-            room_left = Room(min(share, left), self._rate, self._signs, is_first=rank == 0)
-            record = brief_record(self._text, part, index, news, room_left)
-            if len(record) <= 2:
-                continue
+            record = self._read(part, index, news).write(min(share, left))
             cost = (len(record) + 2) * self._rate + (self._key_cost(part) if part.key else 0)
-            if cost > left:
-                if left < MIN_RECORD_TOKENS or rank > 4 * len(written) + 20:
-                    break
+            if cost > left or len(record) <= 2:
+                misses += 1
                 continue
             written[index] = self._signs.member(part.key, record)
             left -= cost
         return self._close_collection(self._text[start], [written[index] for index in sorted(written)], len(parts))
+
+    def _read(self, part: Part, number: int, news: News) -> Record:
+        record = self._records.get(part.start)
+        if record is None:
+            record = self._records[part.start] = Record(self._document, part, number, news)
+        return record
 
     def _close_collection(self, opening: str, written: list[str], total: int) -> str:
         missing = f"{total - len(written)} of {total}"

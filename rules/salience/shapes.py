@@ -6,7 +6,7 @@ only three lines have), it is no name but content, and the line itself is the sh
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -24,10 +24,11 @@ Shape = bytes | str
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """`of` is the shape of each line; `counts` how many lines have it."""
+    """`of` is the shape of each line; `counts` how many lines have it; `by_line` the shape of each different line."""
 
     of: Sequence[Shape]
     counts: Counter[Shape]
+    by_line: Mapping[str, Shape]
 
     @property
     def variety(self) -> float:
@@ -46,18 +47,21 @@ class Shapes:
 
 def read_shapes(lines: Sequence[str]) -> Shapes:
     """The shapes of lines, which have no line breaks."""
+    different = list(dict.fromkeys(lines))
     shapes: list[Shape] = []
-    for start, stop in batch_lines(lines):
-        joined = "\n".join(lines[start:stop]).encode("utf-8", "surrogatepass")
+    for start, stop in batch_lines(different):
+        joined = "\n".join(different[start:stop]).encode("utf-8", "surrogatepass")
         shapes += _NAMED.sub(b"", joined.translate(None, _DIGITS)).split(b"\n")
-    counts = Counter(shapes)
-    values = Counter(dict(zip(lines, shapes, strict=True)).values())
+    by_line: dict[str, Shape] = dict(zip(different, shapes, strict=True))
+    of = list(map(by_line.__getitem__, lines))
+    counts, values = Counter(of), Counter(shapes)
     coded = {
         shape
-        for shape, different in values.items()
-        if counts[shape] >= MIN_GROUP and counts[shape] >= LINES_A_VALUE * different
+        for shape, number in counts.items()
+        if number >= MIN_GROUP and number >= LINES_A_VALUE * values[shape]
     }
     if not coded:
-        return Shapes(shapes, counts)
-    exact = [line if shape in coded else shape for line, shape in zip(lines, shapes, strict=True)]
-    return Shapes(exact, Counter(exact))
+        return Shapes(of, counts, by_line)
+    by_line = {line: line if shape in coded else shape for line, shape in by_line.items()}
+    of = list(map(by_line.__getitem__, lines))
+    return Shapes(of, Counter(of), by_line)
