@@ -17,6 +17,7 @@ from rules.conversation import (
     count_leading,
     split_steps,
 )
+from rules.dedupe import Memos, dedupe_tool_results
 from rules.fold import FoldMemo, replay_cut
 from rules.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.pairing import pair_tool_calls
@@ -128,9 +129,12 @@ def plan(
     )
 
 
-def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | None = None) -> Outcome:
+def apply(
+    plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | None = None, memos: Memos | None = None
+) -> Outcome:
     """Carry the plan out; `summary` is what `plan.request` asked for, None for the digest.
 
+    `memos` may hold what earlier calls found out of results that are alike; they change nothing but the time.
     Raises LimitExceededError where the policy refuses what cannot fit.
     """
     window = plan.window
@@ -139,6 +143,11 @@ def apply(plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | 
     pruned = prune_tool_results(plan.conversation, start=start, stop=window.prune_stop, count=count)
     decisions += pruned.decisions
     current = pruned.conversation
+    if policy.dedupe:
+        # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
+        deduped = dedupe_tool_results(current, start=max(start, window.prune_stop), count=count, memos=memos)
+        decisions += deduped.decisions
+        current = deduped.conversation
     if window.cut is not None and plan.request is not None:
         if summary is None:
             summary = Summary(make_digest(plan.request, count=count), by_model=False)

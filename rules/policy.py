@@ -84,6 +84,7 @@ class Policy:
     token_ratio: float = 1.0
     ceiling_tokens: int | None = None
     added_tokens: int | None = None
+    dedupe: bool = True
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """Prompt tokens that a request may have, as we count them: see `model_limit_tokens`."""

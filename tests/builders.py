@@ -126,6 +126,24 @@ def session(steps: int, *, call_tokens: int = 10, result_tokens: int = 60) -> tu
     return tuple(messages)
 
 
+def listing(number: int, version: int = 0, lines: int = 20) -> str:
+    """A file as a tool would read it; two versions of one file differ in a line."""
+    words = [f"file {number}, line {line}: nothing new stands in here" for line in range(lines)]
+    words[version % lines] += f" but for version {version}"
+    return "\n".join(words)
+
+
+def rereading(steps: int, *, files: int = 3, every: int = 4) -> tuple[Message, ...]:
+    """An agent's session that reads the same files again and again; one changes at each `every`th step."""
+    messages = [system(), user("Mend the build of this project.")]
+    for number in range(steps):
+        file = number % files
+        text = listing(file, number // every, lines=16 + 4 * file)
+        messages.append(assistant(f"step {number}", call(f"c{number}", "read", f'{{"path":"{file}.py"}}')))
+        messages.append(result(f"c{number}", text))
+    return tuple(messages)
+
+
 def read(wire: Wire) -> Message:
     """The message that stands for this JSON, counted."""
     content = wire.get("content")
@@ -192,6 +210,7 @@ def _one(sizes: st.SearchStrategy[int]) -> st.SearchStrategy[Any]:
 _VALID_ROWS = st.one_of(
     _row("step", st.lists(_SIZES, min_size=2, max_size=4).map(tuple)),
     _row("step", st.lists(_SIZES, min_size=2, max_size=2).map(tuple)),
+    _row("read", st.lists(st.integers(0, 5), min_size=1, max_size=2).map(tuple)),
     _row("user", _one(_SIZES)),
     _row("assistant", _one(_SIZES)),
     _row("system", _one(st.integers(1, 30))),
@@ -218,10 +237,12 @@ def _messages(number: int, row: Row) -> list[Message]:
     kind, sizes, ids = row
     text = fill(f"{kind} {number}", sizes[0])
     match kind:
-        case "step":
-            calls = [call(f"c{number}-{rank}") for rank in range(len(sizes) - 1)]
-            results = zip(calls, sizes[1:], strict=True)
-            return [assistant(text, *calls), *(result(one.id, fill(f"result {one.id}", size)) for one, size in results)]
+        case "step" | "read":
+            made = [fill(f"result c{number}-{rank}", size) for rank, size in enumerate(sizes[1:])]
+            texts = made if kind == "step" else [listing(size % 2, size // 2) for size in sizes]
+            calls = [call(f"c{number}-{rank}") for rank in range(len(texts))]
+            results = zip(calls, texts, strict=True)
+            return [assistant(text, *calls), *(result(one.id, said) for one, said in results)]
         case "calls":
             return [assistant(None, *(call(one, arguments=text) for one in ids))]
         case "tool" | "orphan":

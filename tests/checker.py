@@ -4,6 +4,7 @@ Law: works on plain OpenAI message dicts, and knows nothing of the rules or of t
 problems as sentences; an empty list is praise.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -15,6 +16,10 @@ Wire = dict[str, Any]
 Wires = Sequence[Wire]
 
 LEADERS = ("system", "developer")
+RESULTS = ("tool", "function")
+
+_POINTER = re.compile(r"\[trimtab: same as the tool result (\d+) back")
+_HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
 
 
 def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
@@ -26,6 +31,7 @@ def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = Fa
         *check_leaders(known, sent),
         *check_content(original, sent),
         *check_keys(original, sent),
+        *check_pointers(original, sent, last_may_shrink=last_may_shrink),
         *check_users(known, sent),
         *check_bridges(known, sent),
         *check_first_user(known, sent),
@@ -114,6 +120,59 @@ def check_keys(original: Wires, sent: Wires) -> list[str]:
         for index, message in enumerate(sent)
         if _without_content(message) not in known
     ]
+
+
+def check_pointers(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
+    """What a result points to stands before it as a result of its own, and its diff fits that one.
+
+    A diff of the last step may have been shortened, where the policy may do that.
+    """
+    results = [(index, message) for index, message in enumerate(sent) if message["role"] in RESULTS]
+    last_step = max((index for index, message in enumerate(sent) if message["role"] not in RESULTS), default=0)
+    problems = []
+    for rank, (index, message) in enumerate(results):
+        back = 0 if message in original else read_pointer("\n\n".join(texts_of(message)))
+        if not back:
+            continue
+        target = results[rank - back][1] if back <= rank else {"content": "[trimtab: nothing"}
+        texts = list(texts_of(target))
+        if target not in original and texts[0].startswith(("[trimtab: same as", "[trimtab: tool result")):
+            problems.append(f"message {index}: points to what does not stand there")
+        elif expand(texts, "\n\n".join(texts_of(message))) is None and not (last_may_shrink and index > last_step):
+            problems.append(f"message {index}: a diff that does not fit")
+    return problems
+
+
+def read_pointer(text: str) -> int:
+    """How many results back a result points; 0 where it points nowhere."""
+    found = _POINTER.match(text)
+    return int(found[1]) if found else 0
+
+
+def expand(target: Sequence[str], pointer: str) -> list[str] | None:
+    """The texts that a pointer stands for, given those of what it points to; None where its diff does not fit."""
+    lines = pointer.split("\n")[1:]
+    if not lines:
+        return list(target)
+    old = target[0].split("\n")
+    new: list[str] = []
+    at = 0
+    while lines:
+        found = _HUNK.fullmatch(lines.pop(0))
+        if found is None:
+            return None
+        left, gone, right, came = map(int, found.groups())
+        left, right = left - (gone > 0), right - (came > 0)
+        removed = ["-" + line for line in old[left : left + gone]]
+        new += old[at:left]
+        if at > left or len(new) != right or lines[:gone] != removed or len(lines) < gone + came:
+            return None
+        added = lines[gone : gone + came]
+        if not all(line.startswith("+") for line in added):
+            return None
+        new += [line[1:] for line in added]
+        at, lines = left + gone, lines[gone + came :]
+    return ["\n".join(new + old[at:])]
 
 
 def check_users(original: Wires, sent: Wires) -> list[str]:

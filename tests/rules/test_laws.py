@@ -16,6 +16,7 @@ from builders import (
     fill,
     fold,
     function_result,
+    rereading,
     result,
     session,
     transcripts,
@@ -28,6 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Message, Outcome
+from rules.dedupe import dedupe_tool_results
 from rules.pairing import ABORTED, pair_tool_calls
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
@@ -80,6 +82,10 @@ def _prune(given_conversation: Conversation) -> Outcome:
     return prune_tool_results(given_conversation, start=0, stop=len(given_conversation.messages), count=count)
 
 
+def _dedupe(given_conversation: Conversation) -> Outcome:
+    return dedupe_tool_results(given_conversation, start=0, count=count)
+
+
 def _compact(given_conversation: Conversation) -> Outcome:
     return _run(given_conversation, POLICY)[1]
 
@@ -90,8 +96,8 @@ def _run(given_conversation: Conversation, policy: Policy) -> tuple[Plan, Outcom
     return planned, apply(planned, policy, count=count, summary=summary)
 
 
-RULES = pytest.mark.parametrize("rule", [_pair, _truncate, _truncate_bytes, _prune])
-ALL_RULES = pytest.mark.parametrize("rule", [_pair, _truncate, _truncate_bytes, _prune, _compact])
+RULES = pytest.mark.parametrize("rule", [_pair, _truncate, _truncate_bytes, _prune, _dedupe])
+ALL_RULES = pytest.mark.parametrize("rule", [_pair, _truncate, _truncate_bytes, _prune, _dedupe, _compact])
 Rule = Callable[[Conversation], Outcome]
 
 
@@ -155,9 +161,9 @@ def test_decisions_tell_the_truth(rule: Rule, messages: tuple[Message, ...]) -> 
     assert saved == before.tokens - outcome.conversation.tokens
 
 
-@pytest.mark.parametrize("rule", [_truncate, _truncate_bytes, _prune])
-@given(messages=transcripts(), more=broken_transcripts(2))
-def test_rules_by_the_message_alone_keep_their_prefix(
+@pytest.mark.parametrize("rule", [_truncate, _truncate_bytes, _prune, _dedupe])
+@given(messages=transcripts(), more=transcripts(4))
+def test_rules_that_look_only_back_keep_their_prefix(
     rule: Rule, messages: tuple[Message, ...], more: tuple[Message, ...]
 ) -> None:
     """What follows a message does not change what becomes of it."""
@@ -183,6 +189,7 @@ def test_a_long_session_forwards_the_same_prefix() -> None:
     """The same over two hundred steps and many cuts."""
     assert _check_append_law(session(100), POLICY) >= 2
     assert _check_append_law(session(100), replace(POLICY, prices=FREE)) >= 3
+    assert _check_append_law(rereading(100), replace(POLICY, prices=FREE)) >= 3
 
 
 @given(messages=transcripts(), policy=policies(), on_exceeded=st.sampled_from(OnExceeded))

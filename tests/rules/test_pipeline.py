@@ -96,11 +96,11 @@ def test_prune_and_error_never_ask_a_model(messages: tuple[Message, ...], strate
 
 
 @given(messages=valid_transcripts())
-def test_error_only_pairs_and_truncates(messages: tuple[Message, ...]) -> None:
+def test_error_only_pairs_truncates_and_dedupes(messages: tuple[Message, ...]) -> None:
     """Under `error` every message is forwarded; under `summarize` no result becomes a placeholder."""
     before = conversation(user("Begin."), *messages)
     by_error = run(before, replace(POLICY, overflow_strategy=OverflowStrategy.ERROR))[1]
-    assert set(rules_of(by_error)) <= {"pairing", "truncate"}
+    assert set(rules_of(by_error)) <= {"pairing", "truncate", "dedupe"}
     assert len(by_error.conversation.messages) == len(before.messages)
     by_summary = run(before, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))[1]
     assert "prune" not in rules_of(by_summary)

@@ -23,7 +23,8 @@ async def test_replay_keeps_a_long_session_inside_the_window() -> None:
     assert 0 < report.cost_ratio < 1
     assert report.summary_requests > 0
     assert report.summaries.completion_tokens > 0
-    assert {"truncate", "prune", "summarise"} >= {rule for rule, _ in report.decisions} >= {"truncate", "summarise"}
+    rules = {rule for rule, _ in report.decisions}
+    assert {"truncate", "dedupe", "prune", "summarise"} >= rules >= {"truncate", "summarise"}
 
 
 async def test_report_counts_what_the_client_was_refused() -> None:

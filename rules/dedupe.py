@@ -1,0 +1,242 @@
+"""Rung 3: a tool result seen before becomes a pointer to the earlier one; one nearly seen before, a diff against it.
+
+Law: what becomes of a result depends on the messages from `start` up to it and on nothing else. What a pointer points
+to stands before it in full, letter for letter: it is no pointer itself, and not of the same step, for the last step
+may be shortened still. Never longer than before, and always easier to read: a diff that saves little is not made.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from heapq import nsmallest
+from typing import Protocol, TypeVar
+from zlib import crc32
+
+from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome, ToolCall
+from rules.diff import write_diff
+
+MIN_TOKENS = 48
+"""A shorter result, its frame included, is left alone: a pointer costs 20 to 60."""
+MIN_SAVED_SHARE = 0.5
+"""Of a result's tokens: what a pointer or a diff must save."""
+MAX_CHARS = 1024 * 1024
+"""A longer result is left alone: comparing it would hold the interpreter too long."""
+MAX_DIFF_CHARS = 256 * 1024
+MIN_LINE_CHARS = 16
+"""On average. A text of shorter lines is not compared line by line: the time goes by lines, and must go by bytes."""
+SKETCH_LINES = 8
+MIN_SHARED = 0.25
+"""Of a sketch: below it, more than half of the lines differ, nearly always."""
+NAME_CHARS = 64
+ARGUMENTS_CHARS = 80
+MARK = "[trimtab: same as the tool result "
+
+K_contra = TypeVar("K_contra", contravariant=True)
+V = TypeVar("V")
+
+
+class Memo(Protocol[K_contra, V]):
+    """What was worked out before. Only a matter of speed: what it forgets is worked out again."""
+
+    def get(self, key: K_contra, /) -> V | None:
+        """What was kept under `key`, if anything."""
+
+    def __setitem__(self, key: K_contra, value: V, /) -> None:
+        """Keep it for as long as there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """What tells whether texts are much alike: the least checksums of a text's lines. `digest` names the text."""
+
+    digest: bytes
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Memos:
+    """Sketches by text, and diffs by the digests of the older and the newer text. They depend on no policy."""
+
+    sketches: Memo[str, Sketch]
+    diffs: Memo[tuple[bytes, bytes], str]
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """A result that stands in full, the `number`th from `start` on, and the call that it answers."""
+
+    number: int
+    message: Message
+    call: ToolCall | None
+    sketch: Sketch | None
+
+
+def dedupe_tool_results(
+    conversation: Conversation,
+    *,
+    start: int,
+    count: CountTokens,
+    is_exempt: Callable[[int], bool] = lambda _: False,
+    memos: Memos | None = None,
+) -> Outcome:
+    """Replace results from message `start` on that repeat an earlier one from there on.
+
+    `start` is the first message behind all that was pruned or cut. The result at an index that `is_exempt` is never
+    replaced, but may be pointed to. `memos` may hold what earlier calls worked out.
+    """
+    messages = list(conversation.messages)
+    view = _View(memos or Memos({}, {}))
+    changed: list[int] = []
+    for index in range(start, len(messages)):
+        message = messages[index]
+        if message.role not in RESULT_ROLES:
+            view.begin_step(message.tool_calls)
+            continue
+        seen = view.look_at(message)
+        short = _replace(seen, view, count) if seen is not None and not is_exempt(index) else message
+        if short is not message:
+            messages[index] = short
+            changed.append(index)
+        elif seen is not None:
+            view.keep(seen)
+    if not changed:
+        return Outcome(conversation)
+    outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+    reason = f"{len(changed)} tool results like earlier ones"
+    decision = Decision("dedupe", reason, conversation.tokens, outcome.tokens, len(changed), changed[0])
+    return Outcome(outcome, (decision,))
+
+
+class _View:
+    """The results that stand in full, from `start` on."""
+
+    def __init__(self, memos: Memos) -> None:
+        self._memos = memos
+        self._number = 0
+        self._calls: Sequence[ToolCall] = ()
+        self._answered: Counter[str] = Counter()
+        self._equal: dict[tuple[str, ...], _Seen] = {}
+        self._by_line: dict[int, _Seen] = {}  # the newest of those with the line in their sketch
+        self._step: list[_Seen] = []
+
+    def begin_step(self, calls: Sequence[ToolCall]) -> None:
+        """From here on, what was kept may be pointed to."""
+        for seen in self._step:
+            self._equal.setdefault(seen.message.texts, seen)
+            if seen.sketch is not None:
+                self._by_line.update(dict.fromkeys(seen.sketch.lines, seen))
+        self._step.clear()
+        self._calls = calls
+        self._answered.clear()
+
+    def look_at(self, message: Message) -> _Seen | None:
+        """The next result; None where it is nothing to compare."""
+        self._number += 1
+        call = self._find_call(message)
+        if not _is_comparable(message):
+            return None
+        sketch = None if message.texts in self._equal else self._sketch(message)
+        return _Seen(self._number, message, call, sketch)
+
+    def keep(self, seen: _Seen) -> None:
+        """It stays as it is."""
+        self._step.append(seen)
+
+    def find_equal(self, seen: _Seen) -> _Seen | None:
+        """The first one with the same texts."""
+        return self._equal.get(seen.message.texts)
+
+    def find_near(self, seen: _Seen) -> _Seen | None:
+        """The one that shares the most of the sketch, the newest of several; None where all share little."""
+        lines = () if seen.sketch is None else seen.sketch.lines
+        if self._by_line.keys().isdisjoint(lines):
+            return None
+        votes = Counter(self._by_line[line] for line in lines if line in self._by_line)
+        most = max(votes, key=lambda found: (votes[found], found.number))
+        return most if votes[most] >= len(lines) * MIN_SHARED else None
+
+    def diff(self, old: _Seen, new: _Seen) -> str:
+        """What to change in the one to have the other; the empty text where that is no shorter."""
+        if old.sketch is None or new.sketch is None:
+            return ""
+        key = (old.sketch.digest, new.sketch.digest)
+        written = self._memos.diffs.get(key)
+        if written is None:
+            before, after = old.message.texts[0], new.message.texts[0]
+            written = write_diff(before, after)
+            written = self._memos.diffs[key] = written if len(written) < len(after) else ""
+        return written
+
+    def _find_call(self, message: Message) -> ToolCall | None:
+        """The call that is answered: of several with one id, the oldest that has no result yet."""
+        call_id = message.answers or ""
+        if len(self._calls) == 1:
+            return self._calls[0] if self._calls[0].id == call_id else None
+        alike = [call for call in self._calls if call.id == call_id]
+        number = self._answered[call_id]
+        self._answered[call_id] += 1
+        return alike[number] if number < len(alike) else None
+
+    def _sketch(self, message: Message) -> Sketch | None:
+        if len(message.texts) != 1 or len(message.texts[0]) > MAX_DIFF_CHARS:
+            return None
+        text = message.texts[0]
+        sketch = self._memos.sketches.get(text)
+        if sketch is None:
+            sketch = self._memos.sketches[text] = sketch_text(text)
+        return sketch
+
+
+def sketch_text(text: str) -> Sketch:
+    """The same for the same text on every machine; without lines where they are too short to be worth it."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    lines: Iterable[int] = ()
+    if 0 < encoded.count(b"\n") * MIN_LINE_CHARS <= len(encoded):
+        lines = nsmallest(SKETCH_LINES, set(map(crc32, filter(None, encoded.split(b"\n")))))
+    return Sketch(sha256(encoded).digest(), tuple(lines))
+
+
+def _is_comparable(message: Message) -> bool:
+    return (
+        message.tokens >= MIN_TOKENS
+        and bool(message.texts)
+        and not message.media
+        and not message.texts[0].startswith(MARK)
+        and sum(map(len, message.texts)) <= MAX_CHARS
+    )
+
+
+def _replace(seen: _Seen, view: _View, count: CountTokens) -> Message:
+    """What is forwarded of a result; the same object where it stays."""
+    message = seen.message
+    target = view.find_equal(seen)
+    text = "" if target is None else f"{_point(seen, target)}]"
+    if target is None and (target := view.find_near(seen)) is not None and (changes := view.diff(target, seen)):
+        text = f"{_point(seen, target)}, but for these lines:]\n{changes}"
+    if not text:
+        return message
+    saved = sum(map(count, message.texts)) - count(text)
+    if saved < message.tokens * MIN_SAVED_SHARE:
+        return message
+    return replace(message, texts=(text,), tokens=message.tokens - saved, edited=True)
+
+
+def _point(seen: _Seen, target: _Seen) -> str:
+    """Where it stands: counted in results from one to the other, which no later message changes, and by its call.
+
+    Not by its id: most models never see ids, and clients use one twice.
+    """
+    where = f"{MARK}{seen.number - target.number} back"
+    if target.call is None:
+        return where
+    if seen.call is not None and (seen.call.name, seen.call.arguments) == (target.call.name, target.call.arguments):
+        return f"{where}, of the same call"
+    name, arguments = _clip(target.call.name, NAME_CHARS), _clip(target.call.arguments, ARGUMENTS_CHARS)
+    return f"{where}, of {name} {arguments}".rstrip()
+
+
+def _clip(text: str, max_chars: int) -> str:
+    """The beginning of a text in one line of characters that can be seen."""
+    seen = "".join(char if char.isprintable() else " " for char in text[:max_chars])
+    return " ".join(seen.split()) + ("..." if len(text) > max_chars else "")

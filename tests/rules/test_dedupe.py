@@ -1,0 +1,383 @@
+"""Results seen before: pointers, diffs, and that what they point to is there."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from builders import (
+    FREE,
+    IMAGE,
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    function_result,
+    listing,
+    read,
+    rereading,
+    result,
+    session,
+    transcripts,
+    user,
+)
+from checker import expand, read_pointer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import RESULT_ROLES, Conversation, Message, Outcome, ToolCall, split_steps
+from rules.dedupe import (
+    MARK,
+    MAX_CHARS,
+    MAX_DIFF_CHARS,
+    MIN_SAVED_SHARE,
+    MIN_TOKENS,
+    Memos,
+    Sketch,
+    dedupe_tool_results,
+    sketch_text,
+)
+from rules.pipeline import LimitExceededError, Plan, apply, plan
+from rules.policy import OnExceeded, OverflowStrategy, Policy
+from rules.summarise import Summary
+from rules.truncate import Budget
+
+TEXT = listing(1)
+CHANGED = listing(1, 7)
+POLICY = Policy(
+    context_window=2400,
+    completion_reserve=0,
+    on_exceeded=OnExceeded.FORWARD,
+    result_budget=Budget(300),
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    prices=FREE,
+)
+
+
+def steps(*texts: str | tuple[str, ...], name: str = "read", arguments: str = '{"path":"a.py"}') -> list[Message]:
+    """A step for each result; the calls are told apart by the ids alone."""
+    messages: list[Message] = []
+    for number, text in enumerate(texts):
+        parts = (text,) if isinstance(text, str) else text
+        messages += [assistant(None, call(f"c{number}", name, arguments)), result(f"c{number}", *parts)]
+    return messages
+
+
+def dedupe(*messages: Message, start: int = 0, exempt: Sequence[int] = (), memos: Memos | None = None) -> Outcome:
+    """The rule, over messages."""
+    return dedupe_tool_results(
+        conversation(*messages), start=start, count=count, is_exempt=lambda index: index in exempt, memos=memos
+    )
+
+
+def results_of(messages: Sequence[Message]) -> list[Message]:
+    """The tool results."""
+    return [message for message in messages if message.role in RESULT_ROLES]
+
+
+def replaced(outcome: Outcome) -> list[int]:
+    """How many results back each result points; 0 for those that stand in full."""
+    return [
+        read_pointer(message.text) if message.edited else 0 for message in results_of(outcome.conversation.messages)
+    ]
+
+
+def test_an_equal_result_becomes_a_pointer() -> None:
+    """One line that says where the earlier one stands; the call is named where it is another one."""
+    first, second = steps(TEXT), steps(TEXT, arguments='{"path": "b.py"}')
+    outcome = dedupe(*first, *second)
+    assert outcome.conversation.messages[3].texts == (
+        '[trimtab: same as the tool result 1 back, of read {"path":"a.py"}]',
+    )
+    assert outcome.conversation.messages[:3] == (*first, second[0])
+    again = dedupe(*first, *steps("other", TEXT))
+    assert again.conversation.messages[-1].texts == ("[trimtab: same as the tool result 2 back, of the same call]",)
+
+
+def test_a_nearly_equal_result_becomes_a_diff() -> None:
+    """The header says what it is; then the lines, with their places."""
+    outcome = dedupe(*steps(TEXT, CHANGED))
+    old, new = TEXT.split("\n"), CHANGED.split("\n")
+    assert outcome.conversation.messages[-1].text.split("\n") == [
+        "[trimtab: same as the tool result 1 back, of the same call, but for these lines:]",
+        "@@ -1,1 +1,1 @@",
+        "-" + old[0],
+        "+" + new[0],
+        "@@ -8,1 +8,1 @@",
+        "-" + old[7],
+        "+" + new[7],
+    ]
+
+
+def test_the_decision_says_what_was_done() -> None:
+    """How many, what that saved, and from where on the bytes differ."""
+    before = steps(TEXT, CHANGED, "other", TEXT)
+    outcome = dedupe(*before)
+    (decision,) = outcome.decisions
+    assert (decision.rule, decision.messages, decision.first_changed) == ("dedupe", 2, 3)
+    assert decision.tokens_after == outcome.conversation.tokens < decision.tokens_before
+    assert all(message.digest == one.digest for message, one in zip(outcome.conversation.messages, before, strict=True))
+
+
+def test_pointers_point_to_what_stands_in_full() -> None:
+    """Never to another pointer: to the first of equal ones, and a diff to the newest that stands in full."""
+    assert replaced(dedupe(*steps(TEXT, TEXT, TEXT, CHANGED, CHANGED))) == [0, 1, 2, 3, 4]
+    other = listing(2)
+    assert replaced(dedupe(*steps(TEXT, other, listing(2, 3), TEXT))) == [0, 0, 1, 3]
+
+
+def test_only_what_saves_half_is_replaced() -> None:
+    """A diff that is nearly as long as the text is harder to read than the text."""
+    lines = TEXT.split("\n")
+    half = "\n".join(
+        line if number % 2 else f"now something quite different: {number}" for number, line in enumerate(lines)
+    )
+    assert replaced(dedupe(*steps(TEXT, half))) == [0, 0]
+    assert replaced(dedupe(*steps(TEXT, half, half + "\nmore"))) == [0, 0, 1]
+
+
+@given(messages=transcripts())
+def test_each_replacement_saves_half(messages: tuple[Message, ...]) -> None:
+    """Nothing grows, and nothing small is touched."""
+    sent = dedupe(*messages).conversation.messages
+    for before, after in zip(messages, sent, strict=True):
+        if after is not before:
+            assert before.tokens >= MIN_TOKENS
+            assert before.tokens - after.tokens >= before.tokens * MIN_SAVED_SHARE
+            assert after.tokens == before.tokens - sum(map(count, before.texts)) + count(after.text)
+
+
+def test_what_stands_before_the_start_is_not_seen() -> None:
+    """What was pruned or cut is no target: the next one stands in full, and later ones point to it."""
+    messages = steps(TEXT, TEXT, TEXT)
+    assert replaced(dedupe(*messages, start=2)) == [0, 0, 1]
+    assert replaced(dedupe(*messages, start=4)) == [0, 0, 0]
+    assert replaced(dedupe(*messages, start=6)) == [0, 0, 0]
+
+
+def test_results_of_one_step_do_not_point_to_each_other() -> None:
+    """The last step may be shortened still; so its own results are no targets, but those before it are."""
+    together = [assistant(None, call("a"), call("b"), call("c"))]
+    together += [result("a", TEXT), result("b", TEXT), result("c", CHANGED)]
+    assert replaced(dedupe(*together)) == [0, 0, 0]
+    assert replaced(dedupe(*together, *steps(TEXT, CHANGED))) == [0, 0, 0, 3, 2]
+
+
+def test_exempt_results_are_targets_only() -> None:
+    """They stand as they came, and others point to them."""
+    assert replaced(dedupe(*steps(TEXT, TEXT, TEXT, CHANGED), exempt=[3, 7])) == [0, 0, 2, 0]
+    assert replaced(dedupe(*steps(TEXT, TEXT), exempt=[1])) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        result("c0", fill("short", MIN_TOKENS - 5)),
+        result("c0", "x" * (MAX_CHARS + 1)),
+        read(
+            {
+                "role": "tool",
+                "tool_call_id": "c0",
+                "content": [{"type": "text", "text": TEXT}, {"type": "image_url", "image_url": {"url": "data:,"}}],
+            }
+        ),
+        result("c0", f"{MARK}1 back]\n{TEXT}"),
+        user(TEXT),
+        assistant(TEXT),
+        user(TEXT, IMAGE),
+    ],
+)
+def test_what_is_left_alone(twice: Message) -> None:
+    """Small and huge results, those with media, those that look like ours, and whatever is no result."""
+    before = conversation(assistant(None, call("c0")), twice, assistant(None, call("c0")), replace(twice))
+    assert dedupe_tool_results(before, start=0, count=count).conversation is before
+
+
+def test_a_large_text_is_compared_as_a_whole_only() -> None:
+    """Beyond a size, and where lines are too short, only what is equal is replaced."""
+    large = "\n".join(f"a line of a large file: {number}" for number in range(MAX_DIFF_CHARS // 24))
+    assert replaced(dedupe(*steps(large, large + "\nmore", large))) == [0, 0, 2]
+    narrow = "\n".join(f"{number}" for number in range(2000))
+    assert replaced(dedupe(*steps(narrow, narrow + "\nmore", narrow))) == [0, 0, 2]
+
+
+def test_several_texts_are_equal_only_one_by_one() -> None:
+    """Two parts are not the one text that they make together, nor is there a diff of them."""
+    parts = (TEXT, CHANGED)
+    assert replaced(dedupe(*steps(parts, parts))) == [0, 1]
+    assert replaced(dedupe(*steps(parts, "\n".join(parts), parts, (*parts, "more")))) == [0, 0, 2, 0]
+
+
+def test_legacy_results_are_results() -> None:
+    """They count, and are replaced; where no call is known, only the place is said."""
+    outcome = dedupe(assistant("x"), function_result(TEXT), assistant("y"), function_result(TEXT))
+    assert outcome.conversation.messages[-1].text == "[trimtab: same as the tool result 1 back]"
+
+
+def test_double_ids_do_not_name_the_wrong_call() -> None:
+    """Of two calls with one id, the first result is the first one's; the place alone tells results apart."""
+    pair = assistant(None, call("a", "read", '{"path":"1"}'), call("a", "list", '{"path":"2"}'))
+    results = [result("a", TEXT), result("a", listing(2))]
+    outcome = dedupe(pair, *results, *steps(listing(2), TEXT))
+    assert [message.text for message in outcome.conversation.messages[-3::2]] == [
+        '[trimtab: same as the tool result 1 back, of list {"path":"2"}]',
+        '[trimtab: same as the tool result 3 back, of read {"path":"1"}]',
+    ]
+
+
+_HOSTILE = st.text(st.sampled_from("a]\n\r\x00\x1b\x85\u2028\u202e\ud800, 1back:"), max_size=300)
+
+
+@given(name=_HOSTILE, arguments=_HOSTILE)
+def test_a_pointer_is_one_short_line_whatever_the_call_says(name: str, arguments: str) -> None:
+    """Names and arguments are the model's: no line break, no control character, no bound of their own."""
+    before = assistant(None, call("c"))
+    hostile = replace(before, tool_calls=(ToolCall("c", name, arguments),))
+    outcome = dedupe(hostile, result("c", TEXT), *steps(CHANGED, TEXT))
+    assert replaced(outcome) == [0, 1, 2]
+    header, *lines = outcome.conversation.messages[3].text.split("\n")
+    pointer = outcome.conversation.messages[5].text
+    assert lines[0] == "@@ -1,1 +1,1 @@"
+    for line in (header, pointer):
+        assert len(line) < 250
+        assert line.isprintable()
+        line.encode()
+
+
+def test_candidates_are_the_same_on_every_machine() -> None:
+    """Checksums, not Python's own hashes, which are another in each process."""
+    sketch = sketch_text("a line that is long enough\n\nanother line, long enough")
+    assert sketch.lines == (1631350595, 3343473193)
+    assert sketch.digest.hex().startswith("3acaabbd9e6ff073")
+    assert sketch_text("no line break").lines == ()
+
+
+def test_memos_change_nothing_but_the_time() -> None:
+    """The outcome is the same with them, and what they hold is used."""
+    messages = rereading(20)
+    memos = Memos({}, {})
+    assert dedupe(*messages, memos=memos) == dedupe(*messages) == dedupe(*messages, memos=memos)
+    texts = (TEXT, CHANGED)
+    left, right = (sketch_text(text).digest for text in texts)
+    planted = Memos({}, {(left, right): "planted"})
+    assert dedupe(*steps(*texts), memos=planted).conversation.messages[-1].text.endswith("lines:]\nplanted")
+    planted = Memos({text: Sketch(b"", ()) for text in texts}, {})
+    assert replaced(dedupe(*steps(*texts), memos=planted)) == [0, 0]
+
+
+def test_each_result_is_held_against_one_other_at_most() -> None:
+    """However many are alike: otherwise the time would go by their number squared."""
+    texts = [
+        listing(1, 3, lines=40) + "\n" + "\n".join(f"own {number} {line}" * 3 for line in range(45))
+        for number in range(60)
+    ]
+    memos = Memos({}, {})
+    assert not any(replaced(dedupe(*steps(*texts), memos=memos)))
+    assert isinstance(memos.diffs, dict)
+    assert len(memos.diffs) == len(texts) - 1
+
+
+def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
+    """Plan and apply, with a summary where one is asked for."""
+    planned = plan(conversation(*messages), policy, count=count)
+    summary = Summary("The build was mended in part.", by_model=True) if planned.request else None
+    return planned, apply(planned, policy, count=count, summary=summary)
+
+
+def check_targets(planned: Plan, forwarded: Conversation, *, last_may_shrink: bool = False) -> int:
+    """How many pointers were forwarded; fails unless each stands for just what it replaced."""
+    sent, full = results_of(forwarded.messages), results_of(planned.conversation.messages)
+    full = full[len(full) - len(sent) :]
+    pointers = 0
+    for rank, message in enumerate(sent):
+        back = read_pointer(message.text) if message.edited and not full[rank].text.startswith(MARK) else 0
+        if back:
+            assert back <= rank
+            assert sent[rank - back].texts == full[rank - back].texts
+            if not (last_may_shrink and message in forwarded.messages[split_steps(forwarded.messages)[-1].start :]):
+                assert expand(list(sent[rank - back].texts), message.text) == list(full[rank].texts)
+            pointers += 1
+    return pointers
+
+
+@given(
+    messages=transcripts(30),
+    window=st.sampled_from([800, 1200, 2400, 100_000]),
+    strategy=st.sampled_from(OverflowStrategy),
+    on_exceeded=st.sampled_from([OnExceeded.FORWARD, OnExceeded.TRUNCATE]),
+)
+def test_every_pointer_stands_for_what_it_replaced(
+    messages: tuple[Message, ...], window: int, strategy: OverflowStrategy, on_exceeded: OnExceeded
+) -> None:
+    """Wherever cut and prune have moved: its target is forwarded, in full, and with the diff it is the very text.
+
+    But for what the last step may lose where nothing else fits: a diff in it may be shortened, its target never.
+    """
+    policy = replace(POLICY, context_window=window, overflow_strategy=strategy, on_exceeded=on_exceeded)
+    try:
+        planned, outcome = run(messages, policy)
+    except LimitExceededError:
+        return
+    shortened = any(decision.rule == "exceeded" for decision in outcome.decisions)
+    check_targets(planned, outcome.conversation, last_may_shrink=shortened)
+
+
+def test_pointers_and_their_targets_move_with_the_cut() -> None:
+    """Over a long session of re-read files: many pointers, many cuts, and after each the targets are there."""
+    messages = rereading(120)
+    for strategy in (OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE, OverflowStrategy.SUMMARIZE):
+        policy = replace(POLICY, overflow_strategy=strategy)
+        starts = set()
+        pointers = 0
+        for stop in range(2, len(messages) + 1):
+            planned, outcome = run(messages[:stop], policy)
+            pointers += check_targets(planned, outcome.conversation)
+            starts.add((planned.window.cut.at if planned.window.cut else 0, planned.window.prune_stop))
+        assert len(starts) >= 3
+        assert pointers > 100
+
+
+def test_what_was_put_off_has_its_targets_too() -> None:
+    """A plan without its last cut dedupes from where the cut before it stood."""
+    put_offs = 0
+    messages = rereading(120)
+    for stop in range(2, len(messages) + 1, 3):
+        planned = plan(conversation(*messages[:stop]), POLICY, count=count)
+        earlier = planned.put_off()
+        if earlier is not None:
+            put_offs += check_targets(earlier, apply(earlier, POLICY, count=count).conversation) > 0
+    assert put_offs
+
+
+def test_the_rule_acts_between_pruning_and_the_summary() -> None:
+    """And where the policy leaves it out, not at all."""
+    pruning = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE)
+    outcomes = [run(rereading(120)[:stop], policy)[1] for stop in range(2, 240) for policy in (POLICY, pruning)]
+    orders = {tuple(one.rule for one in outcome.decisions) for outcome in outcomes}
+    neighbours = {pair for order in orders for pair in pairwise(order)}
+    assert {("prune", "dedupe"), ("dedupe", "summarise")} <= neighbours
+    assert not neighbours & {("dedupe", "prune"), ("summarise", "dedupe")}
+    without = run(rereading(20), replace(POLICY, dedupe=False, context_window=100_000))[1]
+    assert without.decisions == ()
+
+
+def test_what_is_shortened_at_last_is_no_target() -> None:
+    """Where the last step must be shortened to fit, no pointer is to a result that lost something."""
+    policy = replace(POLICY, result_budget=Budget(4000), on_exceeded=OnExceeded.TRUNCATE)
+    large = "\n".join(f"line {number} of what was read this time" for number in range(160))
+    last = [assistant(None, call("a"), call("b")), result("a", large), result("b", large)]
+    planned, outcome = run([user("go"), *last], policy)
+    assert [decision.rule for decision in outcome.decisions] == ["exceeded"]
+    assert outcome.conversation.tokens <= planned.limit
+    _, outcome = run([user("go"), *steps(large), *last], replace(policy, context_window=8000))
+    assert replaced(outcome) == [0, 1, 2]
+
+
+def test_sessions_without_repeats_are_left_alone() -> None:
+    """Results that differ in each line are forwarded as they came."""
+    before = conversation(*session(20, result_tokens=100))
+    assert dedupe_tool_results(before, start=0, count=count).conversation is before

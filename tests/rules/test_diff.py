@@ -1,0 +1,61 @@
+"""Diffs: exact whatever the lines look like, in a form that models know."""
+
+import time
+
+from checker import expand
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.diff import find_hunks, write_diff
+
+_LINES = st.sampled_from(
+    ["", "a", "b", "c", "d", "-a", "+b", "@@ -1,1 +1,1 @@", "[trimtab: same as the tool result 1 back]",
+     "a\r", "\ud800", "a\x85b\u2028c", " a"]
+)  # fmt: skip
+_TEXTS = st.lists(_LINES, max_size=12).map("\n".join)
+
+
+@given(old=_TEXTS, new=_TEXTS)
+def test_the_new_text_comes_back_to_the_letter(old: str, new: str) -> None:
+    """Whatever stands in the lines, also what looks like a hunk's header."""
+    written = write_diff(old, new)
+    assert (written == "") == (old == new)
+    if written:
+        assert expand([old], "header\n" + written) == [new]
+
+
+@given(old=_TEXTS, edits=st.lists(st.tuples(st.integers(0, 400), _LINES), max_size=4))
+def test_few_edits_make_a_short_diff(old: str, edits: list[tuple[int, str]]) -> None:
+    """Of a text whose other lines are all different, no more lines are named than were changed."""
+    lines = [f"{number}: {line}" for number, line in enumerate((old + "\n" * 20).split("\n"))]
+    changed = list(lines)
+    for place, line in edits:
+        changed[place % len(lines)] = line
+    hunks = list(find_hunks(lines, changed))
+    assert sum(hunk.new_stop - hunk.new_start for hunk in hunks) <= len(edits)
+    assert sum(hunk.old_stop - hunk.old_start for hunk in hunks) <= len(edits)
+
+
+def test_the_form_is_that_of_a_unified_diff_without_context() -> None:
+    """Changed, inserted and removed lines, each with its place and number in both texts."""
+    old = "one\ntwo\nthree\nfour\nfive\nsix"
+    new = "zero\none\ntwo\n3\nfour\nsix"
+    assert write_diff(old, new) == "@@ -0,0 +1,1 @@\n+zero\n@@ -3,1 +4,1 @@\n-three\n+3\n@@ -5,1 +5,0 @@\n-five"
+
+
+def test_what_ends_the_text_is_exact() -> None:
+    """A line feed more at the end, or one less, is a line; so is a carriage return in one."""
+    assert write_diff("a\nb", "a\nb\n") == "@@ -2,0 +3,1 @@\n+"
+    assert write_diff("a\nb\n", "a\nb") == "@@ -3,1 +2,0 @@\n-"
+    assert write_diff("a\r\nb", "a\nb") == "@@ -1,1 +1,1 @@\n-a\r\n+a"
+
+
+def test_time_goes_by_the_number_of_lines() -> None:
+    """Lines in any order, and lines that repeat, take minutes where each is held against each."""
+    lines = [f"line {number}" for number in range(40_000)]
+    mixed = sorted(lines, key=lambda line: line[::-1])
+    repeated = ["a", "b"] * 20_000
+    started = time.process_time()
+    for left, right in ((lines, mixed), (lines, lines[::-1]), (repeated, ["b", *repeated, "c"])):
+        assert list(find_hunks(left, right))
+    assert time.process_time() - started < 10
