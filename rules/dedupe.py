@@ -16,8 +16,8 @@ from zlib import crc32
 from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome, ToolCall
 from rules.diff import write_diff
 
-MIN_TOKENS = 48
-"""A shorter result, its frame included, is left alone: a pointer costs 20 to 60."""
+MIN_CHARS = 160
+"""Some 40 tokens. A result that is no longer is left alone: a pointer costs 20 to 60."""
 MIN_SAVED_SHARE = 0.5
 """Of a result's tokens: what a pointer or a diff must save."""
 MAX_CHARS = 1024 * 1024
@@ -198,13 +198,8 @@ def sketch_text(text: str) -> Sketch:
 
 
 def _is_comparable(message: Message) -> bool:
-    return (
-        message.tokens >= MIN_TOKENS
-        and bool(message.texts)
-        and not message.media
-        and not message.texts[0].startswith(MARK)
-        and sum(map(len, message.texts)) <= MAX_CHARS
-    )
+    is_of_size = MIN_CHARS < sum(map(len, message.texts)) <= MAX_CHARS
+    return is_of_size and not message.media and not message.texts[0].startswith(MARK)
 
 
 def _replace(seen: _Seen, view: _View, count: CountTokens) -> Message:

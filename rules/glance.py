@@ -6,8 +6,7 @@ Law: whatever the tokens really are, as long as they are within the bounds, plan
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rules.conversation import RESULT_ROLES, Conversation, Message
-from rules.dedupe import MIN_TOKENS
+from rules.conversation import Conversation, Message
 from rules.pairing import pair_tool_calls
 from rules.policy import PREFETCH_GAP, Policy
 from rules.room import HEAD_STEPS
@@ -41,13 +40,5 @@ def is_far_below(outline: Outline, policy: Policy, *, request_max_tokens: int | 
         return False
     if budget.max_bytes is not None and outline.result_bytes > budget.max_bytes:
         return False
-    if policy.dedupe and outline.result_bytes >= MIN_TOKENS // 2 and _has_two_results(outline.messages):
-        return False
     conversation = Conversation(tuple(outline.messages))
     return pair_tool_calls(conversation, count=len).conversation is conversation
-
-
-def _has_two_results(messages: Sequence[Message]) -> bool:
-    """Whether one result may be like another: what they say was not read."""
-    results = (message for message in messages if message.role in RESULT_ROLES)
-    return next(results, None) is not None and next(results, None) is not None
