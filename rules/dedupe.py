@@ -148,13 +148,13 @@ class _View:
         return self._equal.get(seen.message.texts)
 
     def find_near(self, seen: _Seen) -> _Seen | None:
-        """The one that shares the most of the sketch, the newest of several; None where all share little."""
+        """The one that shares the most of the sketch; None where all share little."""
         lines = () if seen.sketch is None else seen.sketch.lines
         if self._by_line.keys().isdisjoint(lines):
             return None
         votes = Counter(self._by_line[line] for line in lines if line in self._by_line)
-        most = max(votes, key=lambda found: (votes[found], found.number))
-        return most if votes[most] >= len(lines) * MIN_SHARED else None
+        most, shared = votes.most_common(1)[0]
+        return most if shared >= len(lines) * MIN_SHARED else None
 
     def diff(self, old: _Seen, new: _Seen) -> str:
         """What to change in the one to have the other; the empty text where that is no shorter."""

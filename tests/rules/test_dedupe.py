@@ -1,5 +1,6 @@
 """Results seen before: pointers, diffs, and that what they point to is there."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -23,7 +24,7 @@ from builders import (
     user,
 )
 from checker import expand, read_pointer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rules.conversation import RESULT_ROLES, Conversation, Message, Outcome, ToolCall, split_steps
@@ -209,7 +210,7 @@ def test_several_texts_are_equal_only_one_by_one() -> None:
     """Two parts are not the one text that they make together, nor is there a diff of them."""
     parts = (TEXT, CHANGED)
     assert replaced(dedupe(*steps(parts, parts))) == [0, 1]
-    assert replaced(dedupe(*steps(parts, "\n".join(parts), parts, (*parts, "more")))) == [0, 0, 2, 0]
+    assert replaced(dedupe(*steps(parts, "\n".join(parts), parts, (*parts, "more"), parts[::-1]))) == [0, 0, 2, 0, 0]
 
 
 def test_legacy_results_are_results() -> None:
@@ -222,10 +223,12 @@ def test_double_ids_do_not_name_the_wrong_call() -> None:
     """Of two calls with one id, the first result is the first one's; the place alone tells results apart."""
     pair = assistant(None, call("a", "read", '{"path":"1"}'), call("a", "list", '{"path":"2"}'))
     results = [result("a", TEXT), result("a", listing(2))]
-    outcome = dedupe(pair, *results, *steps(listing(2), TEXT))
-    assert [message.text for message in outcome.conversation.messages[-3::2]] == [
-        '[trimtab: same as the tool result 1 back, of list {"path":"2"}]',
-        '[trimtab: same as the tool result 3 back, of read {"path":"1"}]',
+    more = [pair, result("a", listing(3)), result("a", listing(4))]
+    outcome = dedupe(pair, *results, *more, *steps(listing(2), TEXT, listing(4)))
+    assert [message.text for message in outcome.conversation.messages[-5::2]] == [
+        '[trimtab: same as the tool result 3 back, of list {"path":"2"}]',
+        '[trimtab: same as the tool result 5 back, of read {"path":"1"}]',
+        '[trimtab: same as the tool result 3 back, of list {"path":"2"}]',
     ]
 
 
@@ -233,11 +236,13 @@ _HOSTILE = st.text(st.sampled_from("a]\n\r\x00\x1b\x85\u2028\u202e\ud800, 1back:
 
 
 @given(name=_HOSTILE, arguments=_HOSTILE)
+@example(name="x" * 10_000, arguments="y" * 10_000)
 def test_a_pointer_is_one_short_line_whatever_the_call_says(name: str, arguments: str) -> None:
     """Names and arguments are the model's: no line break, no control character, no bound of their own."""
     before = assistant(None, call("c"))
     hostile = replace(before, tool_calls=(ToolCall("c", name, arguments),))
-    outcome = dedupe(hostile, result("c", TEXT), *steps(CHANGED, TEXT))
+    text = listing(1, lines=40)
+    outcome = dedupe(hostile, result("c", text), *steps(listing(1, 7, lines=40), text))
     assert replaced(outcome) == [0, 1, 2]
     header, *lines = outcome.conversation.messages[3].text.split("\n")
     pointer = outcome.conversation.messages[5].text
@@ -254,6 +259,17 @@ def test_candidates_are_the_same_on_every_machine() -> None:
     assert sketch.lines == (1631350595, 3343473193)
     assert sketch.digest.hex().startswith("3acaabbd9e6ff073")
     assert sketch_text("no line break").lines == ()
+
+
+def test_what_differs_in_lone_surrogates_alone_differs() -> None:
+    """Two halves of a broken character are not the same, though neither has bytes of its own in UTF-8."""
+    texts = [TEXT, *(f"{TEXT}\n{half}" for half in ("\ud800", "\udfff"))]
+    messages = steps(*texts[:1] * 3)
+    messages[1::2] = [replace(message, texts=(text,)) for message, text in zip(messages[1::2], texts, strict=True)]
+    outcome = dedupe(*messages)
+    assert replaced(outcome) == [0, 1, 2]
+    for message, text in zip(results_of(outcome.conversation.messages)[1:], texts[1:], strict=True):
+        assert expand([TEXT], message.text) == [text]
 
 
 def test_memos_change_nothing_but_the_time() -> None:
@@ -279,6 +295,24 @@ def test_each_result_is_held_against_one_other_at_most() -> None:
     assert not any(replaced(dedupe(*steps(*texts), memos=memos)))
     assert isinstance(memos.diffs, dict)
     assert len(memos.diffs) == len(texts) - 1
+
+
+def test_a_diff_that_is_no_shorter_is_not_remembered() -> None:
+    """That there is none is."""
+    lines = [f"{number}: a line that both of them have" for number in range(9)]
+    unlike = ["\n".join([*lines, *(f"{number}: a line of {one} alone" for number in range(15))]) for one in "xy"]
+    memos = Memos({}, {})
+    assert replaced(dedupe(*steps(*unlike), memos=memos)) == [0, 0]
+    assert isinstance(memos.diffs, dict)
+    assert list(memos.diffs.values()) == [""]
+
+
+def test_time_goes_by_the_number_of_results() -> None:
+    """Thousands take minutes where each is held against each, or looked at again at each step."""
+    texts = [listing(number, number, lines=8) for number in range(5000)]
+    started = time.process_time()
+    assert not any(replaced(dedupe(*steps(*texts))))
+    assert time.process_time() - started < 8
 
 
 def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
