@@ -150,10 +150,10 @@ class _View:
     def find_near(self, seen: _Seen) -> _Seen | None:
         """The one that shares the most of the sketch; None where all share little."""
         lines = () if seen.sketch is None else seen.sketch.lines
-        if self._by_line.keys().isdisjoint(lines):
+        found = [other for line in lines if (other := self._by_line.get(line)) is not None]
+        if not found or len(found) < len(lines) * MIN_SHARED:
             return None
-        votes = Counter(self._by_line[line] for line in lines if line in self._by_line)
-        most, shared = votes.most_common(1)[0]
+        most, shared = Counter(found).most_common(1)[0]
         return most if shared >= len(lines) * MIN_SHARED else None
 
     def diff(self, old: _Seen, new: _Seen) -> str:
@@ -233,5 +233,7 @@ def _point(seen: _Seen, target: _Seen) -> str:
 
 def _clip(text: str, max_chars: int) -> str:
     """The beginning of a text in one line of characters that can be seen."""
-    seen = "".join(char if char.isprintable() else " " for char in text[:max_chars])
-    return " ".join(seen.split()) + ("..." if len(text) > max_chars else "")
+    start = text[:max_chars]
+    if not start.isprintable():
+        start = "".join(char if char.isprintable() else " " for char in start)
+    return " ".join(start.split()) + ("..." if len(text) > max_chars else "")

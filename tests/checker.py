@@ -134,7 +134,7 @@ def check_pointers(original: Wires, sent: Wires, *, last_may_shrink: bool = Fals
         back = 0 if message in original else read_pointer("\n\n".join(texts_of(message)))
         if not back:
             continue
-        target = results[rank - back][1] if back <= rank else {"content": "[trimtab: nothing"}
+        target = results[rank - back][1] if back <= rank else {"content": "[trimtab: tool result"}
         texts = list(texts_of(target))
         if target not in original and texts[0].startswith(("[trimtab: same as", "[trimtab: tool result")):
             problems.append(f"message {index}: points to what does not stand there")

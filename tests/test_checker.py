@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from checker import check_alternation, check_request, check_transcript
+from checker import check_alternation, check_pointers, check_request, check_transcript
 
 Wire = dict[str, Any]
 
@@ -100,3 +100,42 @@ def test_roles_alternate_where_they_must() -> None:
     assert check_alternation(talk) == []
     assert len(check_alternation([*talk, LAST])) == 1
     assert check_alternation([SAID, LAST]) == ["the user does not begin"]
+
+
+SAME = "[trimtab: same as the tool result 1 back, of the same call]"
+NEAR = "[trimtab: same as the tool result 1 back, of the same call, but for these lines:]\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        ("out", SAME, None),
+        ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-two\n+2", None),
+        ("one\ntwo", NEAR + "@@ -2,0 +3,1 @@\n+three\n@@ -2,0 +4,1 @@\n+four", None),
+        ("[trimtab: tool result of 99 tokens removed]", SAME, "message 4: points to what does not stand there"),
+        (SAME, SAME, "message 4: points to what does not stand there"),
+        ("out", SAME.replace("1 back", "2 back"), "message 4: points to what does not stand there"),
+        ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-three\n+2", "message 4: a diff that does not fit"),
+        ("one\ntwo", NEAR + "@@ -2,1 +2,2 @@\n-two\n+2", "message 4: a diff that does not fit"),
+        ("one\ntwo", NEAR + "@@ -2,1 +1,1 @@\n-two\n+2", "message 4: a diff that does not fit"),
+        ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-two\n2", "message 4: a diff that does not fit"),
+        ("one\ntwo", NEAR + "nothing of the kind", "message 4: a diff that does not fit"),
+    ],
+)
+def test_pointers_are_followed(first: str, second: str, problem: str | None) -> None:
+    """What is pointed to stands there in full, and the diff fits it."""
+    original = [TASK, CALL, RESULT, CALL, {**RESULT, "content": "long"}, LAST]
+    sent = [TASK, CALL, {**RESULT, "content": first}, CALL, {**RESULT, "content": second}, LAST]
+    problems = check_pointers(original, sent)
+    # A first result that points somewhere itself is a problem of its own.
+    assert [one for one in problems if one.startswith("message 4")] == ([problem] if problem else [])
+    assert check_pointers(sent, sent) == []
+
+
+def test_the_last_diff_may_be_shortened_where_the_policy_may_do_that() -> None:
+    """In the last step only."""
+    original = [TASK, CALL, RESULT, CALL, {**RESULT, "content": "long"}]
+    sent = [*original[:4], {**RESULT, "content": NEAR + "[trimtab: 3 lines omitted here]"}]
+    assert check_pointers(original, sent) == ["message 4: a diff that does not fit"]
+    assert check_pointers(original, sent, last_may_shrink=True) == []
+    assert check_pointers([*original, LAST], [*sent, LAST], last_may_shrink=True) != []
