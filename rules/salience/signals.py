@@ -91,7 +91,9 @@ _RAISED_AT = re.compile(r"^[\w./\\-]+:\d+: [A-Z]\w*")
 _NAMES = re.compile(
     r"(?<![\w.+@/\\-])(?=[\w.+@/\\:-]*[\d_./\\@])[\w.+@/\\:-]++|\"[^\"\n]*+\"|'[^'\n]*+'|`[^`\n]*+`|\u2018[^\u2019\n]*+\u2019|\d++"
 )
-_PASSES = re.compile(r"^\s*(?:ok|PASS(?:ED)?|[\u2713\u2714])\b|^\s*[\u2713\u2714]|\b(?:PASSED|SKIPPED)\b|\.\.\. (?:ok|skipped)\b|\sok$")
+_PASSES = re.compile(
+    r"^\s*(?:ok|PASS(?:ED)?|[\u2713\u2714])\b|^\s*[\u2713\u2714]|\b(?:PASSED|SKIPPED)\b|\.\.\. (?:ok|skipped)\b|\sok$"
+)
 _FAILS = re.compile(r"\b(?:FAIL|ERROR|not ok)")
 _QUOTES_CODE = re.compile(r"\s*\d+ +\| (?!.* \| )")
 BEFORE_CHARS, BEHIND_CHARS = 12, 60

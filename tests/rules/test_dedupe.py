@@ -3,11 +3,9 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from builders import (
-    FREE,
     IMAGE,
     assistant,
     call,
@@ -27,7 +25,7 @@ from checker import expand, read_pointer
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rules.conversation import RESULT_ROLES, Conversation, Message, Outcome, ToolCall, split_steps
+from rules.conversation import RESULT_ROLES, Message, Outcome, ToolCall
 from rules.dedupe import (
     MARK,
     MAX_CHARS,
@@ -39,24 +37,9 @@ from rules.dedupe import (
     dedupe_tool_results,
     sketch_text,
 )
-from rules.pipeline import LimitExceededError, Plan, apply, plan
-from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.summarise import Summary
-from rules.truncate import Budget
 
 TEXT = listing(1)
 CHANGED = listing(1, 7)
-POLICY = Policy(
-    context_window=2400,
-    completion_reserve=0,
-    on_exceeded=OnExceeded.FORWARD,
-    result_budget=Budget(300),
-    protect_turns=0,
-    keep_user_tokens=200,
-    summary_max_tokens=200,
-    summary_min_steps=3,
-    prices=FREE,
-)
 
 
 def steps(*texts: str | tuple[str, ...], name: str = "read", arguments: str = '{"path":"a.py"}') -> list[Message]:
@@ -313,102 +296,6 @@ def test_time_goes_by_the_number_of_results() -> None:
     started = time.process_time()
     assert not any(replaced(dedupe(*steps(*texts))))
     assert time.process_time() - started < 8
-
-
-def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
-    """Plan and apply, with a summary where one is asked for."""
-    planned = plan(conversation(*messages), policy, count=count)
-    summary = Summary("The build was mended in part.", by_model=True) if planned.request else None
-    return planned, apply(planned, policy, count=count, summary=summary)
-
-
-def check_targets(planned: Plan, forwarded: Conversation, *, last_may_shrink: bool = False) -> int:
-    """How many pointers were forwarded; fails unless each stands for just what it replaced."""
-    sent, full = results_of(forwarded.messages), results_of(planned.conversation.messages)
-    full = full[len(full) - len(sent) :]
-    pointers = 0
-    for rank, message in enumerate(sent):
-        back = read_pointer(message.text) if message.edited and not full[rank].text.startswith(MARK) else 0
-        if back:
-            assert back <= rank
-            assert sent[rank - back].texts == full[rank - back].texts
-            if not (last_may_shrink and message in forwarded.messages[split_steps(forwarded.messages)[-1].start :]):
-                assert expand(list(sent[rank - back].texts), message.text) == list(full[rank].texts)
-            pointers += 1
-    return pointers
-
-
-@given(
-    messages=transcripts(30),
-    window=st.sampled_from([800, 1200, 2400, 100_000]),
-    strategy=st.sampled_from(OverflowStrategy),
-    on_exceeded=st.sampled_from([OnExceeded.FORWARD, OnExceeded.TRUNCATE]),
-)
-def test_every_pointer_stands_for_what_it_replaced(
-    messages: tuple[Message, ...], window: int, strategy: OverflowStrategy, on_exceeded: OnExceeded
-) -> None:
-    """Wherever cut and prune have moved: its target is forwarded, in full, and with the diff it is the very text.
-
-    But for what the last step may lose where nothing else fits: a diff in it may be shortened, its target never.
-    """
-    policy = replace(POLICY, context_window=window, overflow_strategy=strategy, on_exceeded=on_exceeded)
-    try:
-        planned, outcome = run(messages, policy)
-    except LimitExceededError:
-        return
-    shortened = any(decision.rule == "exceeded" for decision in outcome.decisions)
-    check_targets(planned, outcome.conversation, last_may_shrink=shortened)
-
-
-def test_pointers_and_their_targets_move_with_the_cut() -> None:
-    """Over a long session of re-read files: many pointers, many cuts, and after each the targets are there."""
-    messages = rereading(120)
-    for strategy in (OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE, OverflowStrategy.SUMMARIZE):
-        policy = replace(POLICY, overflow_strategy=strategy)
-        starts = set()
-        pointers = 0
-        for stop in range(2, len(messages) + 1):
-            planned, outcome = run(messages[:stop], policy)
-            pointers += check_targets(planned, outcome.conversation)
-            starts.add((planned.window.cut.at if planned.window.cut else 0, planned.window.prune_stop))
-        assert len(starts) >= 3
-        assert pointers > 100
-
-
-def test_what_was_put_off_has_its_targets_too() -> None:
-    """A plan without its last cut dedupes from where the cut before it stood."""
-    put_offs = 0
-    messages = rereading(120)
-    for stop in range(2, len(messages) + 1, 3):
-        planned = plan(conversation(*messages[:stop]), POLICY, count=count)
-        earlier = planned.put_off()
-        if earlier is not None:
-            put_offs += check_targets(earlier, apply(earlier, POLICY, count=count).conversation) > 0
-    assert put_offs
-
-
-def test_the_rule_acts_between_pruning_and_the_summary() -> None:
-    """And where the policy leaves it out, not at all."""
-    pruning = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE)
-    outcomes = [run(rereading(120)[:stop], policy)[1] for stop in range(2, 240) for policy in (POLICY, pruning)]
-    orders = {tuple(one.rule for one in outcome.decisions) for outcome in outcomes}
-    neighbours = {pair for order in orders for pair in pairwise(order)}
-    assert {("prune", "dedupe"), ("dedupe", "summarise")} <= neighbours
-    assert not neighbours & {("dedupe", "prune"), ("summarise", "dedupe")}
-    without = run(rereading(20), replace(POLICY, dedupe=False, context_window=100_000))[1]
-    assert without.decisions == ()
-
-
-def test_what_is_shortened_at_last_is_no_target() -> None:
-    """Where the last step must be shortened to fit, no pointer is to a result that lost something."""
-    policy = replace(POLICY, result_budget=Budget(4000), on_exceeded=OnExceeded.TRUNCATE)
-    large = "\n".join(f"line {number} of what was read this time" for number in range(160))
-    last = [assistant(None, call("a"), call("b")), result("a", large), result("b", large)]
-    planned, outcome = run([user("go"), *last], policy)
-    assert [decision.rule for decision in outcome.decisions] == ["exceeded"]
-    assert outcome.conversation.tokens <= planned.limit
-    _, outcome = run([user("go"), *steps(large), *last], replace(policy, context_window=8000))
-    assert replaced(outcome) == [0, 1, 2]
 
 
 def test_sessions_without_repeats_are_left_alone() -> None:
