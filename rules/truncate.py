@@ -9,6 +9,7 @@ from typing import Protocol
 
 from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome, ToolCall
 from rules.head_tail import Measure, measure_bytes, truncate_text
+from rules.salience.excerpt import excerpt_text
 
 MIN_SHARE = 16
 """Where each of many texts would get less than this, they become one text: none is emptied."""
@@ -69,8 +70,10 @@ def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | 
 
     `call` is the call that the result answers, where it is known.
     """
-    del call  # head and tail are the same whatever was asked for
-    return truncate_text(text, limit, count)
+    if count(text) <= limit:
+        return text
+    short = excerpt_text(text, limit, count, call=call)
+    return truncate_text(text, limit, count) if short is None or count(short) > limit else short
 
 
 def _may_exceed(message: Message, budget: Budget) -> bool:

@@ -93,7 +93,9 @@ def _is_signalled(sample: Sequence[str]) -> bool:
     heads = [line[:400].rstrip() for line in sample]
     marked = find_marked(heads)
     loud = sum(
-        heads[index].startswith(STARTS) or _is_statement(heads[index]) for index in marked if not heads[index][:1].isspace()
+        heads[index].startswith(STARTS) or _is_statement(heads[index])
+        for index in marked
+        if not heads[index][:1].isspace()
     )
     return loud > MAX_SIGNALLED_SHARE * len(heads)
 

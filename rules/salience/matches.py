@@ -77,7 +77,10 @@ def is_matches(lines: Sequence[str]) -> bool:
 
 
 def _says_how_it_went(line: str, match: re.Match[str]) -> bool:
-    return re.match(r"(?:\d+:)?\s*(?:error|warning|note|fatal error|info|[EWFCRN]\d{3,4})\b", line[match.end() :]) is not None
+    return (
+        re.match(r"(?:\d+:)?\s*(?:error|warning|note|fatal error|info|[EWFCRN]\d{3,4})\b", line[match.end() :])
+        is not None
+    )
 
 
 def is_listing(lines: Sequence[str]) -> bool:

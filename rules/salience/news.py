@@ -24,7 +24,8 @@ ALARM_BONUS = 0.4
 EXTRA_KEY_SHARE = 0.9
 CONSTANT_INFO, ONLY_VALUE_INFO, FEW_VALUES_INFO = 0.05, 0.6, 1.3
 _ALARM = re.compile(
-    r"(?:critical|fatal|error|fail(?:ed|ure)?|high|blocker|severe|panic|denied|rejected|timeout|crash(?:ed)?)", re.IGNORECASE
+    r"(?:critical|fatal|error|fail(?:ed|ure)?|high|blocker|severe|panic|denied|rejected|timeout|crash(?:ed)?)",
+    re.IGNORECASE,
 )
 _PLACE_NAMES = re.compile(
     r"(?:^|[._\]]|end_?|start_?|begin_?)(?:id|line|row|column|col|offset|index|lat|lon|lng|timestamp|time|port|pid)s?$|Id$",
@@ -40,8 +41,10 @@ Column = dict[int, list[Any]]
 
 @dataclass(slots=True)
 class News:
-    """`order` are records by how much they are news; `told` by which column and which value each
-    became that, the strongest first; the value is empty where it is a sum.
+    """What is told of records.
+
+    `order` are records by how much they are news; `told` by which column and which value each became that, the
+    strongest first; the value is empty where it is a sum.
 
     `info` is how much a column's value tells about a record: 1 for most.
     """

@@ -80,7 +80,10 @@ class Selection:
 
     def _take_ends(self, limit: int, shares: Shares) -> set[int]:
         last = len(self._units.texts)
-        return {*self._take(range(last), limit * shares.head), *self._take(range(last - 1, -1, -1), limit * shares.tail)}
+        return {
+            *self._take(range(last), limit * shares.head),
+            *self._take(range(last - 1, -1, -1), limit * shares.tail),
+        }
 
     def _take(self, indexes: range, room: float) -> list[int]:
         taken = []
@@ -96,7 +99,8 @@ class Selection:
 
     def _join(self, kept: set[int]) -> str:
         """The units kept, and a marker for each gap that is longer than one."""
-        texts, pieces = self._units.texts, []
+        texts = self._units.texts
+        pieces: list[str] = []
         previous, is_first = -1, True
         for index in [*sorted(kept), len(texts)]:
             gap = texts[previous + 1 : index]

@@ -56,9 +56,7 @@ def read_shapes(lines: Sequence[str]) -> Shapes:
     of = list(map(by_line.__getitem__, lines))
     counts, values = Counter(of), Counter(shapes)
     coded = {
-        shape
-        for shape, number in counts.items()
-        if number >= MIN_GROUP and number >= LINES_A_VALUE * values[shape]
+        shape for shape, number in counts.items() if number >= MIN_GROUP and number >= LINES_A_VALUE * values[shape]
     }
     if not coded:
         return Shapes(of, counts, by_line)

@@ -9,7 +9,19 @@ from collections.abc import Sequence
 from rules.conversation import ToolCall
 
 TERM_SCORE = 7.0
-NEAR_SHARES = ((0, 1.0), (1, 0.75), (2, 0.65), (3, 0.6), (4, 0.5), (5, 0.5), (6, 0.45), (7, 0.4), (8, 0.4), (-1, 0.5), (-2, 0.35))
+NEAR_SHARES = (
+    (0, 1.0),
+    (1, 0.75),
+    (2, 0.65),
+    (3, 0.6),
+    (4, 0.5),
+    (5, 0.5),
+    (6, 0.45),
+    (7, 0.4),
+    (8, 0.4),
+    (-1, 0.5),
+    (-2, 0.35),
+)
 """Lines around one that was asked for: what follows a definition is its body."""
 MAX_LINES_SHARE = 0.05
 MIN_MAX_LINES = 6
@@ -20,7 +32,8 @@ _COMMON = frozenset(
     {
         "command", "content", "path", "file", "files", "pattern", "query", "include", "exclude", "head", "tail", "grep",
         "find", "echo", "true", "false", "null", "python", "python3", "timeout", "bash", "view_range", "line", "lines",
-        "start", "stop", "limit", "offset", "count", "name", "type", "recursive", "regex", "directory", "string", "text",
+        "start", "stop", "limit", "offset", "count", "name", "type", "recursive", "regex", "directory", "string",
+        "text",
     }
 )  # fmt: skip
 
