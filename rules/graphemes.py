@@ -44,7 +44,7 @@ def is_boundary(text: str, at: int) -> bool:
         return not (before == "\r" and after == "\n")
     if after < _FIRST_MARK:
         return True
-    if before == _JOINER or after == _JOINER or _extends(after):
+    if _JOINER in {before, after} or _extends(after):
         return False
     return not (_is_regional(after) and _count_regional(text, at) % 2)
 

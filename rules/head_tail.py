@@ -5,6 +5,8 @@ Law: never longer than the limit, exact by the measure given. The marker says ho
 
 from collections.abc import Callable
 
+from rules.graphemes import ceil_boundary, floor_boundary
+
 HEAD_SHARE = 0.4
 """Of the budget. Errors and totals stand at the end of logs, so the tail gets the larger part."""
 LINE_SLACK = 0.2
@@ -14,6 +16,8 @@ SEARCH_ROUNDS = 12
 PROPORTIONAL_ROUNDS = 4
 CLOSE_ENOUGH = 0.97
 LIKELY_CHARS_PER_UNIT = 4
+LONGEST_CLUSTER = 64
+"""Code points that one character of a reader may have; a longer run of marks is cut anywhere."""
 MAX_CHARS_PER_UNIT = 128
 """No token of the vocabulary is longer."""
 MIN_TEXT_TOKENS = 24
@@ -76,7 +80,11 @@ def _take(text: str, limit: int, measure: Measure, *, from_end: bool = False) ->
 
 
 def _slice(text: str, size: int, *, from_end: bool) -> str:
-    return text[len(text) - size :] if from_end else text[:size]
+    """About `size` characters, no more, and none of those that a reader sees is cut."""
+    if from_end:
+        start = len(text) - size
+        return text[ceil_boundary(text, start, start + LONGEST_CLUSTER) :]
+    return text[: floor_boundary(text, size, size - LONGEST_CLUSTER)]
 
 
 def _whole_lines(piece: str, *, from_end: bool) -> str:

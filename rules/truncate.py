@@ -10,6 +10,7 @@ from rules.conversation import Conversation, CountTokens, Message, Outcome, Tool
 from rules.head_tail import Measure, measure_bytes, truncate_text
 from rules.policy import Policy
 from rules.results import Editor, Place, Result, Work, edit_results
+from rules.salience.excerpt import excerpt_text
 from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16
@@ -28,8 +29,10 @@ def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | 
 
     `call` is the call that the result answers, where it is known.
     """
-    del call  # head and tail are the same whatever was asked for
-    return truncate_text(text, limit, count)
+    if count(text) <= limit:
+        return text
+    short = excerpt_text(text, limit, count, call=call)
+    return truncate_text(text, limit, count) if short is None or count(short) > limit else short
 
 
 def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:

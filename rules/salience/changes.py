@@ -4,7 +4,7 @@ Law: a score is a function of the lines.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, repeat
 
 FILE_SCORE, HUNK_SCORE, CHANGE_SCORE, CONTEXT_SCORE = 8.0, 2.5, 4.0, 0.3
@@ -15,7 +15,8 @@ WITHIN_LOG_SHARE = 0.6
 SUBJECT_SCORE, BODY_SCORE, STAT_SCORE = 6.0, 2.0, 0.5
 _FILE = ("diff --git ", "Index: ")
 _HEADER = (
-    "index ", "new file", "deleted file", "similarity ", "rename ", "copy ", "old mode", "new mode", "Binary ", "GIT binary",
+    "index ", "new file", "deleted file", "similarity ", "rename ", "copy ", "old mode", "new mode",
+    "Binary ", "GIT binary",
 )  # fmt: skip
 _COMMIT = re.compile(r"commit [0-9a-f]{7,40}\b")
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)")
@@ -68,7 +69,7 @@ def score_commits(texts: Sequence[str]) -> dict[int, float]:
     """Scores of a log of commits: what each is about, before its body and what files it touched."""
     scores: dict[int, float] = {}
     waits_for_subject = False
-    body = repeat(0.0)
+    body: Iterator[float] = repeat(0.0)
     for index, text in enumerate(texts):
         if _COMMIT.match(text):
             waits_for_subject = True

@@ -46,8 +46,8 @@ HEADING_SHARE = 0.8
 MIN_STRONG = 2.0
 FRAMES_LOOKED_AT = 400
 _PREFIX = re.compile(
-    r"(?:\[[^\]\n]{1,40}\]\s+|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\s+|[A-Z][a-z]{2}\s+\d+ \d\d:\d\d:\d\d\s+|"
-    r"\d\d:\d\d:\d\d[.,\d]*\s+)+"
+    r"(?:\[[^\]\n]{1,40}\]\s+|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\s+|"
+    r"[A-Z][a-z]{2}\s+\d+ \d\d:\d\d:\d\d\s+|\d\d:\d\d:\d\d[.,\d]*\s+)+"
 )
 _SAMPLED = 400
 _BELONGS = re.compile(r"\s|[|=^~+>*-]|\d+ +\|")
@@ -175,8 +175,9 @@ def _add_neighbours(
                 continue
             line = lines[at].strip()
             if line:
-                share = HEADING_SHARE if distance < 0 and line.endswith(":") else share * NEIGHBOUR_SHARE
-                scores[at] = max(scores.get(at, 0.0), score * share * min(1.0, (len(line) + 8) / 20))
+                heads = distance < 0 and line.endswith(":")
+                given = score * (HEADING_SHARE if heads else share * NEIGHBOUR_SHARE)
+                scores[at] = max(scores.get(at, 0.0), given * min(1.0, (len(line) + 8) / 20))
 
 
 def _add_frames(scores: dict[int, float], lines: Sequence[str]) -> None:

@@ -41,8 +41,10 @@ Column = dict[int, list[Any]]
 
 @dataclass(slots=True)
 class News:
-    """`order` are records by how much they are news; `told` by which column and which value each
-    became that, the strongest first; the value is empty where it is a sum.
+    """What is told of records.
+
+    `order` are records by how much they are news; `told` by which column and which value each became that, the
+    strongest first; the value is empty where it is a sum.
 
     `info` is how much a column's value tells about a record: 1 for most.
     """

@@ -99,7 +99,8 @@ class Selection:
 
     def _join(self, kept: set[int]) -> str:
         """The units kept, and a marker for each gap that is longer than one."""
-        texts, pieces = self._units.texts, []
+        texts = self._units.texts
+        pieces: list[str] = []
         previous, is_first = -1, True
         for index in [*sorted(kept), len(texts)]:
             gap = texts[previous + 1 : index]

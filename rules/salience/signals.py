@@ -26,14 +26,16 @@ KEYWORDS = tuple(
         "undeclared", "unresolved", "denied", "refused", "reject", "invalid", "unexpected", "corrupt", "timed out",
         "timeout", "killed", "conflict", "not found", "no such", "mismatch", "vulnerab", "deadlock", "forbidden",
         "unauthor", "malformed", "garbage", "segmentation", "core dumped", "passed", "ran ", "exit", "total", "summary",
-        "found ", "successfully", "finished", "skipped", "result", "out of memory", " lost", "leak", "http/", "http fetch", "✗", "✕",
+        "found ", "successfully", "finished", "skipped", "result", "out of memory", " lost", "leak", "http/",
+        "http fetch", "✗", "✕",
     )
 )  # fmt: skip
 """Lower case. A line without any of these carries no signal but by how it begins."""
 HTTP_MARK = sum(1 << KEYWORDS.index(word) for word in (b"http/", b"http fetch"))
 
 STARTS = (
-    "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL", "ERROR", "not ok",
+    "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL",
+    "ERROR", "not ok",
 )  # fmt: skip
 """How a line begins that is looked at without any keyword."""
 
@@ -80,7 +82,8 @@ _WORDS = (
 _SUMMARY = re.compile(
     r"\b\d+ (?:passed|failed|errors?|warnings?|tests?|skipped|problems?|vulnerabilities|packages|failures|examples|"
     r"assertions|passing|failing|pending)\b|^\s*Ran \d+|\bexit(?:ed)?(?: with)?(?: (?:status|code))?[: ]+\d+|"
-    r"\b(?:Error|Warning)\(s\)|^\s*Tests?:? (?:run|Suites)|^\s*(?:Tests?|Total|TOTAL|Summary|SUMMARY|Found \d+|test result)\b|"
+    r"\b(?:Error|Warning)\(s\)|^\s*Tests?:? (?:run|Suites)|"
+    r"^\s*(?:Tests?|Total|TOTAL|Summary|SUMMARY|Found \d+|test result)\b|"
     r"^# (?:tests|pass|fail|suites)|^>>>>>|\bSuccessfully\b|\bfinished:|BUILD (?:SUCC|FAIL)"
 )
 _BANNER = re.compile(r"^(?:_{3,} .+ _{3,}|={3,} .+ ={3,}|-{3,} .+ -{3,})$")
@@ -113,24 +116,29 @@ NO_SIGNAL = Signal(0.0, ())
 
 def read_signal(line: str) -> Signal:
     """The signal of a line of at most MAX_CHARS, without its trailing blanks."""
-    if _PASSES.search(line) and not _FAILS.search(line) and not _SUMMARY.search(line):
+    sums_up = _SUMMARY.search(line) is not None
+    if not sums_up and _PASSES.search(line) and not _FAILS.search(line):
         return NO_SIGNAL
     weight, family = _read_words(line)
-    if _QUOTES_CODE.match(line):
-        return Signal(weight * QUIET_FACTOR, ("code",)) if weight else NO_SIGNAL
-    if weight < SUMMARY and _SUMMARY.search(line):
+    if sums_up and weight < SUMMARY:
         weight, family = SUMMARY, family or ("summary",)
-    if _BANNER.match(line):
-        return Signal(max(weight, SUMMARY if line[0] == "_" else BANNER), ("banner", line[0]))
-    if _EXPLAINS.match(line):
-        return Signal(max(weight, BANNER), ("explains", *family[:1]))
-    if _POINTS.match(line):
-        return Signal(WARNING, ("points",))
-    if weight and _PLACE.search(line):
-        return Signal(weight + PLACE_BONUS, family)
-    if _RAISED_AT.match(line):
-        return Signal(max(weight, WARNING), family or ("raised",))
+    weight, family = _read_form(line, weight, family)
     return Signal(weight, family) if weight else NO_SIGNAL
+
+
+def _read_form(line: str, weight: float, family: tuple[str, ...]) -> tuple[float, tuple[str, ...]]:
+    """The same with what the line's form says: a banner, pytest's marks, a place in a file, a line of code."""
+    if _QUOTES_CODE.match(line):
+        return weight * QUIET_FACTOR, ("code",)
+    if _BANNER.match(line):
+        return max(weight, SUMMARY if line[0] == "_" else BANNER), ("banner", line[0])
+    if _EXPLAINS.match(line):
+        return max(weight, BANNER), ("explains", *family[:1])
+    if _POINTS.match(line):
+        return WARNING, ("points",)
+    if weight and _PLACE.search(line):
+        return weight + PLACE_BONUS, family
+    return (max(weight, WARNING), family or ("raised",)) if _RAISED_AT.match(line) else (weight, family)
 
 
 def _read_words(line: str) -> tuple[float, tuple[str, ...]]:

@@ -6,6 +6,7 @@ part of the code.
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 DEFINITION_SCORE, NESTED_SCORE = 6.0, 5.0
 OPENING_SCORE = 3.0
@@ -16,8 +17,8 @@ _GUTTER = re.compile(r"\s*\d+(?:\t|\u2192|[|:] ?| {1,2})")
 _DEFINES = re.compile(
     r"\s*(?:export\s+|default\s+|pub(?:\([a-z]+\))?\s+|public\s+|private\s+|protected\s+|internal\s+|static\s+|final\s+|"
     r"abstract\s+|async\s+|unsafe\s+|extern\s+(?:\"C\"\s+)?|inline\s+|const\s+|virtual\s+|override\s+)*"
-    r"(?:def|class|function\*?|func|fn|impl|struct|enum|trait|interface|type|module|namespace|mod|package|object|record|"
-    r"macro_rules!|template|sub|proc|CREATE (?:TABLE|FUNCTION|VIEW|INDEX)|create (?:table|function|view|index))\b[\s(*<{]"
+    r"(?:def|class|function\*?|func|fn|impl|struct|enum|trait|interface|type|module|namespace|mod|package|object|record|template|"
+    r"macro_rules!|sub|proc|CREATE (?:TABLE|FUNCTION|VIEW|INDEX)|create (?:table|function|view|index))\b[\s(*<{]"
 )
 _MEMBER = re.compile(
     r"\s*(?:(?:public|private|protected|internal|static|final|abstract|async|override|virtual|inline|const|unsigned|"
@@ -64,7 +65,7 @@ def strip_gutter(line: str) -> str:
 def is_numbered(lines: Sequence[str]) -> bool:
     """Whether a sample of lines is numbered, each number larger than the one before."""
     numbers = [int(found[0]) for line in lines if (found := re.match(r"\s*\d{1,7}(?=[\t\u2192|: ])", line))]
-    rising = sum(before < after for before, after in zip(numbers, numbers[1:], strict=False))
+    rising = sum(before < after for before, after in pairwise(numbers))
     return len(numbers) >= 0.9 * len(lines) and rising >= 0.95 * (len(numbers) - 1)
 
 

@@ -14,6 +14,8 @@ _TOKEN = re.compile(
 )
 """A string, a container that holds no other, a sign, or a quote that is never closed."""
 _BLANKS = re.compile(rf"{_STRING}|([ \t\r]*+\n\s*+)", re.DOTALL)
+_DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1, ",": 0, ":": 0, '"': 0}
+_OPENS_OR_CLOSES = "[]{}"
 _COLON = re.compile(r'"\s*:( ?)')
 _COMMA = re.compile(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
@@ -40,20 +42,17 @@ def split_parts(text: str, start: int, stop: int) -> list[Part]:
     depth, key, begin = 0, "", start + 1
     for found in _TOKEN.finditer(text, start + 1, stop):
         sign = found[0]
-        if sign == '"':
-            raise NotJsonError
         if len(sign) > 1:
             continue
-        if sign in "[{":
-            depth += 1
-        elif sign in "]}":
-            depth -= 1
-            if depth < 0:
-                if found.end() != stop:
-                    raise NotJsonError
-                _add_part(parts, text, key, begin, found.start())
-                return parts
-        elif depth == 0 and sign == ",":
+        depth += _DEPTH[sign]
+        if depth < 0 and found.end() == stop:
+            _add_part(parts, text, key, begin, found.start())
+            return parts
+        if depth < 0 or sign == '"':
+            raise NotJsonError
+        if sign in _OPENS_OR_CLOSES:
+            continue
+        if depth == 0 and sign == ",":
             _add_part(parts, text, key, begin, found.start())
             key, begin = "", found.end()
         elif depth == 0 and is_object and not key:

@@ -32,7 +32,8 @@ _COMMON = frozenset(
     {
         "command", "content", "path", "file", "files", "pattern", "query", "include", "exclude", "head", "tail", "grep",
         "find", "echo", "true", "false", "null", "python", "python3", "timeout", "bash", "view_range", "line", "lines",
-        "start", "stop", "limit", "offset", "count", "name", "type", "recursive", "regex", "directory", "string", "text",
+        "start", "stop", "limit", "offset", "count", "name", "type", "recursive", "regex", "directory", "string",
+        "text",
     }
 )  # fmt: skip
 

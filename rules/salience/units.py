@@ -28,7 +28,7 @@ class Units:
 
 
 def split_units(text: str, max_chars: int) -> Units:
-    """Lines with their line breaks; a line longer than `max_chars` in pieces, cut behind a blank or comma where near."""
+    """Lines with their line breaks; a line longer than `max_chars` in pieces, cut behind a blank or a comma if near."""
     lines = text.split("\n")
     last = lines.pop()
     lines = [line + "\n" for line in lines]
