@@ -39,9 +39,7 @@ _KEYWORDS = {
 }  # fmt: skip
 """By what they speak of, in lower case. A line without any of these carries no signal but by how it begins."""
 KEYWORDS = tuple(dict.fromkeys(word.encode() for words in _KEYWORDS.values() for word in words))
-_MARKS = {
-    kind: sum(1 << KEYWORDS.index(word.encode()) for word in words) for kind, words in _KEYWORDS.items()
-}
+_MARKS = {kind: sum(1 << KEYWORDS.index(word.encode()) for word in words) for kind, words in _KEYWORDS.items()}
 ALL_MARKS = (1 << len(KEYWORDS)) - 1
 HTTP_MARK = _MARKS["http"]
 
