@@ -28,7 +28,7 @@ _HEADROOM_OPTIONS = (
 )  # fmt: skip
 """Its compressor model needs a download; its rate limit, answer cache and reports home have no place in a replay."""
 _O200K_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
-_HEADROOM_ENVIRONMENT = {
+HEADROOM_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -60,7 +60,7 @@ def make_headroom(program: Path, mode: str) -> Start:
         own = {"HOME": str(folder), "TIKTOKEN_CACHE_DIR": str(write_vocabulary(folder))}
         process = subprocess.Popen(
             [str(program), "proxy", *where, *_HEADROOM_OPTIONS],
-            env={**os.environ, **_HEADROOM_ENVIRONMENT, **own},
+            env={**os.environ, **HEADROOM_ENVIRONMENT, **own},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
