@@ -20,6 +20,8 @@ from corpora import TOOL_OUTPUTS
 from figures import describe_machine
 from peers import PEERS
 from retention_facts import measure_facts
+from retention_savings import show_savings
+from retention_speed import show_speed
 from retention_tables import draw_plot, show_facts, show_files, show_violations
 from tool_outputs import load_outputs
 
@@ -41,7 +43,23 @@ def show_retention(arguments: argparse.Namespace) -> bool:
     return not show_violations(runs)
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {"facts": show_retention}
+def show_saved(_: argparse.Namespace) -> bool:
+    """Shows what is saved; breaks no law."""
+    show_savings()
+    return True
+
+
+def show_times(arguments: argparse.Namespace) -> bool:
+    """Shows how long it takes; breaks no law."""
+    show_speed(load_outputs(arguments.folder), arguments.rounds)
+    return True
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
+    "facts": show_retention,
+    "savings": show_saved,
+    "speed": show_times,
+}
 
 
 def main() -> None:

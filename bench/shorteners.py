@@ -6,6 +6,7 @@ Law: a contestant sees the text, its call and the budget, never the facts.
 from collections.abc import Callable, Mapping
 from functools import cache
 
+from ours import tidy_ours, truncate_ours
 from tool_outputs import Output
 
 from proxy.counter import count_pieces, load_encoding, make_counter
@@ -30,22 +31,13 @@ def load_counter() -> CountTokens:
 
 def shorten_ours(output: Output, limit_tokens: int) -> str:
     """Tidied, then truncated where it still does not fit: as the proxy does it."""
-    return truncate_ours(tidy_ours(output, limit_tokens), output, limit_tokens)
-
-
-def tidy_ours(output: Output, limit_tokens: int) -> str:
-    """Tidied, for a budget."""
-    return output.text
-
-
-def truncate_ours(text: str, output: Output, limit_tokens: int) -> str:
-    """Truncated as `truncation: salient` does it, with what is known of the call."""
-    return truncate_text(text, limit_tokens, load_counter())
+    tidied = tidy_ours(output.text, limit_tokens, load_counter(), is_file=output.is_file)
+    return truncate_ours(tidied, limit_tokens, load_counter(), output.call)
 
 
 def shorten_untidied(output: Output, limit_tokens: int) -> str:
     """Ours without the tidying."""
-    return truncate_ours(output.text, output, limit_tokens)
+    return truncate_ours(output.text, limit_tokens, load_counter(), output.call)
 
 
 def take_head_tail(text: str, limit_tokens: int) -> str:
