@@ -7,16 +7,12 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from rules.conversation import Conversation, CountTokens, ToolCall
-from rules.truncate import truncate_text
+from rules.truncate import shorten_text
 
 try:
     from rules.tidy import Tidying, tidy_text
 except ImportError:
     Tidying = None
-try:
-    from rules.truncate import shorten_text
-except ImportError:
-    shorten_text = None
 try:
     from rules.dedupe import dedupe_tool_results
 except ImportError:
@@ -45,8 +41,6 @@ def tidy_ours(
 
 def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:
     """Truncated where it is over the limit, with what is known of the call."""
-    if shorten_text is None:
-        return truncate_text(text, limit_tokens, count)
     return shorten_text(text, limit_tokens, count, call=call)
 
 

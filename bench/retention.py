@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 import orjson
 from corpora import TOOL_OUTPUTS
@@ -23,6 +24,7 @@ from retention_facts import measure_facts
 from retention_savings import show_savings
 from retention_speed import show_speed
 from retention_tables import draw_plot, show_facts, show_files, show_violations
+from shorteners import load_counter
 from tool_outputs import load_outputs
 
 BUDGETS_TOKENS = "500,1000,2000,4000"
@@ -32,6 +34,9 @@ def show_retention(arguments: argparse.Namespace) -> bool:
     """Whether no law was broken."""
     outputs = load_outputs(arguments.folder, arguments.calls)
     budgets = [int(budget) for budget in arguments.budgets.split(",")]
+    tokens = fmean(load_counter()(output.text) for output in outputs)
+    diagnostics = sum(output.is_diagnostic for output in outputs)
+    print(f"{len(outputs)} outputs, {tokens:,.0f} tokens on average, {diagnostics} of them diagnostics", flush=True)
     runs = measure_facts(outputs, budgets, arguments)
     rows = show_facts(runs, budgets)
     if arguments.per_file:
@@ -72,7 +77,7 @@ def main() -> None:
     add("--contestant", action="append", help="a contestant; may be given more than once")
     add("--per-file", action="append", metavar="CONTESTANT", help="show each file's facts, and those that are missing")
     add("--peers", type=Path, default=PEERS, help="where install_peers.py put them")
-    add("--llmlingua-model", type=Path, help="a folder with LLMLingua-2's model")
+    add("--llmlingua-model", type=Path, help="a folder with LLMLingua-2's model, named as it is on Hugging Face")
     add("--json", type=Path, help="write the rows of facts there")
     add("--plot", type=Path, help="draw the plot of facts there, a PNG")
     add("--rounds", type=int, default=5, help="of speed, through all the texts")

@@ -36,8 +36,11 @@ def shorten_by_llmlingua(
     if model is None:
         raise MissingPeerError(NO_MODEL)
     python = find_program(folder, "llmlingua", "python")
-    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    return _ask([str(python), _script(), LLMLINGUA, str(model), str(limit_tokens)], outputs, offline)
+    command = [str(python), _script(), LLMLINGUA, str(model), str(limit_tokens)]
+    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as home:
+        # It counts by an old vocabulary, and would fetch that.
+        own = {"TIKTOKEN_CACHE_DIR": str(write_vocabulary(Path(home), "cl100k_base"))}
+        return _ask(command, outputs, {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", **own})
 
 
 def _script() -> str:

@@ -39,6 +39,8 @@ def show_facts(runs: Sequence[Run], budgets: Sequence[int]) -> list[dict[str, ob
         print_table(title, headings, [_describe(run, chosen, budgets) for run in runs])
         for verdict in _judge(chosen):
             print(f"\n{verdict}")
+    for excess in _describe_excess(runs):
+        print(f"\n{excess}")
     return [asdict(row) for row in rows]
 
 
@@ -73,6 +75,15 @@ def _judge(rows: Sequence[Row]) -> Iterator[str]:
         if row.contestant == OURS and goal is not None:
             verdict = "met" if row.exact >= goal else "MISSED"
             yield f"{OURS}, {row.outputs}, {row.budget_tokens} tokens: {row.exact:.1%}, goal {goal:.0%}: {verdict}"
+
+
+def _describe_excess(runs: Sequence[Run]) -> Iterator[str]:
+    """Of each contestant that counts no tokens, how far it is from its budget."""
+    for run in runs:
+        ratios = [one.tokens / budget for budget, scored in run.scored.items() if budget for one in scored]
+        over = sum(ratio > 1 for ratio in ratios)
+        if over:
+            yield f"{run.contestant}: over budget in {over} of {len(ratios)} cases, up to {max(ratios):.2f} times it"
 
 
 def show_files(runs: Sequence[Run], contestants: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from tool_outputs import Output
 from proxy.counter import count_pieces, load_encoding, make_counter
 from rules.conversation import CountTokens
 from rules.families import O200K
-from rules.truncate import truncate_text
+from rules.head_tail import truncate_text
 
 CHARS_PER_TOKEN = 4
 """What agents take a token for that count none."""
