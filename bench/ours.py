@@ -18,7 +18,14 @@ try:
 except ImportError:
     dedupe_tool_results = None
 
+try:
+    from rules.calls import reads_file
+except ImportError:
+    reads_file = None
+
 DEFAULT_BUDGET_TOKENS = 4000
+MIN_SAVED_SHARE = 0.05
+"""A result that tidying makes less smaller stays as it came."""
 
 
 def list_switches() -> Mapping[str, object]:
@@ -37,6 +44,19 @@ def tidy_ours(
     if Tidying is None:
         return text
     return tidy_text(text, tidying or Tidying(), is_file=is_file, fits=lambda short: count(short) <= limit_tokens)
+
+
+def tidy_worthwhile(
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: object = None
+) -> str:
+    """The same, but the text as it came where too little would be saved."""
+    tidied = tidy_ours(text, limit_tokens, count, is_file=is_file, tidying=tidying)
+    return tidied if tidied is not text and count(tidied) <= count(text) * (1 - MIN_SAVED_SHARE) else text
+
+
+def is_reading(call: ToolCall | None) -> bool:
+    """Whether a call reads a file whose text may be copied into an edit."""
+    return reads_file is not None and call is not None and reads_file(call)
 
 
 def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:

@@ -7,17 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markdown import print_table
-from ours import DEFAULT_BUDGET_TOKENS, dedupe_ours, list_switches, tidy_ours
+from ours import DEFAULT_BUDGET_TOKENS, dedupe_ours, is_reading, list_switches, tidy_worthwhile
 from shorteners import load_counter
 from workload import RECORDED, Session, load_sessions
 
 from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from rules.conversation import RESULT_ROLES, Conversation
+from rules.conversation import RESULT_ROLES, Conversation, ToolCall
 from rules.families import GENERIC
 
 GOAL_SHARE = 0.08
-READING_WORDS = ("read", "view", "open", "cat", "edit")
-"""A tool whose name has one of them returns files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +96,19 @@ def _measure(conversation: Conversation, tidying: object) -> Saved:
 
 
 def _tidy(conversation: Conversation, tidying: object) -> Conversation:
-    """Each result tidied by its own call; one that would cost more stays."""
+    """Each result tidied, with the call that it answers."""
     count = load_counter()
-    names = {call.id: call.name for message in conversation.messages for call in message.tool_calls}
+    calls: dict[str, ToolCall] = {}
     messages = []
     for message in conversation.messages:
+        calls.update((call.id, call) for call in message.tool_calls)
         if message.role not in RESULT_ROLES:
             messages.append(message)
             continue
-        name = (message.name or names.get(message.answers or "", "")).lower()
-        is_file = any(word in name for word in READING_WORDS)
+        is_file = is_reading(calls.get(message.answers or ""))
         texts = tuple(
-            tidy_ours(text, DEFAULT_BUDGET_TOKENS, count, is_file=is_file, tidying=tidying) for text in message.texts
+            tidy_worthwhile(text, DEFAULT_BUDGET_TOKENS, count, is_file=is_file, tidying=tidying)
+            for text in message.texts
         )
         saved = sum(map(count, message.texts)) - sum(map(count, texts))
         short = replace(message, texts=texts, tokens=message.tokens - saved, edited=True)

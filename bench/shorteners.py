@@ -6,7 +6,7 @@ Law: a contestant sees the text, its call and the budget, never the facts.
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from ours import tidy_ours, truncate_ours
+from ours import is_reading, tidy_worthwhile, truncate_ours
 from tool_outputs import Output
 
 from proxy.counter import count_pieces, load_encoding, make_counter
@@ -31,7 +31,8 @@ def load_counter() -> CountTokens:
 
 def shorten_ours(output: Output, limit_tokens: int) -> str:
     """Tidied, then truncated where it still does not fit: as the proxy does it."""
-    tidied = tidy_ours(output.text, limit_tokens, load_counter(), is_file=output.is_file)
+    is_file = is_reading(output.call) if output.call else output.is_file
+    tidied = tidy_worthwhile(output.text, limit_tokens, load_counter(), is_file=is_file)
     return truncate_ours(tidied, limit_tokens, load_counter(), output.call)
 
 
