@@ -56,7 +56,8 @@ def show_saved(_: argparse.Namespace) -> bool:
 
 def show_times(arguments: argparse.Namespace) -> bool:
     """Shows how long it takes; breaks no law."""
-    show_speed(load_outputs(arguments.folder), arguments.rounds)
+    sizes_mb = [int(size) for size in arguments.sizes.split(",")]
+    show_speed(load_outputs(arguments.folder), arguments.rounds, sizes_mb)
     return True
 
 
@@ -81,6 +82,7 @@ def main() -> None:
     add("--json", type=Path, help="write the rows of facts there")
     add("--plot", type=Path, help="draw the plot of facts there, a PNG")
     add("--rounds", type=int, default=5, help="of speed, through all the texts")
+    add("--sizes", default="1,5,20", help="MB of the long texts, ascending, comma-separated")
     arguments = parser.parse_args()
     print(describe_machine(), flush=True)
     done = [PARTS[name](arguments) for name in arguments.only or PARTS]

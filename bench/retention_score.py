@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import mean
 
 import orjson
@@ -24,7 +25,7 @@ _MARKER = re.compile(r"\[trimtab|…")
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What is left of one output: its facts, in their order, exactly and without white space; and what it costs."""
+    """What is left of one output: its facts, in their order, exactly, and without white space and escapes; what it costs."""
 
     output: Output
     exact: tuple[bool, ...]
@@ -93,22 +94,25 @@ def is_json(text: str) -> bool:
 def find_altered_line(before: str, after: str) -> str | None:
     """A line of `after` with a number of its own that is no line of `before`, nor a beginning of one with a marker.
 
-    Nor a piece from within a line, where it is not the number that was cut. Escapes, blanks at the end and what a
+    The marker may stand on the next line. Nor a piece from within a line, where it is not the number that was cut. Escapes, blanks at the end and what a
     carriage return wrote over do not matter.
     """
     known: dict[str, list[str]] = defaultdict(list)
     for line in _read_lines(before):
         if found := _NUMBERED.match(line):
             known[found[0]].append(line)
-    for line in _read_lines(after):
+    lines = [*_read_lines(after), ""]
+    for line, following in pairwise(lines):
         found = _NUMBERED.match(line)
         if found is None or line in known[found[0]]:
             continue
         marker = _MARKER.search(line)
         piece = line[: marker.start()].rstrip() if marker else line
-        if any(each.startswith(piece) for each in known[found[0]] if marker) or _is_within(piece, before):
+        is_cut = marker is not None or _MARKER.match(following) is not None
+        if is_cut and any(each.startswith(piece) for each in known[found[0]]):
             continue
-        return line
+        if not _is_within(piece, before):
+            return line
     return None
 
 
@@ -124,5 +128,5 @@ def _read_lines(text: str) -> Iterator[str]:
 
 
 def remove_space(text: str) -> str:
-    """The text without white space."""
-    return "".join(text.split())
+    """The text without white space and escape sequences."""
+    return "".join(_ESCAPES.sub("", text).split())

@@ -6,6 +6,7 @@ own (loop_probe.py) while the work runs in a thread.
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,8 +37,10 @@ LINEAR = 1.5
 NEGLIGIBLE_SECONDS = 0.001
 """Of a megabyte. A fiftieth of the goal: noise."""
 PATIENCE_SECONDS = 60.0
-"""What takes longer is not tried at a larger size."""
-LOOP_ROUNDS = 3
+"""What would take longer at the largest size, by what a smaller one took, is given up."""
+SHAPE_ROUNDS = 3
+"""Of the shortest texts; the longer ones are measured once."""
+LOOP_ROUNDS = 2
 BREATH_SECONDS = 0.2
 
 Work = Callable[[], object]
@@ -89,11 +92,11 @@ def _load() -> tiktoken.Encoding:
     return load_encoding(O200K)
 
 
-def show_speed(outputs: Sequence[Output], rounds: int) -> bool:
+def show_speed(outputs: Sequence[Output], rounds: int, sizes_mb: Sequence[int]) -> bool:
     """Print all tables; whether all goals are met."""
     met = _show_kinds(outputs, rounds)
-    met &= _show_shapes(rounds)
-    return _show_loop(outputs) and met
+    met &= _show_shapes(sizes_mb)
+    return _show_loop(outputs, sizes_mb[-1]) and met
 
 
 def _show_kinds(outputs: Sequence[Output], rounds: int) -> bool:
@@ -152,24 +155,32 @@ def _describe_kind(kind: str, subjects: Sequence[Subject], seconds: dict[str, li
     return [kind or "all", f"{size_mb:.2f}", *(f"{rate:,.1f}" for rate in rates)]
 
 
-def _show_shapes(rounds: int) -> bool:
+def _show_shapes(sizes_mb: Sequence[int]) -> bool:
     """Whether the time of each shape goes by its length."""
     rows, bent = [], []
     for shape in SHAPES:
-        per_mb: dict[str, list[float]] = {TIDY: [], TRUNCATE: [], COUNTED: []}
-        for size_mb in SIZES_MB:
-            subject = _make_subject(shape, size_mb)
-            taken = _measure_rounds([subject], min(rounds, 3))
-            for name, each in taken.items():
-                per_mb[name].append(median(each[0]) / (subject.size_bytes / MEGABYTE))
-            if max(per_mb[name][-1] for name in per_mb) * size_mb > PATIENCE_SECONDS:
-                break
-        rows.append([shape, *(_describe_growth(values) for values in per_mb.values())])
-        bent += [f"{shape}, {name}" for name in (TIDY, TRUNCATE) if not _is_linear(per_mb[name])]
-    sizes = ", ".join(map(str, SIZES_MB))
+        per_mb = _measure_shape(shape, sizes_mb)
+        rows.append([shape, *(_describe_growth(values, len(sizes_mb)) for values in per_mb.values())])
+        bent += [f"{shape}, {name}" for name in (TIDY, TRUNCATE) if not _is_linear(per_mb[name], len(sizes_mb))]
+    sizes = ", ".join(map(str, sizes_mb))
     print_table(f"Long texts: ms for a megabyte, texts of {sizes} MB", ("text", TIDY, TRUNCATE, COUNTED), rows)
     print(f"\nlinear: {'all' if not bent else 'MISSED by ' + '; '.join(bent)}", flush=True)
     return not bent
+
+
+def _measure_shape(shape: str, sizes_mb: Sequence[int]) -> dict[str, list[float]]:
+    """By work: seconds for a megabyte at each size, until one takes too long."""
+    per_mb: dict[str, list[float]] = {TIDY: [], TRUNCATE: [], COUNTED: []}
+    for size_mb in sizes_mb:
+        subject = _make_subject(shape, size_mb)
+        rounds = 1 if size_mb > SIZES_MB[0] else SHAPE_ROUNDS
+        for name, each in _measure_rounds([subject], rounds).items():
+            seconds = median(each[0])
+            per_mb[name].append(seconds / (subject.size_bytes / MEGABYTE))
+            print(f"{shape}, {size_mb} MB, {name}: {seconds:.2f} s", file=sys.stderr, flush=True)
+        if max(values[-1] for values in per_mb.values()) * sizes_mb[-1] > PATIENCE_SECONDS:
+            break
+    return per_mb
 
 
 def _make_subject(shape: str, size_mb: int) -> Subject:
@@ -177,28 +188,28 @@ def _make_subject(shape: str, size_mb: int) -> Subject:
     return Subject(shape, text, make_counter(count_pieces(_load()))(text))
 
 
-def _describe_growth(seconds_per_mb: Sequence[float]) -> str:
-    given_up = "" if len(seconds_per_mb) == len(SIZES_MB) else ", given up"
+def _describe_growth(seconds_per_mb: Sequence[float], sizes: int) -> str:
+    given_up = "" if len(seconds_per_mb) == sizes else ", given up"
     return ", ".join(f"{seconds * 1000:.1f}" for seconds in seconds_per_mb) + given_up
 
 
-def _is_linear(seconds_per_mb: Sequence[float]) -> bool:
+def _is_linear(seconds_per_mb: Sequence[float], sizes: int) -> bool:
     """What takes next to nothing is linear enough."""
     slowest = max(seconds_per_mb[1:], default=0.0)
-    return len(seconds_per_mb) == len(SIZES_MB) and slowest <= max(LINEAR * seconds_per_mb[0], NEGLIGIBLE_SECONDS)
+    return len(seconds_per_mb) == sizes and slowest <= max(LINEAR * seconds_per_mb[0], NEGLIGIBLE_SECONDS)
 
 
-def _show_loop(outputs: Sequence[Output]) -> bool:
+def _show_loop(outputs: Sequence[Output], size_mb: int) -> bool:
     """Whether the loop was never held for longer than the goal."""
     largest = max(outputs, key=lambda output: len(output.text))
     recorded = Subject(largest.name, largest.text, load_counter()(largest.text), largest.is_file)
-    subjects = [recorded, *(_make_subject(shape, SIZES_MB[-1]) for shape in SHAPES)]
+    subjects = [recorded, *(_make_subject(shape, size_mb) for shape in SHAPES)]
     for subject in subjects:
         subject.warm()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         measured = runner.run(_watch(subjects))
     print_table(
-        f"Delays of the event loop in ms while {SIZES_MB[-1]} MB are worked on in a thread, {LOOP_ROUNDS} times",
+        f"Delays of the event loop in ms while {size_mb} MB are worked on in a thread, {LOOP_ROUNDS} times",
         ("text", *LOOP_HEADINGS),
         [[name, *_describe_lags(lags, idle)] for name, (lags, idle) in measured.items()],
     )

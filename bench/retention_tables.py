@@ -34,7 +34,7 @@ def show_facts(runs: Sequence[Run], budgets: Sequence[int]) -> list[dict[str, ob
     for outputs in GOALS:
         chosen = [row for row in rows if row.outputs == outputs]
         facts = max((row.facts for row in chosen), default=0)
-        title = f"Facts kept, {outputs}: {facts} facts; exactly, in brackets when white space is left out of both"
+        title = f"Facts kept, {outputs}: {facts} facts; exactly, in brackets without white space and escapes"
         headings = ("contestant", *(f"{budget} tokens" for budget in budgets), "by itself", "its tokens, mean")
         print_table(title, headings, [_describe(run, chosen, budgets) for run in runs])
         for verdict in _judge(chosen):
