@@ -25,7 +25,7 @@ _MARKER = re.compile(r"\[trimtab|…")
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What is left of one output: its facts, in their order, exactly, and without white space and escapes; what it costs."""
+    """What is left of one output: its facts, in order, exactly, and without white space and escapes; its tokens."""
 
     output: Output
     exact: tuple[bool, ...]
@@ -94,8 +94,8 @@ def is_json(text: str) -> bool:
 def find_altered_line(before: str, after: str) -> str | None:
     """A line of `after` with a number of its own that is no line of `before`, nor a beginning of one with a marker.
 
-    The marker may stand on the next line. Nor a piece from within a line, where it is not the number that was cut. Escapes, blanks at the end and what a
-    carriage return wrote over do not matter.
+    The marker may stand on the next line. Nor a piece from within a line, where it is not the number that was cut.
+    Escapes, blanks at the end and what a carriage return wrote over do not matter.
     """
     known: dict[str, list[str]] = defaultdict(list)
     for line in _read_lines(before):
