@@ -11,16 +11,22 @@ from pathlib import Path
 from peers import PACKAGES, PEERS
 
 ENGINES = ("tiktoken>=0.13,<1", "bpe-openai>=0.1.4,<0.2", "quicktok-v1>=0.4,<0.5")
+LLMLINGUA = ("llmlingua>=0.2.2,<0.3", "torch>=2.6,<=2.13.0")
 ENVIRONMENTS = {**{name: (package,) for name, package in PACKAGES.items()}, "engines": ENGINES}
+ON_DEMAND = {"llmlingua": LLMLINGUA}
+"""Gigabytes, and of no use without a model from elsewhere: only where it is named."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=PEERS)
-    parser.add_argument("--only", choices=ENVIRONMENTS, action="append", help="these, by default all")
+    parser.add_argument(
+        "--only", choices=(*ENVIRONMENTS, *ON_DEMAND), action="append", help="these, by default all but llmlingua"
+    )
     arguments = parser.parse_args()
     names = arguments.only or ENVIRONMENTS
-    failed = [name for name in names if not install(arguments.folder / name, *ENVIRONMENTS[name])]
+    known = {**ENVIRONMENTS, **ON_DEMAND}
+    failed = [name for name in names if not install(arguments.folder / name, *known[name])]
     sys.exit(f"not installed: {', '.join(failed)}" if failed else 0)
 
 

@@ -27,8 +27,8 @@ _HEADROOM_OPTIONS = (
     "--stateless",
 )  # fmt: skip
 """Its compressor model needs a download; its rate limit, answer cache and reports home have no place in a replay."""
-_O200K_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
-_HEADROOM_ENVIRONMENT = {
+_VOCABULARIES_URL = "https://openaipublic.blob.core.windows.net/encodings/"
+HEADROOM_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -60,7 +60,7 @@ def make_headroom(program: Path, mode: str) -> Start:
         own = {"HOME": str(folder), "TIKTOKEN_CACHE_DIR": str(write_vocabulary(folder))}
         process = subprocess.Popen(
             [str(program), "proxy", *where, *_HEADROOM_OPTIONS],
-            env={**os.environ, **_HEADROOM_ENVIRONMENT, **own},
+            env={**os.environ, **HEADROOM_ENVIRONMENT, **own},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -71,13 +71,13 @@ def make_headroom(program: Path, mode: str) -> Start:
     return start
 
 
-def write_vocabulary(folder: Path) -> Path:
-    """Tiktoken's cache folder with o200k_base in it: without the network Headroom compresses nothing for want of it."""
-    ranks = read_ranks(resources.files("proxy").joinpath("vocabulary", "o200k_base.xz").read_bytes())
+def write_vocabulary(folder: Path, vocabulary: str = "o200k_base") -> Path:
+    """Tiktoken's cache folder with a vocabulary in it: Headroom compresses nothing where that cannot be fetched."""
+    ranks = read_ranks(resources.files("proxy").joinpath("vocabulary", f"{vocabulary}.xz").read_bytes())
     cache = folder / "vocabulary"
     cache.mkdir(exist_ok=True)
     # The name that tiktoken gives it; it checks the content against a hash of its own.
-    name = hashlib.sha1(_O200K_URL.encode(), usedforsecurity=False).hexdigest()
+    name = hashlib.sha1(f"{_VOCABULARIES_URL}{vocabulary}.tiktoken".encode(), usedforsecurity=False).hexdigest()
     lines = (b"%b %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
     cache.joinpath(name).write_bytes(b"".join(lines))
     return cache

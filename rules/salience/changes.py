@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, repeat
 
 FILE_SCORE, HUNK_SCORE, CHANGE_SCORE, CONTEXT_SCORE = 8.0, 2.5, 4.0, 0.3
-FILE_DECAY, CHANGE_DECAY = 0.35, 0.7
-"""Exponents of the rank among files, and of a change within its hunk."""
+FILE_DECAY, HUNK_DECAY, CHANGE_DECAY = 0.35, 0.35, 0.7
+"""Exponents of the rank among files, of a hunk within its file, and of a change within its hunk."""
 WITHIN_LOG_SHARE = 0.6
 """What a diff within a log matters: the log is what was asked for."""
 SUBJECT_SCORE, BODY_SCORE, STAT_SCORE = 6.0, 2.0, 0.5
@@ -46,17 +46,21 @@ def _is_of_diff(line: str) -> bool:
 
 def _score_changes(lines: Sequence[str], places: Iterable[int], share: float) -> dict[int, float]:
     scores = {}
-    file_rank, rank = -1, 0
+    file_rank, hunk_rank, rank = -1, -1, 0
     for index in places:
         line = lines[index]
         if line.startswith(_FILE):
-            file_rank, rank = file_rank + 1, 0
+            file_rank, hunk_rank, rank = file_rank + 1, -1, 0
             score = FILE_SCORE * (1 + file_rank) ** -FILE_DECAY
         elif line.startswith("@@"):
-            rank = 0
-            score = HUNK_SCORE
+            hunk_rank, rank = hunk_rank + 1, 0
+            score = HUNK_SCORE * (1 + hunk_rank) ** -HUNK_DECAY
         elif line[:1] in {"+", "-"} and not line.startswith(("+++ ", "--- ")):
-            score = CHANGE_SCORE * (1 + rank) ** -CHANGE_DECAY if len(line.strip()) > 1 else 0.0
+            score = (
+                CHANGE_SCORE * (1 + rank) ** -CHANGE_DECAY * (1 + max(hunk_rank, 0)) ** -HUNK_DECAY
+                if len(line.strip()) > 1
+                else 0.0
+            )
             rank += len(line.strip()) > 1
         else:
             score = CONTEXT_SCORE if line.startswith(" ") else 0.0

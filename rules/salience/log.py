@@ -108,7 +108,7 @@ def _read_signals(lines: Sequence[str], shapes: Shapes) -> dict[int, Signal]:
             key = (shapes.by_line[line], marks, read_status(line) if marks & HTTP_MARK else "")
             signal = known.get(key)
             if signal is None:
-                signal = known[key] = read_signal(line)
+                signal = known[key] = read_signal(line, marks)
             if signal is not NO_SIGNAL:
                 signals[line] = signal
     return {index: signals[line] for index, line in enumerate(lines) if line in signals}

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 HEADING_SCORE, OPENING_SCORE, LINE_SCORE, TAG_SCORE = 6.0, 3.0, 1.0, 0.2
 RULE_DECAY = 0.5
+MAX_OPENING_SHARE = 0.2
+"""Of a document's lines that begin with the same word; logs have more."""
 _HEADING = re.compile(r"#{1,6} \S|[A-Z][A-Z0-9 ,'()/-]{3,60}$|\s*<(?:h[1-6]|title|th|caption)\b", re.ASCII)
 _UNDERLINE = re.compile(r"(?:=+|-+|~+|\^+)\s*$")
 _PAGE = re.compile(r"\s*(?:<!doctype html|<html|<\?xml|<head|<body)", re.IGNORECASE)
@@ -45,7 +47,8 @@ def is_page(lines: Sequence[str]) -> bool:
 def is_prose(lines: Sequence[str]) -> bool:
     """Whether a sample of lines is a document: headings, and lines of many words without the signs of code or logs."""
     filled = [line.strip() for line in lines if line.strip()]
-    if not filled or Counter(line.split()[0] for line in filled).most_common(1)[0][1] > 0.2 * len(filled):
+    openings = Counter(line.split()[0] for line in filled if line[0].isalnum())
+    if openings and openings.most_common(1)[0][1] > MAX_OPENING_SHARE * len(filled):
         return False
     wordy = sum(len(line.split()) >= 6 and sum(map(str.isalpha, line)) >= 0.7 * len(line) for line in filled)
     headed = sum(_HEADING.match(line) is not None for line in filled)

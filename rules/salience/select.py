@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rules.conversation import CountTokens
 from rules.salience.units import Units
 
-GAP_TOKENS = 17
+GAP_TOKENS = 14
 """What a marker costs, about. A gap that is shorter is filled."""
 COST_SCALE_TOKENS = 60
 """A unit of so many tokens has to matter twice as much as a very short one."""
@@ -117,11 +117,14 @@ class Selection:
         return "".join(pieces)
 
     def _mark(self, start: int, stop: int, tokens: int, *, is_first: bool) -> str:
-        """The marker for units [start, stop); the first of a text says how to get at what is missing."""
+        """The marker for units [start, stop); the first of a text says what markers mean, and how to get at the rest."""
         first, last = self._numbers[start], self._numbers[stop - 1]
-        how = "here: narrow the command, or read " if is_first else ""
+        where = f"lines {first}-{last}" if first != last else f"line {first}"
+        if not is_first:
+            part = " in part" if first == last and not self._units.starts_line[start] else ""
+            return f"[trimtab: {where}{part}, ~{tokens} tokens]\n"
         if first == last:
             chars = sum(map(len, self._units.texts[start:stop]))
-            return f"[trimtab: {chars} characters (~{tokens} tokens) omitted {how}in line {first}]\n"
-        where = f"lines {first}-{last}" if is_first else f"{first}-{last}"
-        return f"[trimtab: {last - first + 1} lines (~{tokens} tokens) omitted {how or 'here: '}{where}]\n"
+            return f"[trimtab: {chars} characters (~{tokens} tokens) omitted here, of {where}: narrow the command]\n"
+        lines = last - first + 1
+        return f"[trimtab: {lines} lines (~{tokens} tokens) omitted here: narrow the command, or read {where}]\n"

@@ -18,20 +18,30 @@ PLACE_BONUS = 2.0
 QUIET_FACTOR = 0.3
 """Of a signal within the lines that belong to the one before: they come with it."""
 
-KEYWORDS = tuple(
-    word.encode()
-    for word in (
-        "error", "exception", "fail", "fatal", "panic", "abort", "crit", "sever", "emerg", "not ok", "err!",
-        "warn", "xfail", "xpass", "cannot", "can't", "could not", "couldn't", "unable", "undefined",
-        "undeclared", "unresolved", "denied", "refused", "reject", "invalid", "unexpected", "corrupt", "timed out",
-        "timeout", "killed", "conflict", "not found", "no such", "mismatch", "vulnerab", "deadlock", "forbidden",
-        "unauthor", "malformed", "garbage", "segmentation", "core dumped", "passed", "ran ", "exit", "total", "summary",
-        "found ", "successfully", "finished", "skipped", "result", "out of memory", " lost", "leak", "http/",
-        "http fetch", "✗", "✕",
-    )
-)  # fmt: skip
-"""Lower case. A line without any of these carries no signal but by how it begins."""
-HTTP_MARK = sum(1 << KEYWORDS.index(word) for word in (b"http/", b"http fetch"))
+_KEYWORDS = {
+    "fatal": (
+        "fatal", "panic", "abort", "crit", "sever", "emerg", "segmentation", "core dumped", "out of memory",
+    ),
+    "error": ("error", "exception", "err!"),
+    "fail": ("fail", "not ok", "\u2717", "\u2715"),
+    "http": ("http/", "http fetch"),
+    "warn": ("warn", "xfail", "xpass"),
+    "bad": (
+        "cannot", "can't", "could not", "couldn't", "unable", "undefined", "undeclared", "unresolved", "denied",
+        "refused", "reject", "invalid", "unexpected", "corrupt", "timed out", "timeout", "killed", "conflict",
+        "not found", "no such", "mismatch", "vulnerab", "deadlock", "forbidden", "unauthor", "malformed", "garbage",
+        " lost", "leak",
+    ),
+    "summary": (
+        "passed", "failed", "error", "warning", "test", "skipped", "problem", "passing", "failing", "ran ", "exit",
+        "total", "summary", "found ", "successfully", "finished", "result", ">>>>>", "build", "# fail", "# suites",
+    ),
+}  # fmt: skip
+"""By what they speak of, in lower case. A line without any of these carries no signal but by how it begins."""
+KEYWORDS = tuple(dict.fromkeys(word.encode() for words in _KEYWORDS.values() for word in words))
+_MARKS = {kind: sum(1 << KEYWORDS.index(word.encode()) for word in words) for kind, words in _KEYWORDS.items()}
+ALL_MARKS = (1 << len(KEYWORDS)) - 1
+HTTP_MARK = _MARKS["http"]
 
 STARTS = (
     "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL",
@@ -79,17 +89,19 @@ _WORDS = (
         ),
     ),
 )
+_OPENS_SUMMARY = re.compile(
+    r">>>>>|# (?:tests|pass|fail|suites)|\s*(?:Ran \d+|Tests?:? (?:run|Suites)|"
+    r"(?:Tests?|Total|TOTAL|Summary|SUMMARY|Found \d+|test result)\b)"
+)
 _SUMMARY = re.compile(
-    r"\b\d+ (?:passed|failed|errors?|warnings?|tests?|skipped|problems?|vulnerabilities|packages|failures|examples|"
-    r"assertions|passing|failing|pending)\b|^\s*Ran \d+|\bexit(?:ed)?(?: with)?(?: (?:status|code))?[: ]+\d+|"
-    r"\b(?:Error|Warning)\(s\)|^\s*Tests?:? (?:run|Suites)|"
-    r"^\s*(?:Tests?|Total|TOTAL|Summary|SUMMARY|Found \d+|test result)\b|"
-    r"^# (?:tests|pass|fail|suites)|^>>>>>|\bSuccessfully\b|\bfinished:|BUILD (?:SUCC|FAIL)"
+    r"(?<![^\s(=])\d+ (?:passed|failed|errors?|warnings?|tests?|skipped|problems?|vulnerabilities|packages|failures|"
+    r"examples|assertions|passing|failing|pending)\b|(?<!\w)(?:[Ee]xit(?:ed)?(?: with)?(?: (?:status|code))?[: ]+\d+|"
+    r"(?:Error|Warning)\(s\)|Successfully\b|finished:|BUILD (?:SUCC|FAIL))"
 )
 _BANNER = re.compile(r"^(?:_{3,} .+ _{3,}|={3,} .+ ={3,}|-{3,} .+ -{3,})$")
 _EXPLAINS = re.compile(r"^E   +\S")
 _POINTS = re.compile(r"^>   +\S")
-_PLACE = re.compile(r"[\w./\\+-]+(?::\d+(?::\d+)?:|\(\d+(?:,\d+)?\)(?: ?:| )|:\[\d+,\d+\]) ?")
+_PLACE = re.compile(r"(?<![\w./\\+-])[\w./\\+-]++(?::\d+(?::\d+)?:|\(\d+(?:,\d+)?\)(?: ?:| )|:\[\d+,\d+\]) ?")
 _RAISED_AT = re.compile(r"^[\w./\\-]+:\d+: [A-Z]\w*")
 _NAMES = re.compile(
     r"(?<![\w.+@/\\-])(?=[\w.+@/\\:-]*[\d_./\\@])[\w.+@/\\:-]++|\"[^\"\n]*+\"|'[^'\n]*+'|`[^`\n]*+`|\u2018[^\u2019\n]*+\u2019|\d++"
@@ -114,12 +126,12 @@ class Signal:
 NO_SIGNAL = Signal(0.0, ())
 
 
-def read_signal(line: str) -> Signal:
-    """The signal of a line of at most MAX_CHARS, without its trailing blanks."""
-    sums_up = _SUMMARY.search(line) is not None
+def read_signal(line: str, marks: int = ALL_MARKS) -> Signal:
+    """The signal of a line of at most MAX_CHARS, without its trailing blanks; `marks` says which keywords it holds."""
+    sums_up = bool(marks & _MARKS["summary"] and (_OPENS_SUMMARY.match(line) or _SUMMARY.search(line)))
     if not sums_up and _PASSES.search(line) and not _FAILS.search(line):
         return NO_SIGNAL
-    weight, family = _read_words(line)
+    weight, family = _read_words(line, marks) if marks else (0.0, ())
     if sums_up and weight < SUMMARY:
         weight, family = SUMMARY, family or ("summary",)
     weight, family = _read_form(line, weight, family)
@@ -141,10 +153,10 @@ def _read_form(line: str, weight: float, family: tuple[str, ...]) -> tuple[float
     return (max(weight, WARNING), family or ("raised",)) if _RAISED_AT.match(line) else (weight, family)
 
 
-def _read_words(line: str) -> tuple[float, tuple[str, ...]]:
+def _read_words(line: str, marks: int) -> tuple[float, tuple[str, ...]]:
     best, name, found = 0.0, "", None
     for weight, kind, pattern in _WORDS:
-        if weight > best:
+        if weight > best and marks & _MARKS[kind]:
             match = pattern.search(line)
             if match is not None:
                 best, name, found = weight, kind, match

@@ -1,0 +1,71 @@
+"""What the proxy does with a tool result, as the bench calls it.
+
+Law: the only place in the bench that knows how the rules are called.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from rules.conversation import Conversation, CountTokens, ToolCall
+from rules.truncate import shorten_text
+
+try:
+    from rules.tidy import Tidying, tidy_text
+except ImportError:
+    Tidying = None
+try:
+    from rules.dedupe import dedupe_tool_results
+except ImportError:
+    dedupe_tool_results = None
+
+try:
+    from rules.calls import reads_file
+except ImportError:
+    reads_file = None
+
+DEFAULT_BUDGET_TOKENS = 4000
+MIN_SAVED_SHARE = 0.05
+"""A result that tidying makes less smaller stays as it came."""
+
+
+def list_switches() -> Mapping[str, object]:
+    """By name, the tidying with that one thing switched off; all of it by the name ''."""
+    if Tidying is None:
+        return {"": None}
+    whole = Tidying()
+    names = [field.name for field in fields(Tidying) if getattr(whole, field.name) is True]
+    return {"": whole, **{name: replace(whole, **{name: False}) for name in names}}
+
+
+def tidy_ours(
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: object = None
+) -> str:
+    """Tidied for a budget, with everything switched on where `tidying` does not say otherwise."""
+    if Tidying is None:
+        return text
+    return tidy_text(text, tidying or Tidying(), is_file=is_file, fits=lambda short: count(short) <= limit_tokens)
+
+
+def tidy_worthwhile(
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: object = None
+) -> str:
+    """The same, but the text as it came where too little would be saved."""
+    tidied = tidy_ours(text, limit_tokens, count, is_file=is_file, tidying=tidying)
+    return tidied if tidied is not text and count(tidied) <= count(text) * (1 - MIN_SAVED_SHARE) else text
+
+
+def is_reading(call: ToolCall | None) -> bool:
+    """Whether a call reads a file whose text may be copied into an edit."""
+    return reads_file is not None and call is not None and reads_file(call)
+
+
+def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:
+    """Truncated where it is over the limit, with what is known of the call."""
+    return shorten_text(text, limit_tokens, count, call=call)
+
+
+def dedupe_ours(conversation: Conversation, count: CountTokens) -> Conversation:
+    """Results that repeat others of the whole transcript point to them."""
+    if dedupe_tool_results is None:
+        return conversation
+    return dedupe_tool_results(conversation, start=0, count=count).conversation
