@@ -161,7 +161,7 @@ async def test_what_is_too_long_for_the_model_is_compacted(client, upstream, sta
 async def test_tool_results_are_truncated_to_the_models_own_tokens(client, upstream, start_proxy, compactors):
     """With a model that counts double half as much of ours is left, and the metrics count in its tokens."""
     upstream.answer = counting = Counting(compactors, 2.0)
-    proxy = await start_proxy("defaults.max_tool_result_tokens=1000")
+    proxy = await start_proxy("defaults.max_tool_result_tokens=1000", "defaults.truncation=head_tail")
     count = compactors.choose(PolicyConfig(), "m").count
     body = orjson.dumps({"model": "m", "messages": make_session(1, result_words=4000)["messages"][:-1]})
     await ask(client, proxy, body)
