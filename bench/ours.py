@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from rules.conversation import Conversation, CountTokens, ToolCall
+from rules.tidy import Tidying, tidy_text
 from rules.truncate import shorten_text
 
-try:
-    from rules.tidy import Tidying, tidy_text
-except ImportError:
-    Tidying = None
 try:
     from rules.dedupe import dedupe_tool_results
 except ImportError:
@@ -28,26 +25,22 @@ MIN_SAVED_SHARE = 0.05
 """A result that tidying makes less smaller stays as it came."""
 
 
-def list_switches() -> Mapping[str, object]:
+def list_switches() -> Mapping[str, Tidying]:
     """By name, the tidying with that one thing switched off; all of it by the name ''."""
-    if Tidying is None:
-        return {"": None}
     whole = Tidying()
     names = [field.name for field in fields(Tidying) if getattr(whole, field.name) is True]
     return {"": whole, **{name: replace(whole, **{name: False}) for name in names}}
 
 
 def tidy_ours(
-    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: object = None
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
 ) -> str:
     """Tidied for a budget, with everything switched on where `tidying` does not say otherwise."""
-    if Tidying is None:
-        return text
     return tidy_text(text, tidying or Tidying(), is_file=is_file, fits=lambda short: count(short) <= limit_tokens)
 
 
 def tidy_worthwhile(
-    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: object = None
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
 ) -> str:
     """The same, but the text as it came where too little would be saved."""
     tidied = tidy_ours(text, limit_tokens, count, is_file=is_file, tidying=tidying)

@@ -14,6 +14,7 @@ from workload import RECORDED, Session, load_sessions
 from proxy.codecs.chat import ChatCache, ChatCodec, read_request
 from rules.conversation import RESULT_ROLES, Conversation, ToolCall
 from rules.families import GENERIC
+from rules.tidy import Tidying
 
 GOAL_SHARE = 0.08
 
@@ -80,14 +81,14 @@ def _decode(session: Session) -> Conversation:
     return codec.decode(read_request(session.body(len(session.messages))))
 
 
-def _measure_files(transcripts: Mapping[str, Sequence[Conversation]], tidying: object) -> dict[str, Saved]:
+def _measure_files(transcripts: Mapping[str, Sequence[Conversation]], tidying: Tidying) -> dict[str, Saved]:
     return {
         name: sum((_measure(conversation, tidying) for conversation in conversations), NOTHING)
         for name, conversations in transcripts.items()
     }
 
 
-def _measure(conversation: Conversation, tidying: object) -> Saved:
+def _measure(conversation: Conversation, tidying: Tidying) -> Saved:
     tidied = _tidy(conversation, tidying)
     deduped = dedupe_ours(tidied, load_counter())
     sizes = [_count_results(each) for each in (conversation, tidied, deduped)]
@@ -95,7 +96,7 @@ def _measure(conversation: Conversation, tidying: object) -> Saved:
     return Saved(results, *sizes)
 
 
-def _tidy(conversation: Conversation, tidying: object) -> Conversation:
+def _tidy(conversation: Conversation, tidying: Tidying) -> Conversation:
     """Each result tidied, with the call that it answers."""
     count = load_counter()
     calls: dict[str, ToolCall] = {}
