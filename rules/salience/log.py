@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
 from rules.salience.changes import mark_changes
 from rules.salience.shapes import Shape, Shapes, read_shapes
@@ -58,7 +59,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 class _Ranks:
     """How many lines of a kind there are, and how many have been seen."""
 
-    totals: Counter[object]
+    totals: Mapping[Any, int]
     seen: Counter[object]
 
     def decay(self, kind: object, exponent: float) -> float:
@@ -137,7 +138,7 @@ def _score_signals(
     lines: Sequence[str], shapes: Shapes, signals: Mapping[int, Signal], weights: Mapping[int, float]
 ) -> dict[int, float]:
     families = _Ranks(Counter(signal.family for signal in signals.values()), Counter())
-    kinds = _Ranks(Counter(shapes.counts), Counter())
+    kinds = _Ranks(shapes.counts, Counter())
     repeated: Counter[str] = Counter()
     scores = {}
     for index, signal in signals.items():

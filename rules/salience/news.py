@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest, nsmallest
 from itertools import pairwise
 from math import log
 from typing import Any
@@ -15,9 +16,11 @@ MAX_DEPTH = 5
 MAX_ITEMS = 40
 """Of an array within a record, looked at."""
 MAX_TOLD = 4
+MAX_VALUES = 256
+"""Of a column, the rarest."""
 DEPTH_FACTOR = 0.85
-EXTREMES = ((-1, 1.0), (0, 0.9), (-2, 0.5), (1, 0.4))
-"""The largest and the smallest number of a column, then those next to them."""
+EXTREME_WEIGHTS = (1.0, 0.5, 0.9, 0.4)
+"""The largest number of a column and the one next to it, the smallest and the one next to it."""
 RARE_SHARE = 0.2
 """A value that more records have is common."""
 ALARM_BONUS = 0.4
@@ -141,13 +144,14 @@ def _read_extremes(path: str, totals: Mapping[int, float]) -> Iterator[tuple[flo
     if len(set(totals.values())) <= 2:
         return
     rising = sum(before <= after for before, after in pairwise(totals.values())) / (len(totals) - 1)
-    numbers, ordered = list(totals), sorted(totals, key=totals.__getitem__)
+    ordered = *nlargest(2, totals, key=totals.__getitem__), *nsmallest(2, totals, key=totals.__getitem__)
+    extremes = list(zip(EXTREME_WEIGHTS, ordered, strict=True))
     if 0.05 < rising < 0.95:
         if not is_place(path):
-            yield from ((weight, ordered[place], "") for place, weight in EXTREMES)
+            yield from ((weight, number, "") for weight, number in extremes)
     elif rising not in {0.0, 1.0}:  # a sequence, but for a few: what breaks it is the news
-        ends = {numbers[0], numbers[-1]}
-        yield from ((weight, ordered[place], "") for place, weight in EXTREMES[:2] if ordered[place] not in ends)
+        ends = {next(iter(totals)), next(reversed(totals))}
+        yield from ((weight, number, "") for weight, number in extremes[::2] if number not in ends)
 
 
 def is_place(path: str) -> bool:
@@ -158,7 +162,7 @@ def is_place(path: str) -> bool:
 def _read_rare(holders: Mapping[str, Sequence[int]]) -> Iterator[tuple[float, int, str]]:
     total = sum(map(len, holders.values()))
     rare = sum(len(numbers) <= RARE_SHARE * total for numbers in holders.values())
-    for value, numbers in holders.items():
+    for value, numbers in nsmallest(MAX_VALUES, holders.items(), key=lambda item: len(item[1])):
         alarms = _ALARM.fullmatch(value) is not None
         if len(numbers) > RARE_SHARE * total and not alarms:
             continue

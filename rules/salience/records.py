@@ -6,6 +6,7 @@ said by a string or a member that begins with the proxy's name.
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ MAX_MISSES = 8
 """Records that did not fit before a collection is full."""
 SPREAD_RECORDS = 50
 """Records taken evenly once there is no news left."""
+MAX_DECODED_CHARS = 512 * 1024
 MAX_DEPTH = 24
 WHOLE_CHARS = 4000
 """Up to this length a part's cost is told from what it would be written as; beyond from its length."""
@@ -134,8 +136,9 @@ class _Outline:
         left = room - MARKER_TOKENS
         head = self._take(parts, left * 0.75, depth)
         tail = self._take(parts[len(head) :][::-1], left * 0.25, depth)[::-1]
-        missing = len(parts) - len(head) - len(tail)
-        marker = [f'"[trimtab: {missing} of {len(parts)} items omitted]"'] if missing else []
+        total = sum(part.count for part in parts)
+        missing = total - len(head) - len(tail)
+        marker = [f'"[trimtab: {missing} of {total} items omitted]"'] if missing else []
         return self._signs.array((*head, *marker, *tail))
 
     def _take(self, parts: Sequence[Part], room: float, depth: int) -> list[str]:
@@ -143,7 +146,7 @@ class _Outline:
         for part in parts:
             item = self._fit(part.start, part.stop, room / 2, depth + 1)
             room -= len(item) * self._rate + 1
-            if room < 0:
+            if room < 0 or part.count > 1:
                 break
             taken.append(item)
         return taken
@@ -152,7 +155,7 @@ class _Outline:
         """Records that are the news, each as far as its share goes, in the order in which they stand."""
         news = self._news.get(start)
         if news is None:
-            news = self._news[start] = read_news([_decode(self._text[part.start : part.stop]) for part in parts])
+            news = self._news[start] = read_news([self._decode(part) for part in parts])
         left = room - MARKER_TOKENS
         share = max(MIN_RECORD_TOKENS, room * RECORD_SHARE, left / len(parts) * USED_SHARE)
         written: dict[int, str] = {}
@@ -169,6 +172,11 @@ class _Outline:
             written[index] = self._signs.member(part.key, record)
             left -= cost
         return self._close_collection(self._text[start], [written[index] for index in sorted(written)], len(parts))
+
+    def _decode(self, part: Part) -> Any:
+        """A record's value; none for one so long that decoding it would hold the interpreter."""
+        small = part.stop - part.start <= MAX_DECODED_CHARS
+        return _decode(self._text[part.start : part.stop]) if small else None
 
     def _read(self, part: Part, number: int, news: News) -> Record:
         record = self._records.get(part.start)

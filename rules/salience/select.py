@@ -5,6 +5,7 @@ Law: exact to the budget. What is kept is kept as it stands; a marker says what 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 
 from rules.conversation import CountTokens
 from rules.salience.units import Units
@@ -14,6 +15,7 @@ GAP_TOKENS = 14
 COST_SCALE_TOKENS = 60
 """A unit of so many tokens has to matter twice as much as a very short one."""
 ROUNDS = 8
+SORTED_AT_ONCE = 8192
 USED_SHARE = 0.97
 """A selection that takes so much of the budget is not made any larger."""
 
@@ -31,18 +33,19 @@ class Selection:
 
     def __init__(self, units: Units, total_tokens: int, scores: Mapping[int, float]) -> None:
         self._units = units
-        self._numbers = units.number_lines()
-        self._rate = total_tokens / max(sum(map(len, units.texts)), 1)
+        self._rate = total_tokens / max(units.offsets[-1], 1)
         self._scores = scores
 
     def write(self, limit: int, shares: Shares, count: CountTokens) -> str | None:
         """The text of at most `limit` tokens; None where not even its ends and a marker fit."""
         fixed = self._take_ends(limit, shares)
-        wanted = sorted(
-            (index for index in self._scores if index not in fixed),
-            key=lambda index: (-self._scores[index] / (1 + self._cost(index) / COST_SCALE_TOKENS), index),
-        )
-        return self._fit(limit, fixed, wanted, count)
+        wanted = [(self._want(index), -index) for index in self._scores if index not in fixed]
+        # Each costs a token at least. Sorting a million would hold the interpreter.
+        most = sorted(wanted, reverse=True) if len(wanted) <= SORTED_AT_ONCE else nlargest(limit, wanted)
+        return self._fit(limit, fixed, [-place for _, place in most], count)
+
+    def _want(self, index: int) -> float:
+        return self._scores[index] / (1 + self._cost(index) / COST_SCALE_TOKENS)
 
     def _fit(self, limit: int, fixed: set[int], wanted: Sequence[int], count: CountTokens) -> str | None:
         """The largest selection found that keeps the limit, nearing it by proportion."""
@@ -99,12 +102,12 @@ class Selection:
 
     def _join(self, kept: set[int]) -> str:
         """The units kept, and a marker for each gap that is longer than one."""
-        texts = self._units.texts
+        texts, offsets = self._units.texts, self._units.offsets
         pieces: list[str] = []
         previous, is_first = -1, True
         for index in [*sorted(kept), len(texts)]:
             gap = texts[previous + 1 : index]
-            tokens = round(sum(map(len, gap)) * self._rate)
+            tokens = round((offsets[index] - offsets[previous + 1]) * self._rate)
             if gap and tokens <= GAP_TOKENS:
                 pieces += gap
             elif gap:
@@ -117,14 +120,14 @@ class Selection:
         return "".join(pieces)
 
     def _mark(self, start: int, stop: int, tokens: int, *, is_first: bool) -> str:
-        """The marker for units [start, stop); the first of a text says what markers mean, and how to get at the rest."""
-        first, last = self._numbers[start], self._numbers[stop - 1]
+        """The marker for units [start, stop); the first of a text says what is to be done about it."""
+        first, last = self._units.lines[start], self._units.last_line(stop - 1)
         where = f"lines {first}-{last}" if first != last else f"line {first}"
         if not is_first:
-            part = " in part" if first == last and not self._units.starts_line[start] else ""
+            part = " in part" if first == last and self._units.continues(start) else ""
             return f"[trimtab: {where}{part}, ~{tokens} tokens]\n"
         if first == last:
-            chars = sum(map(len, self._units.texts[start:stop]))
+            chars = self._units.offsets[stop] - self._units.offsets[start]
             return f"[trimtab: {chars} characters (~{tokens} tokens) omitted here, of {where}: narrow the command]\n"
         lines = last - first + 1
         return f"[trimtab: {lines} lines (~{tokens} tokens) omitted here: narrow the command, or read {where}]\n"

@@ -19,6 +19,8 @@ MIN_GROUP = 8
 LINES_A_VALUE = 8
 """A group of lines so large, with so many lines for each different one, is told apart by the lines themselves."""
 
+COUNTED_AT_ONCE = 8192
+
 Shape = bytes | str
 
 
@@ -47,19 +49,26 @@ class Shapes:
 
 def read_shapes(lines: Sequence[str]) -> Shapes:
     """The shapes of lines, which have no line breaks."""
-    different = list(dict.fromkeys(lines))
-    shapes: list[Shape] = []
-    for start, stop in batch_lines(different):
-        joined = "\n".join(different[start:stop]).encode("utf-8", "surrogatepass")
-        shapes += _NAMED.sub(b"", joined.translate(None, _DIGITS)).split(b"\n")
-    by_line: dict[str, Shape] = dict(zip(different, shapes, strict=True))
-    of = list(map(by_line.__getitem__, lines))
-    counts, values = Counter(of), Counter(shapes)
+    by_line: dict[str, Shape] = {}
+    for start, stop in batch_lines(lines):
+        new = [line for line in dict.fromkeys(lines[start:stop]) if line not in by_line]
+        joined = "\n".join(new).encode("utf-8", "surrogatepass")
+        by_line.update(zip(new, _NAMED.sub(b"", joined.translate(None, _DIGITS)).split(b"\n"), strict=bool(new)))
+    of = [by_line[line] for line in lines]
+    counts, values = _count(of), _count(list(by_line.values()))
     coded = {
         shape for shape, number in counts.items() if number >= MIN_GROUP and number >= LINES_A_VALUE * values[shape]
     }
     if not coded:
         return Shapes(of, counts, by_line)
     by_line = {line: line if shape in coded else shape for line, shape in by_line.items()}
-    of = list(map(by_line.__getitem__, lines))
-    return Shapes(of, Counter(of), by_line)
+    of = [by_line[line] for line in lines]
+    return Shapes(of, _count(of), by_line)
+
+
+def _count(shapes: Sequence[Shape]) -> Counter[Shape]:
+    """How often each occurs; some thousands at a time, as each call holds the interpreter."""
+    counts: Counter[Shape] = Counter()
+    for start in range(0, len(shapes), COUNTED_AT_ONCE):
+        counts.update(shapes[start : start + COUNTED_AT_ONCE])
+    return counts

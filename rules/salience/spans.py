@@ -4,18 +4,19 @@ Law: every value is the client's own text. Linear, whatever the text; what is no
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-_STRING = r'"(?:[^"\\]++|\\.)*+"'
+KEPT_ITEMS = 1024
+_STRING = r'"(?:[^"\\]{1,1024}+|\\.){0,128}+"'
+"""Not a very long one: matching it would hold the interpreter."""
 _TOKEN = re.compile(
-    rf'{_STRING}|[\[{{][^{{}}\[\]"]*+(?:{_STRING}[^{{}}\[\]"]*+)*+[\]}}]|[\[\]{{}},:]|"',
+    rf'{_STRING}|[\[{{][^{{}}\[\]"]{{0,512}}+(?:{_STRING}[^{{}}\[\]"]{{0,512}}+){{0,64}}+[\]}}]|[\[\]{{}},:]|"',
     re.DOTALL,
 )
-"""A string, a container that holds no other, a sign, or a quote that is never closed."""
+"""A string, a small container that holds no other, a sign, or the quote that opens a very long string."""
 _BLANKS = re.compile(rf"{_STRING}|([ \t\r]*+\n\s*+)", re.DOTALL)
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1, ",": 0, ":": 0, '"': 0}
-_OPENS_OR_CLOSES = "[]{}"
 _COLON = re.compile(r'"\s*:( ?)')
 _COMMA = re.compile(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
@@ -28,45 +29,100 @@ class NotJsonError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A member of an object, or an item of an array; `key` is the text of its key, quotes included, or empty."""
+    """A member of an object, or an item of an array; `key` is the text of its key, quotes included, or empty.
+
+    Where an array has thousands of plain items, those in its middle are one part: `count` says how many.
+    """
 
     key: str
     start: int
     stop: int
+    count: int = 1
 
 
 def split_parts(text: str, start: int, stop: int) -> list[Part]:
     """The parts of the container in text[start:stop]. Raises NotJsonError."""
-    parts: list[Part] = []
-    is_object = text[start] == "{"
-    depth, key, begin = 0, "", start + 1
-    for found in _TOKEN.finditer(text, start + 1, stop):
+    parts = _Parts(text, is_object=text[start] == "{")
+    depth, begin = 0, start + 1
+    for found in _read_tokens(text, start + 1, stop):
         sign = found[0]
         if len(sign) > 1:
             continue
         depth += _DEPTH[sign]
-        if depth < 0 and found.end() == stop:
-            _add_part(parts, text, key, begin, found.start())
-            return parts
-        if depth < 0 or sign == '"':
-            raise NotJsonError
-        if sign in _OPENS_OR_CLOSES:
-            continue
-        if depth == 0 and sign == ",":
-            _add_part(parts, text, key, begin, found.start())
-            key, begin = "", found.end()
-        elif depth == 0 and is_object and not key:
-            key, begin = text[begin : found.start()].strip(_WHITE), found.end()
+        if depth < 0:
+            if found.end() != stop:
+                raise NotJsonError
+            parts.add(begin, found.start())
+            return parts.parts
+        if depth == 0 and sign in ",:":
+            begin = parts.take_sign(sign, begin, found)
     raise NotJsonError
 
 
-def _add_part(parts: list[Part], text: str, key: str, start: int, stop: int) -> None:
-    while start < stop and text[start] in _WHITE:
-        start += 1
-    while stop > start and text[stop - 1] in _WHITE:
-        stop -= 1
-    if start < stop:
-        parts.append(Part(key, start, stop))
+class _Parts:
+    """The parts of one container, as they are found."""
+
+    def __init__(self, text: str, *, is_object: bool) -> None:
+        self.parts: list[Part] = []
+        self._text = text
+        self._is_object = is_object
+        self._is_plain = not is_object
+        self._key = ""
+
+    def take_sign(self, sign: str, begin: int, found: re.Match[str]) -> int:
+        """A comma or a colon of the container itself; returns where what comes next begins."""
+        if sign == ",":
+            self.add(begin, found.start())
+        elif self._is_object and not self._key:
+            self._key = self._text[begin : found.start()].strip(_WHITE)
+        else:
+            return begin
+        return found.end()
+
+    def add(self, start: int, stop: int) -> None:
+        """A value, with blanks around it; none where there is nothing else."""
+        text = self._text
+        while start < stop and text[start] in _WHITE:
+            start += 1
+        while stop > start and text[stop - 1] in _WHITE:
+            stop -= 1
+        if start < stop:
+            self.parts.append(Part(self._key, start, stop))
+            self._is_plain = self._is_plain and text[start] not in "[{"
+            self._key = ""
+            if self._is_plain and len(self.parts) >= 4 * KEPT_ITEMS:
+                self._join_middle()
+
+    def _join_middle(self) -> None:
+        """Of thousands of plain items the first and the last ones stay apart: objects cost time and memory."""
+        middle = self.parts[KEPT_ITEMS:-KEPT_ITEMS]
+        joined = Part("", middle[0].start, middle[-1].stop, sum(part.count for part in middle))
+        self.parts[KEPT_ITEMS:-KEPT_ITEMS] = [joined]
+
+
+def _read_tokens(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
+    """The tokens, but for very long strings, which are passed over. Raises NotJsonError where a string has no end."""
+    while start < stop:
+        for found in _TOKEN.finditer(text, start, stop):
+            if found[0] == '"':
+                start = _close_string(text, found.end(), stop)
+                break
+            yield found
+        else:
+            return
+
+
+def _close_string(text: str, start: int, stop: int) -> int:
+    """Where the string ends whose text begins at `start`."""
+    at = text.find('"', start, stop)
+    while at >= 0:
+        slashes = 0
+        while at - slashes > start and text[at - slashes - 1] == "\\":
+            slashes += 1
+        if slashes % 2 == 0:
+            return at + 1
+        at = text.find('"', at + 1, stop)
+    raise NotJsonError
 
 
 @dataclass(frozen=True, slots=True)

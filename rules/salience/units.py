@@ -3,46 +3,81 @@
 Law: the units joined are the text. No unit ends within a character as readers see it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from rules.graphemes import floor_boundary
 
 BATCH_CHARS = 128 * 1024
 """Looked at by one call of a regular expression: it holds the interpreter for a few milliseconds at most."""
+MAX_BLANK = 200
+LINE_CHARS = 16
+"""What a line counts for beside its characters."""
 _BREAKS = (" ", ",", ";", ">", "}")
 _BREAK_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The units of a text, oldest first; `starts_line` says of each whether it begins a line."""
+    """The units of a text, oldest first: each with the number of its first line, from 1 on, and where it begins.
+
+    `lines` and `offsets` have one more: the line behind the last one, and where the text ends.
+    """
 
     texts: Sequence[str]
-    starts_line: Sequence[bool]
+    lines: Sequence[int]
+    offsets: Sequence[int]
 
-    def number_lines(self) -> list[int]:
-        """The number of the line that each unit stands in, from 1 on."""
-        return list(accumulate(map(int, self.starts_line)))
+    def last_line(self, index: int) -> int:
+        """The number of the last line of a unit."""
+        return max(self.lines[index], self.lines[index + 1] - 1)
+
+    def continues(self, index: int) -> bool:
+        """Whether a unit is the rest of a line."""
+        return index > 0 and self.lines[index] == self.lines[index - 1]
 
 
 def split_units(text: str, max_chars: int) -> Units:
     """Lines with their line breaks; a line longer than `max_chars` in pieces, cut behind a blank or a comma if near."""
-    lines = text.split("\n")
-    last = lines.pop()
-    lines = [line + "\n" for line in lines]
-    if last:
-        lines.append(last)
-    if not any(len(line) > max_chars for line in lines):
-        return Units(lines, [True] * len(lines))
     texts: list[str] = []
-    starts: list[bool] = []
+    numbers: list[int] = []
+    offsets = [0]
+    number = 1
+    for line, lines in _join_blank(_read_lines(text)):
+        for piece in (line,) if len(line) <= max_chars else _split_line(line, max_chars):
+            texts.append(piece)
+            numbers.append(number)
+            offsets.append(offsets[-1] + len(piece))
+        number += lines
+    return Units(texts, [*numbers, number], offsets)
+
+
+def _join_blank(lines: Iterator[str]) -> Iterator[tuple[str, int]]:
+    """Each line, as one; a run of empty lines as so many."""
+    blank = 0
     for line in lines:
-        pieces = [line] if len(line) <= max_chars else _split_line(line, max_chars)
-        texts += pieces
-        starts += [True, *[False] * (len(pieces) - 1)]
-    return Units(texts, starts)
+        if line == "\n" and blank < MAX_BLANK:
+            blank += 1
+            continue
+        if blank:
+            yield "\n" * blank, blank
+            blank = 0
+        yield line, 1
+    if blank:
+        yield "\n" * blank, blank
+
+
+def _read_lines(text: str) -> Iterator[str]:
+    """The lines with their line breaks, a batch at a time: no call holds the interpreter for long."""
+    start = 0
+    while start < len(text):
+        stop = text.find("\n", start + BATCH_CHARS) + 1 or len(text)
+        lines = text[start:stop].split("\n")
+        last = lines.pop()
+        yield from (f"{line}\n" for line in lines)
+        if last:
+            yield last
+        start = stop
 
 
 def _split_line(line: str, max_chars: int) -> list[str]:
@@ -60,11 +95,11 @@ def _split_line(line: str, max_chars: int) -> list[str]:
 
 
 def batch_lines(lines: Sequence[str]) -> list[tuple[int, int]]:
-    """Spans of lines, each of BATCH_CHARS or a line more: what one call may look at."""
+    """Spans of lines, each of BATCH_CHARS or a line more; a line counts for some more: what one call may look at."""
     spans = []
     start = chars = 0
     for index, line in enumerate(lines):
-        chars += len(line)
+        chars += len(line) + LINE_CHARS
         if chars >= BATCH_CHARS:
             spans.append((start, index + 1))
             start, chars = index + 1, 0
