@@ -5,7 +5,7 @@ Law: a function of the records. What all of them share tells nothing; a column w
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest, nsmallest
 from itertools import pairwise
@@ -39,7 +39,40 @@ _PLACE_NAMES = re.compile(
 _NUMBER = re.compile(r"[-+]?\d{1,15}(?:\.\d{1,9})?")
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?")
 
-Column = dict[int, list[Any]]
+MAX_NUMBER = 10**300
+"""A larger one is no float."""
+
+
+class Column:
+    """The values at one path, and the numbers of the records that have them, oldest first; some have several."""
+
+    __slots__ = ("numbers", "values")
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.values: list[Any] = []
+
+    def add(self, number: int, value: Any) -> None:
+        """One more."""
+        self.numbers.append(number)
+        self.values.append(value)
+
+    def find_holders(self) -> dict[str, list[int]]:
+        """The records that have each value, as text."""
+        holders: dict[str, list[int]] = defaultdict(list)
+        for number, value in zip(self.numbers, self.values, strict=True):
+            holders[str(value)].append(number)
+        return holders
+
+    def total(self) -> Mapping[int, float]:
+        """The sum of each record's numbers; nothing where the column has anything else."""
+        totals: dict[int, float] = {}
+        for number, value in zip(self.numbers, self.values, strict=True):
+            amount = _to_number(value)
+            if amount is None:
+                return {}
+            totals[number] = totals.get(number, 0.0) + amount
+        return totals
 
 
 @dataclass(slots=True)
@@ -57,17 +90,18 @@ class News:
     info: dict[str, float] = field(default_factory=dict)
 
 
-def read_news(records: Sequence[Any]) -> News:
-    """The news among records, decoded JSON of any form."""
-    columns: dict[str, Column] = defaultdict(dict)
+def read_news(records: Iterable[Any], total: int) -> News:
+    """The news among so many records, decoded JSON of any form."""
+    columns: dict[str, Column] = defaultdict(Column)
     for number, record in enumerate(records):
         _collect(record, "", (number, columns), 0)
     news = News()
     items: list[tuple[float, int, str, str]] = []
     for path, column in columns.items():
-        news.info[path] = _info(column, len(records))
+        holders = column.find_holders()
+        news.info[path] = _info(len(holders), len(set(column.numbers)), total)
         nested = DEPTH_FACTOR ** (path.count(".") - 1 + path.count("[]"))
-        for weight, number, value in _read_column(path, column, len(records)):
+        for weight, number, value in _read_column(path, column, holders, total):
             items.append((-weight * nested, number, path, value))
     for _, number, path, value in sorted(items):
         told = news.told.setdefault(number, [])
@@ -85,52 +119,40 @@ def _collect(value: Any, path: str, into: tuple[int, dict[str, Column]], depth: 
             for key, part in value.items():
                 _collect(part, f"{path}.{key}", into, depth + 1)
     elif isinstance(value, list):
-        columns[f"{path}#"].setdefault(number, []).append(len(value))
+        columns[f"{path}#"].add(number, len(value))
         if depth < MAX_DEPTH:
             for part in value[:MAX_ITEMS]:
                 _collect(part, f"{path}[]", into, depth + 1)
     else:
-        columns[path].setdefault(number, []).append(value)
+        columns[path].add(number, value)
 
 
-def _info(column: Column, records: int) -> float:
-    values = {str(value) for values in column.values() for value in values}
-    if len(values) <= 1:
-        return CONSTANT_INFO if len(column) >= EXTRA_KEY_SHARE * records else ONLY_VALUE_INFO
-    return FEW_VALUES_INFO if len(values) <= max(3, records // 3) else 1.0
+def _info(values: int, holders: int, records: int) -> float:
+    """What a column tells that has so many different values, and so many records that have it."""
+    if values <= 1:
+        return CONSTANT_INFO if holders >= EXTRA_KEY_SHARE * records else ONLY_VALUE_INFO
+    return FEW_VALUES_INFO if values <= max(3, records // 3) else 1.0
 
 
-def _read_column(path: str, column: Column, records: int) -> Iterator[tuple[float, int, str]]:
+def _read_column(
+    path: str, column: Column, holders: Mapping[str, Sequence[int]], records: int
+) -> Iterator[tuple[float, int, str]]:
     """Weights of the records that a column makes the news, and by which value."""
-    holders: dict[str, list[int]] = defaultdict(list)
-    for number, values in column.items():
-        for value in map(str, values):
-            holders[value].append(number)
     if path.endswith("#") and len(holders) <= 1:
         return
-    totals = _total(column)
+    totals = column.total()
     if totals:
         yield from _read_extremes(path, totals)
-    if len(holders) <= max(3, len(column) // 3):
+    having = len(set(column.numbers))
+    if len(holders) <= max(3, having // 3):
         yield from _read_rare(holders)
-    if len(column) <= RARE_SHARE * records:
-        yield EXTRA_KEY_SHARE * _rarity(len(column), records), min(column), ""
-
-
-def _total(column: Column) -> Mapping[int, float]:
-    """The sum of each record's numbers; nothing where the column has anything else."""
-    totals = {}
-    for number, values in column.items():
-        numbers = [_to_number(value) for value in values]
-        if None in numbers:
-            return {}
-        totals[number] = sum(number for number in numbers if number is not None)
-    return totals
+    if having <= RARE_SHARE * records:
+        yield EXTRA_KEY_SHARE * _rarity(having, records), column.numbers[0], ""
 
 
 def _to_number(value: Any) -> float | None:
     """A number, also one that is written as text; a date, as digits that grow with time."""
-    if type(value) in {int, float}:
+    if type(value) is float or (type(value) is int and abs(value) < MAX_NUMBER):
         return float(value)
     if not isinstance(value, str):
         return None

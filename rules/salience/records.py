@@ -155,7 +155,7 @@ class _Outline:
         """Records that are the news, each as far as its share goes, in the order in which they stand."""
         news = self._news.get(start)
         if news is None:
-            news = self._news[start] = read_news([self._decode(part) for part in parts])
+            news = self._news[start] = read_news(map(self._decode, parts), len(parts))
         left = room - MARKER_TOKENS
         share = max(MIN_RECORD_TOKENS, room * RECORD_SHARE, left / len(parts) * USED_SHARE)
         written: dict[int, str] = {}
