@@ -43,6 +43,15 @@ MAX_NUMBER = 10**300
 """A larger one is no float."""
 
 
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The different values of a column: how often each occurs, and in which record first and last."""
+
+    counts: dict[str, int]
+    first: dict[str, int]
+    last: dict[str, int]
+
+
 class Column:
     """The values at one path, and the numbers of the records that have them, oldest first; some have several."""
 
@@ -57,12 +66,19 @@ class Column:
         self.numbers.append(number)
         self.values.append(value)
 
-    def find_holders(self) -> dict[str, list[int]]:
-        """The records that have each value, as text."""
-        holders: dict[str, list[int]] = defaultdict(list)
+    def count_values(self) -> "Values":
+        """Its values, as text."""
+        values = Values({}, {}, {})
         for number, value in zip(self.numbers, self.values, strict=True):
-            holders[str(value)].append(number)
-        return holders
+            text = str(value)
+            values.counts[text] = values.counts.get(text, 0) + 1
+            values.first.setdefault(text, number)
+            values.last[text] = number
+        return values
+
+    def count_records(self) -> int:
+        """How many records have one."""
+        return sum(before != after for before, after in pairwise((-1, *self.numbers)))
 
     def total(self) -> Mapping[int, float]:
         """The sum of each record's numbers; nothing where the column has anything else."""
@@ -98,10 +114,10 @@ def read_news(records: Iterable[Any], total: int) -> News:
     news = News()
     items: list[tuple[float, int, str, str]] = []
     for path, column in columns.items():
-        holders = column.find_holders()
-        news.info[path] = _info(len(holders), len(set(column.numbers)), total)
+        values = column.count_values()
+        news.info[path] = _info(len(values.counts), column.count_records(), total)
         nested = DEPTH_FACTOR ** (path.count(".") - 1 + path.count("[]"))
-        for weight, number, value in _read_column(path, column, holders, total):
+        for weight, number, value in _read_column(path, column, values, total):
             items.append((-weight * nested, number, path, value))
     for _, number, path, value in sorted(items):
         told = news.told.setdefault(number, [])
@@ -134,18 +150,16 @@ def _info(values: int, holders: int, records: int) -> float:
     return FEW_VALUES_INFO if values <= max(3, records // 3) else 1.0
 
 
-def _read_column(
-    path: str, column: Column, holders: Mapping[str, Sequence[int]], records: int
-) -> Iterator[tuple[float, int, str]]:
+def _read_column(path: str, column: Column, values: Values, records: int) -> Iterator[tuple[float, int, str]]:
     """Weights of the records that a column makes the news, and by which value."""
-    if path.endswith("#") and len(holders) <= 1:
+    if path.endswith("#") and len(values.counts) <= 1:
         return
     totals = column.total()
     if totals:
         yield from _read_extremes(path, totals)
-    having = len(set(column.numbers))
-    if len(holders) <= max(3, having // 3):
-        yield from _read_rare(holders)
+    having = column.count_records()
+    if len(values.counts) <= max(3, having // 3):
+        yield from _read_rare(values)
     if having <= RARE_SHARE * records:
         yield EXTRA_KEY_SHARE * _rarity(having, records), column.numbers[0], ""
 
@@ -181,17 +195,18 @@ def is_place(path: str) -> bool:
     return _PLACE_NAMES.search(path.removesuffix("[]")) is not None
 
 
-def _read_rare(holders: Mapping[str, Sequence[int]]) -> Iterator[tuple[float, int, str]]:
-    total = sum(map(len, holders.values()))
-    rare = sum(len(numbers) <= RARE_SHARE * total for numbers in holders.values())
-    for value, numbers in nsmallest(MAX_VALUES, holders.items(), key=lambda item: len(item[1])):
+def _read_rare(values: Values) -> Iterator[tuple[float, int, str]]:
+    total = sum(values.counts.values())
+    rare = sum(count <= RARE_SHARE * total for count in values.counts.values())
+    for value in nsmallest(MAX_VALUES, values.counts, key=values.counts.__getitem__):
         alarms = _ALARM.fullmatch(value) is not None
-        if len(numbers) > RARE_SHARE * total and not alarms:
+        count = values.counts[value]
+        if count > RARE_SHARE * total and not alarms:
             continue
-        weight = _rarity(len(numbers), total) / max(rare, 1) ** 0.5 + (ALARM_BONUS if alarms else 0.0)
-        yield weight, numbers[0], value
-        if numbers[-1] != numbers[0]:
-            yield weight / 2, numbers[-1], value
+        weight = _rarity(count, total) / max(rare, 1) ** 0.5 + (ALARM_BONUS if alarms else 0.0)
+        yield weight, values.first[value], value
+        if values.last[value] != values.first[value]:
+            yield weight / 2, values.last[value], value
 
 
 def _rarity(holders: int, records: int) -> float:
