@@ -5,7 +5,7 @@ Law: a function of the records. What all of them share tells nothing; a column w
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest, nsmallest
 from itertools import pairwise
