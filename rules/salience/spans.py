@@ -15,7 +15,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 """A string, a small container that holds no other, a sign, or the quote that opens a very long string."""
-_BLANKS = re.compile(rf"{_STRING}|([ \t\r]*+\n\s*+)", re.DOTALL)
+_BLANKS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', re.DOTALL)
+"""A string, also one that is never closed: nothing is looked at twice. Or a line break with the blanks around it."""
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1, ",": 0, ":": 0, '"': 0}
 _COLON = re.compile(r'"\s*:( ?)')
 _COMMA = re.compile(r'["\d}\]el],( ?)')
