@@ -29,7 +29,8 @@ _ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F
 """What is left of an escape, and the first half of a pair whose second half is gone."""
 MAX_TOLD_CHARS = 200
 """A longer value is not looked for in the items of an array."""
-MAX_LEVELS = 12
+MAX_LEVELS, MAX_LARGE_LEVELS, LARGE_CHARS = 12, 4, 20_000
+"""How deep a record is looked into; less deep where much of it stands so deep: each level is read anew."""
 
 
 @dataclass(slots=True)
@@ -116,7 +117,8 @@ class _Reader:
         opening = self._text[part.start]
         key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
         level = parent.level + 1 if parent else 0
-        parts = split_parts(self._text, part.start, part.stop) if opening in "[{" and level < MAX_LEVELS else []
+        deepest = MAX_LEVELS if part.stop - part.start < LARGE_CHARS else MAX_LARGE_LEVELS
+        parts = split_parts(self._text, part.start, part.stop) if opening in "[{" and level < deepest else []
         if not parts:
             return self._read_leaf(part, parent, path, weight * DEPTH_FACTOR**depth, key_tokens)
         node = _Node(

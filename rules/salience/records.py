@@ -25,7 +25,8 @@ MAX_MISSES = 8
 SPREAD_RECORDS = 50
 """Records taken evenly once there is no news left."""
 MAX_DECODED_CHARS = 512 * 1024
-MAX_DEPTH = 24
+MAX_DEPTH, MAX_LARGE_DEPTH, LARGE_CHARS = 24, 8, 100_000
+"""How deep a document is looked into; less deep where much of it stands so deep: each level is read anew."""
 MAX_PLAIN_CHARS = 60
 """A longer number is named instead of carried where it does not fit."""
 WHOLE_CHARS = 4000
@@ -92,7 +93,7 @@ class _Outline:
             return cut_string(text[start:stop], int(room / self._rate))
         if text[start] not in "[{" and stop - start <= MAX_PLAIN_CHARS:
             return text[start:stop]
-        if text[start] not in "[{" or depth >= MAX_DEPTH:
+        if text[start] not in "[{" or depth >= (MAX_DEPTH if stop - start < LARGE_CHARS else MAX_LARGE_DEPTH):
             return f'"[trimtab: {stop - start} characters omitted]"'
         parts = self._split(start, stop)
         if len(parts) >= MIN_RECORDS and all(text[part.start] in "[{" for part in parts):
