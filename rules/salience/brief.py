@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from rules.graphemes import floor_boundary
-from rules.salience.news import News, is_place
+from rules.salience.news import MAX_KEY_CHARS, News, is_place
 from rules.salience.spans import Part, Signs, split_parts, unbreak
 
 NEWS_FACTOR = 4.0
@@ -25,7 +25,12 @@ LONG_STRING_TOKENS, CUT_STRING_TOKENS = 80, 60
 BASE_TOKENS = 8.0
 MARKER_CHARS = 45
 _OPAQUE = re.compile(r'"(?:[0-9a-fA-F]{24,}|[A-Za-z0-9+/=_-]{60,}|sha\d+[:-][^"]*)"')
-_ESCAPE_CUT = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
+_ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
+"""What is left of an escape, and the first half of a pair whose second half is gone."""
+MAX_TOLD_CHARS = 200
+"""A longer value is not looked for in the items of an array."""
+MAX_LEVELS, MAX_LARGE_LEVELS, LARGE_CHARS = 12, 4, 20_000
+"""How deep a record is looked into; less deep where much of it stands so deep: each level is read anew."""
 
 
 @dataclass(slots=True)
@@ -38,6 +43,7 @@ class _Node:
     text: str = ""
     opening: str = ""
     total: int = 0
+    level: int = 0
     parts: "list[_Node]" = field(default_factory=list)
     weight: float = 0.0
     is_kept: bool = False
@@ -88,7 +94,7 @@ def cut_string(raw: str, max_chars: int) -> str:
     if len(raw) <= kept + MARKER_CHARS:
         return raw
     head = raw[1 : floor_boundary(raw, 1 + kept, 2)]
-    head = _ESCAPE_CUT.sub("", head)
+    head = _ESCAPE_CUT.sub("", head, count=1)
     if (len(head) - len(head.rstrip("\\"))) % 2:
         head = head[:-1]
     return f'"{head} [trimtab: {len(raw) - 2 - len(head)} characters omitted]"'
@@ -110,15 +116,19 @@ class _Reader:
         """The node of one value."""
         opening = self._text[part.start]
         key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
-        parts = split_parts(self._text, part.start, part.stop) if opening in "[{" and depth < 2 * MAX_ITEMS else []
+        level = parent.level + 1 if parent else 0
+        deepest = MAX_LEVELS if part.stop - part.start < LARGE_CHARS else MAX_LARGE_LEVELS
+        parts = split_parts(self._text, part.start, part.stop) if opening in "[{" and level < deepest else []
         if not parts:
             return self._read_leaf(part, parent, path, weight * DEPTH_FACTOR**depth, key_tokens)
-        node = _Node(part.key, parent, key_tokens + 1.5, opening=opening, total=len(parts))
+        node = _Node(
+            part.key, parent, key_tokens + 1.5, opening=opening, total=sum(part.count for part in parts), level=level
+        )
         telling = self._find_telling(parts, path) if opening == "[" else set()
         for rank, inner in enumerate(parts):
             is_plain = self._text[inner.start] not in "[{"
             if opening == "{":
-                name = f"{path}.{inner.key[1:-1]}"
+                name = f"{path}.{inner.key[1:-1][:MAX_KEY_CHARS]}"
                 node.parts.append(self.read(inner, node, name, depth + (not is_plain), weight))
             elif rank in telling:
                 node.parts.append(self.read(inner, node, f"{path}[]", depth, weight))
@@ -129,11 +139,16 @@ class _Reader:
 
     def _find_telling(self, parts: Sequence[Part], path: str) -> set[int]:
         """Which items of an array hold a value that makes this record the news."""
-        values = {value for told, value in self._told if value and told.startswith(f"{path}[]")}
+        told = ((place, value) for place, value in self._told if 0 < len(value) <= MAX_TOLD_CHARS)
+        values = {value for place, value in told if place.startswith(f"{path}[]")}
         if not values:
             return set()
         pattern = re.compile(r"(?<![\w.-])(?:" + "|".join(map(re.escape, sorted(values))) + r")(?![\w.-])")
-        found = (rank for rank, part in enumerate(parts) if pattern.search(self._text, part.start, part.stop))
+        found = (
+            rank
+            for rank, part in enumerate(parts)
+            if part.count == 1 and pattern.search(self._text, part.start, part.stop)
+        )
         return set(islice(found, MAX_TELLING))
 
     def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:

@@ -19,7 +19,7 @@ _HEADER = (
     "Binary ", "GIT binary",
 )  # fmt: skip
 _COMMIT = re.compile(r"commit [0-9a-f]{7,40}\b")
-_STAT = re.compile(r" \S.* \| +(?:\d+|Bin)")
+_STAT = re.compile(r" [^\s|][^|]* \| +(?:\d+|Bin)")
 
 
 def score_diff(texts: Sequence[str]) -> dict[int, float]:

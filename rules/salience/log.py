@@ -195,4 +195,4 @@ def _add_frames(scores: dict[int, float], lines: Sequence[str]) -> None:
 
 
 def _is_frame(line: str) -> bool:
-    return line[:1] in {" ", "\t"}
+    return line[:1] in {" ", "\t"} and _TRACEBACK not in line

@@ -15,8 +15,10 @@ RARE_SCORE = 2.0
 NEAR_LINES = 6
 """Context lines so near behind a match are kept with it before others."""
 _GREP = re.compile(
-    r"(?P<file>(?!\d+[-/:.]\d)(?:[A-Za-z]:)?(?=[^\s:]*[A-Za-z])[^\s:]+?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>\d+)(?P<sign>[:-])"
+    r"(?P<file>(?!\d+[-/:.]\d)(?:[A-Za-z]:)?(?=[^\s:]*[A-Za-z])[^\s:]+?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>(?!0\d)\d+)(?P<sign>[:-])"
 )
+_VERDICT = re.compile(r"(?:\d+:)?\s*(?:(?:fatal )?error|warning|note|info|[EWFCRN]\d{3,4})\b\s*[:\[(]?(?! ?=)")
+"""How a compiler or a linter goes on behind a place; code that was searched for says something else."""
 _LONG_LISTING = re.compile(r"[-dlbcps][rwxsStT-]{9}[.+@]?\s")
 _FOLDER = re.compile(r"\S.*:$")
 _PATH = re.compile(r"(?:\./|/|[\w.@+-]+/)[^\s:]*$")
@@ -73,14 +75,7 @@ def is_matches(lines: Sequence[str]) -> bool:
     if named < 0.9 * len(found):
         steps = [int(after["line"]) - int(before["line"]) for before, after in pairwise(found)]
         return not named and sum(step > 0 for step in steps) >= 0.9 * len(steps) and any(step != 1 for step in steps)
-    return not any(_says_how_it_went(line, match) for line, match in zip(lines, found, strict=False))
-
-
-def _says_how_it_went(line: str, match: re.Match[str]) -> bool:
-    return (
-        re.match(r"(?:\d+:)?\s*(?:error|warning|note|fatal error|info|[EWFCRN]\d{3,4})\b", line[match.end() :])
-        is not None
-    )
+    return not any(_VERDICT.match(match.string, match.end()) for match in found)
 
 
 def is_listing(lines: Sequence[str]) -> bool:

@@ -18,6 +18,8 @@ MAX_ITEMS = 40
 MAX_TOLD = 4
 MAX_VALUES = 256
 """Of a column, the rarest."""
+MAX_KEY_CHARS = 80
+"""Of a key, in the path of its column."""
 DEPTH_FACTOR = 0.85
 EXTREME_WEIGHTS = (1.0, 0.5, 0.9, 0.4)
 """The largest number of a column and the one next to it, the smallest and the one next to it."""
@@ -133,7 +135,7 @@ def _collect(value: Any, path: str, into: tuple[int, dict[str, Column]], depth: 
     if isinstance(value, dict):
         if depth < MAX_DEPTH:
             for key, part in value.items():
-                _collect(part, f"{path}.{key}", into, depth + 1)
+                _collect(part, f"{path}.{key[:MAX_KEY_CHARS]}", into, depth + 1)
     elif isinstance(value, list):
         columns[f"{path}#"].add(number, len(value))
         if depth < MAX_DEPTH:

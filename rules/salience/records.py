@@ -4,6 +4,7 @@ Law: what was JSON stays JSON. Values stay as they are written, but for long str
 said by a string or a member that begins with the proxy's name.
 """
 
+import re
 from collections.abc import Sequence
 from math import sqrt
 from typing import Any
@@ -24,20 +25,25 @@ MAX_MISSES = 8
 SPREAD_RECORDS = 50
 """Records taken evenly once there is no news left."""
 MAX_DECODED_CHARS = 512 * 1024
-MAX_DEPTH = 24
+MAX_DEPTH, MAX_LARGE_DEPTH, LARGE_CHARS = 24, 8, 100_000
+"""How deep a document is looked into; less deep where much of it stands so deep: each level is read anew."""
+MAX_PLAIN_CHARS = 60
+"""A longer number is named instead of carried where it does not fit."""
 WHOLE_CHARS = 4000
 """Up to this length a part's cost is told from what it would be written as; beyond from its length."""
-MARKER_KEY = '"[trimtab]"'
+MARKER_NAME = "[trimtab]"
 MARKER_TOKENS = 14
 ROUNDS = 6
 USED_SHARE = 0.95
 SAMPLE_CHARS = 60_000
-_decode = msgspec.json.Decoder().decode
+_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_decode = msgspec.json.Decoder(float_hook=float).decode
+_check = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def excerpt_json(text: str, limit: int, count: CountTokens) -> str | None:
     """At most `limit` tokens of `text` that are JSON, too; None where it is no JSON object or array."""
-    document = text.strip()
+    document = text.strip().removeprefix("\ufeff").lstrip()
     if not document or document[0] + document[-1] not in {"{}", "[]"}:
         return None
     try:
@@ -54,6 +60,7 @@ class _Outline:
         sample = unbreak(text[:SAMPLE_CHARS])
         self._rate = count(sample) / max(len(sample), 1)
         self._signs = read_signs(text)
+        self._marker_key = f'"{_name_marker(text)}"'
         self._document = Document(text, self._rate, self._signs)
         self._records: dict[int, Record] = {}
         self._parts: dict[tuple[int, int], list[Part]] = {}
@@ -74,7 +81,7 @@ class _Outline:
                 break
             room *= min(1.4, limit * 0.98 / max(tokens, 1))
         if best is not None:
-            _decode(best)
+            _check(_encode(best))
         return best
 
     def _fit(self, start: int, stop: int, room: float, depth: int) -> str:
@@ -84,9 +91,9 @@ class _Outline:
             return unbreak(text[start:stop])
         if text[start] == '"':
             return cut_string(text[start:stop], int(room / self._rate))
-        if text[start] not in "[{":
+        if text[start] not in "[{" and stop - start <= MAX_PLAIN_CHARS:
             return text[start:stop]
-        if depth >= MAX_DEPTH:
+        if text[start] not in "[{" or depth >= (MAX_DEPTH if stop - start < LARGE_CHARS else MAX_LARGE_DEPTH):
             return f'"[trimtab: {stop - start} characters omitted]"'
         parts = self._split(start, stop)
         if len(parts) >= MIN_RECORDS and all(text[part.start] in "[{" for part in parts):
@@ -125,7 +132,7 @@ class _Outline:
         ]
         if len(members) < len(parts):
             missing = f'"{len(parts) - len(members)} of {len(parts)} members omitted"'
-            members.append(self._signs.member(MARKER_KEY, missing))
+            members.append(self._signs.member(self._marker_key, missing))
         return self._signs.object(members)
 
     def _key_cost(self, part: Part) -> float:
@@ -135,7 +142,7 @@ class _Outline:
         """The first items and the last ones."""
         left = room - MARKER_TOKENS
         head = self._take(parts, left * 0.75, depth)
-        tail = self._take(parts[len(head) :][::-1], left * 0.25, depth)[::-1]
+        tail = self._take(parts[len(head) + 1 :][::-1], left * 0.25, depth)[::-1]
         total = sum(part.count for part in parts)
         missing = total - len(head) - len(tail)
         marker = [f'"[trimtab: {missing} of {total} items omitted]"'] if missing else []
@@ -144,9 +151,11 @@ class _Outline:
     def _take(self, parts: Sequence[Part], room: float, depth: int) -> list[str]:
         taken = []
         for part in parts:
+            if room <= 0 or part.count > 1:
+                break
             item = self._fit(part.start, part.stop, room / 2, depth + 1)
             room -= len(item) * self._rate + 1
-            if room < 0 or part.count > 1:
+            if room < 0:
                 break
             taken.append(item)
         return taken
@@ -176,7 +185,7 @@ class _Outline:
     def _decode(self, part: Part) -> Any:
         """A record's value; none for one so long that decoding it would hold the interpreter."""
         small = part.stop - part.start <= MAX_DECODED_CHARS
-        return _decode(self._text[part.start : part.stop]) if small else None
+        return _read(self._text[part.start : part.stop]) if small else None
 
     def _read(self, part: Part, number: int, news: News) -> Record:
         record = self._records.get(part.start)
@@ -188,8 +197,32 @@ class _Outline:
         missing = f"{total - len(written)} of {total}"
         if opening == "[":
             return self._signs.array((*written, f'"[trimtab: {missing} items omitted; others may lack members]"'))
-        marker = self._signs.member(MARKER_KEY, f'"{missing} members omitted; others may lack members"')
+        marker = self._signs.member(self._marker_key, f'"{missing} members omitted; others may lack members"')
         return self._signs.object((*written, marker))
+
+
+def _name_marker(text: str) -> str:
+    """The key of the proxy's own members: one that the document does not have."""
+    number, name = 1, MARKER_NAME
+    while name in text:
+        number += 1
+        name = f"[trimtab {number}]"
+    return name
+
+
+def _encode(text: str) -> bytes:
+    """JSON without the surrogates that it may have and UTF-8 may not."""
+    if "\\ud" in text or "\\uD" in text:
+        text = _LONE_SURROGATE.sub(r"\\ufffd", text)
+    return text.encode("utf-8", "replace")
+
+
+def _read(text: str) -> Any:
+    """A record; None where it is none, or holds more than can be read: then it is no news."""
+    try:
+        return _decode(_encode(text))
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _order_records(news: News, total: int) -> list[int]:

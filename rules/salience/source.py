@@ -21,9 +21,9 @@ _DEFINES = re.compile(
     r"macro_rules!|sub|proc|CREATE (?:TABLE|FUNCTION|VIEW|INDEX)|create (?:table|function|view|index))\b[\s(*<{]"
 )
 _MEMBER = re.compile(
-    r"\s*(?:(?:public|private|protected|internal|static|final|abstract|async|override|virtual|inline|const|unsigned|"
-    r"struct|synchronized|get|set)\s+)+[\w<>\[\],.*&?\s]*\w+\s*\([^;]*$|"
-    r"[A-Za-z_][\w*&<>:\s]*\s[*&]*\w+\([^;]*\)?\s*\{?$|"
+    r"\s*+(?:public|private|protected|internal|static|final|abstract|async|override|virtual|inline|const|unsigned|"
+    r"struct|synchronized|get|set)\s[\w<>\[\],.*&?\s]*\w\s*\([^;]*$|"
+    r"[A-Za-z_][\w*&<>:\s]*\s[*&]*\w+\([^;]*$|"
     r"(?:export\s+)?(?:const|let|var)\s+\w+\s*=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*=>|\w+\s*=>)|"
     r"#{1,4} \S|\[[\w.\"-]+\]\s*$"
 )
@@ -31,7 +31,7 @@ _TELLS = re.compile(
     r"\b(?:raise|throw|panic!|return|assert|TODO|FIXME|XXX|HACK|import|include|require|use)\b|[Ee]rror|except|catch"
 )
 SAMPLE_CODE = re.compile(
-    r"\s*(?:(?:def|class|import|from|return|if|elif|else|for|while|try|except|with|raise|function|const|let|var|export|"
+    r"\s*+(?:(?:def|class|import|from|return|if|elif|else|for|while|try|except|with|raise|function|const|let|var|export|"
     r"public|private|protected|static|void|int|char|struct|enum|fn|pub|impl|use|mod|package|func|type|interface|#include|"
     r"#define|#if|#endif|switch|case|self\.|this\.|@\w+|//|/\*|\*|#|\"\"\").*|[\]})]+[;,]?|.*[{;(\[,:]\s*)$"
 )

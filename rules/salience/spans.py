@@ -11,12 +11,16 @@ KEPT_ITEMS = 1024
 _STRING = r'"(?:[^"\\]{1,1024}+|\\.){0,128}+"'
 """Not a very long one: matching it would hold the interpreter."""
 _TOKEN = re.compile(
-    rf'{_STRING}|[\[{{][^{{}}\[\]"]{{0,512}}+(?:{_STRING}[^{{}}\[\]"]{{0,512}}+){{0,64}}+[\]}}]|[\[\]{{}},:]|"',
+    rf'{_STRING}|[\[{{][^{{}}\[\]"]{{0,512}}+(?:{_STRING}[^{{}}\[\]"]{{0,512}}+){{0,64}}+[\]}}]|'
+    r'[\[{]{4,1024}+|[\]}]{4,1024}+|[\[\]{},:]|"',
     re.DOTALL,
 )
-"""A string, a small container that holds no other, a sign, or the quote that opens a very long string."""
-_BLANKS = re.compile(rf"{_STRING}|([ \t\r]*+\n\s*+)", re.DOTALL)
+"""A string, a small container that holds no other, a row of brackets, a sign, or the quote that opens a very long
+string."""
+_BLANKS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', re.DOTALL)
+"""A string, also one that is never closed: nothing is looked at twice. Or a line break with the blanks around it."""
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1, ",": 0, ":": 0, '"': 0}
+_OPENS, _CLOSES = "[{", "]}"
 _COLON = re.compile(r'"\s*:( ?)')
 _COMMA = re.compile(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
@@ -46,13 +50,13 @@ def split_parts(text: str, start: int, stop: int) -> list[Part]:
     depth, begin = 0, start + 1
     for found in _read_tokens(text, start + 1, stop):
         sign = found[0]
-        if len(sign) > 1:
+        if len(sign) > 1 and (sign[0] == '"' or (sign[-1] in _CLOSES and sign[0] in _OPENS)):
             continue
-        depth += _DEPTH[sign]
+        depth += _DEPTH[sign[0]] * len(sign)
         if depth < 0:
-            if found.end() != stop:
+            if depth < -1 or found.end() != stop:
                 raise NotJsonError
-            parts.add(begin, found.start())
+            parts.add(begin, stop - 1)
             return parts.parts
         if depth == 0 and sign in ",:":
             begin = parts.take_sign(sign, begin, found)

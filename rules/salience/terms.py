@@ -4,7 +4,9 @@ Law: a term that stands in more than a few lines tells nothing, and adds nothing
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 from rules.conversation import ToolCall
 
@@ -26,6 +28,7 @@ NEAR_SHARES = (
 MAX_LINES_SHARE = 0.05
 MIN_MAX_LINES = 6
 MAX_TERMS = 24
+MIN_TERM_CHARS = 4
 MAX_ARGUMENT_CHARS = 4000
 _WORD = re.compile(r"[A-Za-z_\u0080-\U0010ffff][\w.$-]{3,63}")
 _COMMON = frozenset(
@@ -43,20 +46,33 @@ def find_terms(call: ToolCall | None) -> tuple[str, ...]:
     if call is None:
         return ()
     words = dict.fromkeys(_WORD.findall(call.arguments[:MAX_ARGUMENT_CHARS].replace("\\n", " ").replace("\\", " ")))
-    return tuple(word.strip(".-") for word in words if word.lower() not in _COMMON)[:MAX_TERMS]
+    bare = dict.fromkeys(word.strip(".-") for word in words)
+    return tuple(word for word in bare if len(word) >= MIN_TERM_CHARS and word.lower() not in _COMMON)[:MAX_TERMS]
 
 
 def add_terms(scores: dict[int, float], texts: Sequence[str], terms: Sequence[str]) -> None:
     """Raise the scores of lines with a term, and of those around them."""
     most = max(MIN_MAX_LINES, int(len(texts) * MAX_LINES_SHARE))
+    if not terms:
+        return
+    joined = "".join(texts)
+    stops = list(accumulate(map(len, texts)))
     for term in terms:
-        if not term:
-            continue
-        found = [index for index, text in enumerate(texts) if term in text]
-        if not 0 < len(found) <= most:
+        found = _find_units(joined, stops, term, most + 1)
+        if len(found) > most:
             continue
         for rank, index in enumerate(found):
             for distance, share in NEAR_SHARES:
                 if 0 <= index + distance < len(texts):
                     score = TERM_SCORE * share * (1 + rank) ** -0.3
                     scores[index + distance] = max(scores.get(index + distance, 0.0), score)
+
+
+def _find_units(joined: str, stops: Sequence[int], term: str, most: int) -> list[int]:
+    """The first `most` units that hold a term, or begin to hold it."""
+    found: list[int] = []
+    at = joined.find(term)
+    while at >= 0 and len(found) < most:
+        found.append(bisect_right(stops, at))
+        at = joined.find(term, stops[found[-1]])
+    return found

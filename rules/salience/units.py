@@ -87,7 +87,7 @@ def _split_line(line: str, max_chars: int) -> list[str]:
         stop = start + max_chars
         near = start + int(max_chars * _BREAK_SHARE)
         found = max(line.rfind(sign, near, stop) for sign in _BREAKS)
-        at = found + 1 if found >= 0 else floor_boundary(line, stop, start + max_chars // 2)
+        at = floor_boundary(line, found + 1 if found >= 0 else stop, start + max_chars // 2)
         pieces.append(line[start:at])
         start = at
     pieces.append(line[start:])

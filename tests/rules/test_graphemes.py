@@ -1,0 +1,104 @@
+"""A text is cut between characters as readers see them."""
+
+import pytest
+from builders import count
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.graphemes import ceil_boundary, floor_boundary, is_boundary
+from rules.head_tail import measure_bytes, truncate_text
+from rules.salience.brief import cut_string
+from rules.salience.units import split_units
+
+CHARACTERS = {
+    "Chinese": "漢",
+    "Japanese with a mark of its own": "か\u3099",
+    "half-width Japanese with voicing": "\uff76\uff9e",
+    "a Korean syllable": "한",
+    "Korean jamo": "\u1112\u1161\u11ab",
+    "two leading jamo": "\u1107\u1109\u1161",
+    "a leading jamo before a syllable": "\u1100\uac00",
+    "later jamo": "\ua960\ud7b0\ud7cb",
+    "Arabic with marks": "\u0628\u0651\u064e",
+    "Hebrew with points": "\u05e9\u05c1\u05b8",
+    "a Devanagari syllable": "\u0915\u093f",
+    "joined Devanagari consonants": "\u0915\u094d\u0937",
+    "joined consonants with a joiner": "\u0915\u094d\u200d\u0937",
+    "Thai with a vowel behind": "\u0e19\u0e33",
+    "a letter with several marks": "e\u0301\u0323",
+    "an enclosed digit": "1\ufe0f\u20e3",
+    "a heart in colour": "\u2764\ufe0f",
+    "a thumb of some colour": "\U0001f44d\U0001f3fd",
+    "a family": "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
+    "a woman at work": "\U0001f469\U0001f3fb\u200d\U0001f4bb",
+    "a flag": "\U0001f1e9\U0001f1ea",
+    "a flag of letters": "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+    "a flag of two signs": "\U0001f3f3\ufe0f\u200d\U0001f308",
+    "a line break of two": "\r\n",
+}
+EACH = pytest.mark.parametrize("character", CHARACTERS.values(), ids=CHARACTERS)
+
+
+def boundaries(characters: list[str]) -> set[int]:
+    """The places between characters, in all of them joined; that at the end, too."""
+    return {len("".join(characters[:number])) for number in range(len(characters) + 1)}
+
+
+@EACH
+def test_no_boundary_within_a_character(character: str) -> None:
+    """But one before it, and one behind it, whatever stands there."""
+    for other in ("a", " ", "漢", "\U0001f600", character):
+        text = other + character + other
+        found = {at for at in range(len(text) + 1) if is_boundary(text, at)}
+        assert found == boundaries([other, character, other])
+
+
+@given(st.lists(st.sampled_from([*CHARACTERS.values(), "a", "\n"]), max_size=12), st.integers(0, 60))
+def test_the_nearest_boundary_is_found(characters: list[str], at: int) -> None:
+    """The last one before a place, the first one behind it."""
+    characters = [one for one in characters if one != "\r\n"]
+    text = "".join(characters)
+    at = min(at, len(text))
+    places = {place for place in range(len(text) + 1) if is_boundary(text, place)}
+    assert places == boundaries(characters)
+    assert floor_boundary(text, at) == max(place for place in places if place <= at)
+    assert ceil_boundary(text, at, len(text)) == min(place for place in places if place >= at)
+
+
+def test_a_run_of_marks_is_cut_anywhere() -> None:
+    """Where no boundary lies near enough, the place that was asked for stays."""
+    text = "a" + "\u0301" * 1000
+    assert floor_boundary(text, 500, 400) == 500
+    assert ceil_boundary(text, 500, 600) == 500
+
+
+def test_a_mark_behind_a_line_break_stands_alone() -> None:
+    """A break always ends a character."""
+    assert is_boundary("\n\u0301", 1)
+    assert is_boundary("\t\u0301", 1)
+
+
+@pytest.mark.parametrize("flags", [1, 2, 31, 32, 33, 64, 100, 250])
+def test_flags_are_paired_from_the_first_one_on(flags: int) -> None:
+    """However many stand in a row."""
+    text = CHARACTERS["a flag"] * flags
+    assert [at for at in range(len(text)) if is_boundary(text, at)] == list(range(0, len(text), 2))
+
+
+@pytest.mark.parametrize("character", [one for one in CHARACTERS.values() if one != "\r\n"])
+@pytest.mark.parametrize("shift", [0, 1, 2, 3])
+def test_nobody_cuts_within_a_character(character: str, shift: int) -> None:
+    """Not head and tail, not the pieces of a long line, not the head of a JSON string."""
+    line = "x" * shift + character * 900
+    whole = {"x" * shift + character * number for number in range(901)}
+    pieces = split_units(line, 240).texts
+    assert "".join(pieces) == line
+    for number in range(1, len(pieces)):
+        assert "".join(pieces[:number]) in whole
+    for limit in range(60, 120, 7):
+        head, _, tail = truncate_text(line, limit, count).partition("\n[trimtab: ")
+        assert head in whole
+        assert tail.partition("omitted here]\n")[2].replace(character, "") == ""
+        assert truncate_text(line, limit, measure_bytes).partition("\n[trimtab: ")[0] in whole | {""}
+    for room in range(60, 120, 7):
+        assert cut_string(f'"{line}"', room)[1:].partition(" [trimtab: ")[0] in whole
