@@ -4,13 +4,12 @@ Law: members keep their order and their text; what all records share is left out
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from rules.graphemes import floor_boundary
 from rules.salience.news import MAX_KEY_CHARS, News, is_place
-from rules.salience.spans import Part, Signs, split_parts, unbreak
+from rules.salience.spans import Part, Parts, Signs, split_parts, unbreak
 
 NEWS_FACTOR = 4.0
 SAYS_FACTOR, NAME_FACTOR, PLACE_FACTOR = 2.0, 2.0, 0.4
@@ -20,7 +19,7 @@ OPAQUE_FACTOR = 0.1
 DEPTH_FACTOR = 0.8
 ARRAY_FACTOR, PART_FACTOR, RANK_DECAY = 0.2, 0.5, 0.6
 """For what stands in an array of plain values or of others, and the exponent of its rank there."""
-MAX_PLAIN_ITEMS, MAX_ITEMS, MAX_TELLING = 3, 12, 6
+MAX_PLAIN_ITEMS, MAX_ITEMS, MAX_TELLING, MAX_FOUND = 3, 12, 6, 64
 LONG_STRING_TOKENS, CUT_STRING_TOKENS = 80, 60
 BASE_TOKENS = 8.0
 MARKER_CHARS = 45
@@ -118,38 +117,41 @@ class _Reader:
         key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
         level = parent.level + 1 if parent else 0
         deepest = MAX_LEVELS if part.stop - part.start < LARGE_CHARS else MAX_LARGE_LEVELS
-        parts = split_parts(self._text, part.start, part.stop) if opening in "[{" and level < deepest else []
+        is_read = opening in "[{" and level < deepest
+        parts = split_parts(self._text, part.start, part.stop) if is_read else None
         if not parts:
             return self._read_leaf(part, parent, path, weight * DEPTH_FACTOR**depth, key_tokens)
-        node = _Node(
-            part.key, parent, key_tokens + 1.5, opening=opening, total=sum(part.count for part in parts), level=level
-        )
-        telling = self._find_telling(parts, path) if opening == "[" else set()
-        for rank, inner in enumerate(parts):
+        node = _Node(part.key, parent, key_tokens + 1.5, opening=opening, total=len(parts), level=level)
+        if opening == "[":
+            self._read_items(node, parts, path, depth, weight)
+            return node
+        for inner in parts:
+            name = f"{path}.{inner.key[1:-1][:MAX_KEY_CHARS]}"
             is_plain = self._text[inner.start] not in "[{"
-            if opening == "{":
-                name = f"{path}.{inner.key[1:-1][:MAX_KEY_CHARS]}"
-                node.parts.append(self.read(inner, node, name, depth + (not is_plain), weight))
-            elif rank in telling:
+            node.parts.append(self.read(inner, node, name, depth + (not is_plain), weight))
+        return node
+
+    def _read_items(self, node: _Node, parts: Parts, path: str, depth: int, weight: float) -> None:
+        """The first items of an array, and those that make the record the news."""
+        telling = self._find_telling(parts, path)
+        for rank in sorted(telling | set(range(min(len(parts), MAX_ITEMS)))):
+            inner = parts[rank]
+            is_plain = self._text[inner.start] not in "[{"
+            if rank in telling:
                 node.parts.append(self.read(inner, node, f"{path}[]", depth, weight))
             elif rank < (MAX_PLAIN_ITEMS if is_plain and len(parts) > MAX_PLAIN_ITEMS + 2 else MAX_ITEMS):
                 share = weight * (ARRAY_FACTOR if is_plain else PART_FACTOR) * (1 + rank) ** -RANK_DECAY
                 node.parts.append(self.read(inner, node, f"{path}[]", depth, share))
-        return node
 
-    def _find_telling(self, parts: Sequence[Part], path: str) -> set[int]:
+    def _find_telling(self, parts: Parts, path: str) -> set[int]:
         """Which items of an array hold a value that makes this record the news."""
         told = ((place, value) for place, value in self._told if 0 < len(value) <= MAX_TOLD_CHARS)
         values = {value for place, value in told if place.startswith(f"{path}[]")}
         if not values:
             return set()
         pattern = re.compile(r"(?<![\w.-])(?:" + "|".join(map(re.escape, sorted(values))) + r")(?![\w.-])")
-        found = (
-            rank
-            for rank, part in enumerate(parts)
-            if part.count == 1 and pattern.search(self._text, part.start, part.stop)
-        )
-        return set(islice(found, MAX_TELLING))
+        found = pattern.finditer(self._text, parts[0].start, parts[-1].stop)
+        return set(islice(dict.fromkeys(parts.find(match.start()) for match in islice(found, MAX_FOUND)), MAX_TELLING))
 
     def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:
         raw = self._text[part.start : part.stop]

@@ -5,7 +5,7 @@ said by a string or a member that begins with the proxy's name.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from math import sqrt
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 from rules.conversation import CountTokens
 from rules.salience.brief import Document, Record, cut_string
 from rules.salience.news import News, read_news
-from rules.salience.spans import NotJsonError, Part, read_signs, split_parts, unbreak
+from rules.salience.spans import NotJsonError, Part, Parts, read_signs, split_parts, unbreak
 
 MIN_RECORDS = 5
 """Fewer containers side by side are no collection."""
@@ -63,7 +63,7 @@ class _Outline:
         self._marker_key = f'"{_name_marker(text)}"'
         self._document = Document(text, self._rate, self._signs)
         self._records: dict[int, Record] = {}
-        self._parts: dict[tuple[int, int], list[Part]] = {}
+        self._parts: dict[tuple[int, int], Parts] = {}
         self._news: dict[int, News] = {}
 
     def write(self, limit: int, count: CountTokens) -> str | None:
@@ -96,11 +96,11 @@ class _Outline:
         if text[start] not in "[{" or depth >= (MAX_DEPTH if stop - start < LARGE_CHARS else MAX_LARGE_DEPTH):
             return f'"[trimtab: {stop - start} characters omitted]"'
         parts = self._split(start, stop)
-        if len(parts) >= MIN_RECORDS and all(text[part.start] in "[{" for part in parts):
+        if len(parts) >= MIN_RECORDS and parts.are_containers():
             return self._fit_collection(start, parts, room)
         return self._fit_object(parts, room, depth) if text[start] == "{" else self._fit_array(parts, room, depth)
 
-    def _split(self, start: int, stop: int) -> list[Part]:
+    def _split(self, start: int, stop: int) -> Parts:
         parts = self._parts.get((start, stop))
         if parts is None:
             parts = self._parts[start, stop] = split_parts(self._text, start, stop)
@@ -111,7 +111,7 @@ class _Outline:
         chars = stop - start
         return self._rate * (chars if chars > WHOLE_CHARS else len(unbreak(self._text[start:stop])))
 
-    def _fit_object(self, parts: Sequence[Part], room: float, depth: int) -> str:
+    def _fit_object(self, parts: Parts, room: float, depth: int) -> str:
         """The members, each with a share of the room by the root of what it needs; the smallest first."""
         needs = [self._cost(part.start, part.stop) + self._key_cost(part) for part in parts]
         left = room - MARKER_TOKENS
@@ -138,20 +138,21 @@ class _Outline:
     def _key_cost(self, part: Part) -> float:
         return (len(part.key) + 2) * self._rate + 1
 
-    def _fit_array(self, parts: Sequence[Part], room: float, depth: int) -> str:
+    def _fit_array(self, parts: Parts, room: float, depth: int) -> str:
         """The first items and the last ones."""
         left = room - MARKER_TOKENS
-        head = self._take(parts, left * 0.75, depth)
-        tail = self._take(parts[len(head) + 1 :][::-1], left * 0.25, depth)[::-1]
-        total = sum(part.count for part in parts)
+        total = len(parts)
+        head = self._take(map(parts.__getitem__, range(total)), left * 0.75, depth)
+        behind = range(total - 1, len(head), -1)
+        tail = self._take(map(parts.__getitem__, behind), left * 0.25, depth)[::-1]
         missing = total - len(head) - len(tail)
         marker = [f'"[trimtab: {missing} of {total} items omitted]"'] if missing else []
         return self._signs.array((*head, *marker, *tail))
 
-    def _take(self, parts: Sequence[Part], room: float, depth: int) -> list[str]:
+    def _take(self, parts: Iterable[Part], room: float, depth: int) -> list[str]:
         taken = []
         for part in parts:
-            if room <= 0 or part.count > 1:
+            if room <= 0:
                 break
             item = self._fit(part.start, part.stop, room / 2, depth + 1)
             room -= len(item) * self._rate + 1
@@ -160,7 +161,7 @@ class _Outline:
             taken.append(item)
         return taken
 
-    def _fit_collection(self, start: int, parts: Sequence[Part], room: float) -> str:
+    def _fit_collection(self, start: int, parts: Parts, room: float) -> str:
         """Records that are the news, each as far as its share goes, in the order in which they stand."""
         news = self._news.get(start)
         if news is None:

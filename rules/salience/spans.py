@@ -4,10 +4,11 @@ Law: every value is the client's own text. Linear, whatever the text; what is no
 """
 
 import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-KEPT_ITEMS = 1024
 _STRING = r'"(?:[^"\\]{1,1024}+|\\.){0,128}+"'
 """Not a very long one: matching it would hold the interpreter."""
 _TOKEN = re.compile(
@@ -33,20 +34,16 @@ class NotJsonError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A member of an object, or an item of an array; `key` is the text of its key, quotes included, or empty.
-
-    Where an array has thousands of plain items, those in its middle are one part: `count` says how many.
-    """
+    """A member of an object, or an item of an array; `key` is the text of its key, quotes included, or empty."""
 
     key: str
     start: int
     stop: int
-    count: int = 1
 
 
-def split_parts(text: str, start: int, stop: int) -> list[Part]:
+def split_parts(text: str, start: int, stop: int) -> "Parts":
     """The parts of the container in text[start:stop]. Raises NotJsonError."""
-    parts = _Parts(text, is_object=text[start] == "{")
+    parts = Parts(text, is_object=text[start] == "{")
     depth, begin = 0, start + 1
     for found in _read_tokens(text, start + 1, stop):
         sign = found[0]
@@ -57,20 +54,21 @@ def split_parts(text: str, start: int, stop: int) -> list[Part]:
             if depth < -1 or found.end() != stop:
                 raise NotJsonError
             parts.add(begin, stop - 1)
-            return parts.parts
+            return parts
         if depth == 0 and sign in ",:":
             begin = parts.take_sign(sign, begin, found)
     raise NotJsonError
 
 
-class _Parts:
-    """The parts of one container, as they are found."""
+class Parts:
+    """The parts of one container, oldest first; kept as numbers, which no garbage collector has to visit."""
 
     def __init__(self, text: str, *, is_object: bool) -> None:
-        self.parts: list[Part] = []
+        self._keys: list[str] = []
+        self._starts = array("q")
+        self._stops = array("q")
         self._text = text
         self._is_object = is_object
-        self._is_plain = not is_object
         self._key = ""
 
     def take_sign(self, sign: str, begin: int, found: re.Match[str]) -> int:
@@ -91,17 +89,27 @@ class _Parts:
         while stop > start and text[stop - 1] in _WHITE:
             stop -= 1
         if start < stop:
-            self.parts.append(Part(self._key, start, stop))
-            self._is_plain = self._is_plain and text[start] not in "[{"
+            self._keys.append(self._key)
+            self._starts.append(start)
+            self._stops.append(stop)
             self._key = ""
-            if self._is_plain and len(self.parts) >= 4 * KEPT_ITEMS:
-                self._join_middle()
 
-    def _join_middle(self) -> None:
-        """Of thousands of plain items the first and the last ones stay apart: objects cost time and memory."""
-        middle = self.parts[KEPT_ITEMS:-KEPT_ITEMS]
-        joined = Part("", middle[0].start, middle[-1].stop, sum(part.count for part in middle))
-        self.parts[KEPT_ITEMS:-KEPT_ITEMS] = [joined]
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> Part:
+        return Part(self._keys[index], self._starts[index], self._stops[index])
+
+    def __iter__(self) -> Iterator[Part]:
+        return map(Part, self._keys, self._starts, self._stops)
+
+    def find(self, place: int) -> int:
+        """The index of the part that a place of the text lies in, or behind."""
+        return max(bisect_right(self._starts, place) - 1, 0)
+
+    def are_containers(self) -> bool:
+        """Whether none of them is plain."""
+        return all(self._text[start] in _OPENS for start in self._starts)
 
 
 def _read_tokens(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
