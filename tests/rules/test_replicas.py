@@ -1,0 +1,66 @@
+"""Processes decide alike: nothing goes by the order of a set, which Python's keyed hash makes another in each."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import sys
+sys.path[:0] = ["tests"]
+from hashlib import sha256
+from builders import assistant, call, conversation, count, result, system, user
+from rules.pipeline import apply, plan
+from rules.policy import OnExceeded, Policy
+
+words = "alpha beta gamma delta error warning failed passed timeout module found result".split()
+log = "\\n".join(
+    f"{words[i * 7 % 12]} {words[i * 5 % 12]} in src/m{i % 37}.py:{i}: {words[i * 11 % 12]} {i % 13}"
+    for i in range(900)
+)
+records = ",".join(
+    '{"id": %d, "status": "%s", "amount": %d, "tags": ["%s", "%s"], "note": "%s"}'
+    % (i, words[i % 9 * (i % 50 == 3)], i * 7919 % 997, words[i % 12], words[i % 5], words[i % 12] * 5)
+    for i in range(300)
+)
+page = "".join(f"{number}\\tdef function_{number}(argument):\\n" for number in range(600))
+texts = [log, "[" + records + "]", page, log.replace("m3.py", "m4.py"), page, '{"data": {%s}}' % ",".join(
+    f'"k{i}": {{"v": {i % 7}, "w": "{words[i % 12]}"}}' for i in range(200)
+)]
+messages = [system(), user("Mend it.")]
+for number in range(24):
+    name = f"tool_{number % 3}"
+    messages.append(assistant(f"step {number}", call(f"c{number}", name, '{"query": "function_77 gamma"}')))
+    messages.append(result(f"c{number}", texts[number % 6] + "\\n" * (number % 2)))
+policy = Policy(context_window=9000, completion_reserve=0, on_exceeded=OnExceeded.FORWARD)
+given = conversation(*messages)
+planned = plan(given, policy, count=count)
+outcome = apply(planned, policy, count=count)
+rules = {decision.rule for decision in outcome.decisions}
+assert {"truncate", "dedupe"} <= rules or {"truncate", "prune"} <= rules, rules
+print(sha256(repr([message.texts for message in outcome.conversation.messages]).encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_every_process_forwards_the_same(seed: str) -> None:
+    """Whatever the hash seed, the same transcript is forwarded the same."""
+    assert _forward("0") == _forward(seed)
+
+
+def _forward(seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
