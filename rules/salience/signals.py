@@ -102,6 +102,9 @@ _BANNER = re.compile(r"^(?:_{3,} .+ _{3,}|={3,} .+ ={3,}|-{3,} .+ -{3,})$")
 _EXPLAINS = re.compile(r"^E   +\S")
 _POINTS = re.compile(r"^>   +\S")
 _PLACE = re.compile(r"(?<![\w./\\+-])[\w./\\+-]++(?::\d+(?::\d+)?:|\(\d+(?:,\d+)?\)(?: ?:| )|:\[\d+,\d+\]) ?")
+INDENTED = 0.6
+"""Of the weight of an indented line that names no error before a colon: mostly code that speaks of errors."""
+_NAMED_ERROR = re.compile(r"(?:[Ee]rror|[Ee]xception|ERROR)\b\s*:")
 _RAISED_AT = re.compile(r"^[\w./\\-]+:\d+: [A-Z]\w*")
 _NAMES = re.compile(
     r"(?<![\w.+@/\\-])(?=[\w.+@/\\:-]*[\d_./\\@])[\w.+@/\\:-]++|\"[^\"\n]*+\"|'[^'\n]*+'|`[^`\n]*+`|\u2018[^\u2019\n]*+\u2019|\d++"
@@ -150,6 +153,8 @@ def _read_form(line: str, weight: float, family: tuple[str, ...]) -> tuple[float
         return WARNING, ("points",)
     if weight and _PLACE.search(line):
         return weight + PLACE_BONUS, family
+    if family[:2] in {("error", "indented"), ("bad", "indented")} and not _NAMED_ERROR.search(line):
+        return weight * INDENTED, family
     return (max(weight, WARNING), family or ("raised",)) if _RAISED_AT.match(line) else (weight, family)
 
 
