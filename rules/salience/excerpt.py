@@ -24,5 +24,5 @@ def excerpt_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | 
     units = split_units(text, min(max(int(limit * UNIT_CHARS_PER_TOKEN), MIN_UNIT_CHARS), MAX_UNIT_CHARS))
     kind = tell_kind(units.texts)
     scores = SCORES[kind](units.texts)
-    add_terms(scores, units.texts, find_terms(call))
+    add_terms(scores, text, units.offsets, find_terms(call))
     return Selection(units, total, scores).write(limit, ends_of(kind), count)

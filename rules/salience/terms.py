@@ -6,7 +6,6 @@ Law: a term that stands in more than a few lines tells nothing, and adds nothing
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 
 from rules.conversation import ToolCall
 
@@ -50,29 +49,26 @@ def find_terms(call: ToolCall | None) -> tuple[str, ...]:
     return tuple(word for word in bare if len(word) >= MIN_TERM_CHARS and word.lower() not in _COMMON)[:MAX_TERMS]
 
 
-def add_terms(scores: dict[int, float], texts: Sequence[str], terms: Sequence[str]) -> None:
-    """Raise the scores of lines with a term, and of those around them."""
-    most = max(MIN_MAX_LINES, int(len(texts) * MAX_LINES_SHARE))
-    if not terms:
-        return
-    joined = "".join(texts)
-    stops = list(accumulate(map(len, texts)))
+def add_terms(scores: dict[int, float], text: str, offsets: Sequence[int], terms: Sequence[str]) -> None:
+    """Raise the scores of units with a term, and of those around them; each of them begins at its offset."""
+    units = len(offsets) - 1
+    most = max(MIN_MAX_LINES, int(units * MAX_LINES_SHARE))
     for term in terms:
-        found = _find_units(joined, stops, term, most + 1)
+        found = _find_units(text, offsets, term, most + 1)
         if len(found) > most:
             continue
         for rank, index in enumerate(found):
             for distance, share in NEAR_SHARES:
-                if 0 <= index + distance < len(texts):
+                if 0 <= index + distance < units:
                     score = TERM_SCORE * share * (1 + rank) ** -0.3
                     scores[index + distance] = max(scores.get(index + distance, 0.0), score)
 
 
-def _find_units(joined: str, stops: Sequence[int], term: str, most: int) -> list[int]:
-    """The first `most` units that hold a term, or begin to hold it."""
+def _find_units(text: str, offsets: Sequence[int], term: str, most: int) -> list[int]:
+    """The first `most` units in which the term stands, or begins."""
     found: list[int] = []
-    at = joined.find(term)
+    at = text.find(term)
     while at >= 0 and len(found) < most:
-        found.append(bisect_right(stops, at))
-        at = joined.find(term, stops[found[-1]])
+        found.append(bisect_right(offsets, at) - 1)
+        at = text.find(term, offsets[found[-1] + 1])
     return found

@@ -1,0 +1,142 @@
+"""A text that is too long is brought within its budget, and says what is missing."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from builders import call, count, count_words
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import CountTokens
+from rules.salience.excerpt import excerpt_text
+from rules.truncate import shorten_text
+
+PIECES = [
+    "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",
+    "\ud800", "\0", "\t", "0123456789", "Traceback (most recent call last)\n", '  File "a.py", line 3, in b\n',
+    "diff --git a b\n", "@@ -1 +1 @@\n", "+x\n", "a/b.py:12: def f():\n", "def f(x):\n", "# Heading\n", "<html>\n",
+    "commit 0123abc\n", "1,", "/",
+]  # fmt: skip
+TEXTS = st.builds(
+    lambda pieces, times: "".join(pieces) * times,
+    st.lists(st.sampled_from(PIECES), max_size=20),
+    st.sampled_from([1, 3, 40]),
+)
+LINES = [f"step {number}: {'abcdefgh'[number % 8]} was done, {number % 97} of them" for number in range(1500)]
+LINES[700] = "src/core.c:14:3: error: 'flag' undeclared"
+LINES[1100] = "a very different kind of line, seen once"
+LOG = "\n".join(LINES) + "\n"
+_FIRST = re.compile(
+    r"\[trimtab: (\d+) lines \(~(\d+) tokens\) omitted here: narrow the command, or read lines (\d+)-(\d+)\]"
+)
+_LATER = re.compile(r"\[trimtab: lines? (\d+)(?:-(\d+))?, ~(\d+) tokens\]")
+
+
+@pytest.mark.parametrize("measure", [count, count_words])
+@given(text=TEXTS, limit=st.one_of(st.integers(0, 63), st.integers(64, 400)))
+def test_a_result_never_exceeds_its_budget(measure: CountTokens, text: str, limit: int) -> None:
+    """Whatever it holds; the same text where it fits; the same outcome each time, and nothing more to do for it."""
+    short = shorten_text(text, limit, measure)
+    assert measure(short) <= limit
+    assert short == shorten_text(text, limit, measure)
+    assert shorten_text(short, limit, measure) is short
+    if measure(text) <= limit:
+        assert short is text
+
+
+@given(
+    st.lists(
+        st.sampled_from(["x", "error: no such file", "", "word " * 9, "漢" * 20, "1,2,3", "  at f()"]), max_size=30
+    ),
+    st.integers(20, 40),
+    st.integers(100, 400),
+)
+def test_lines_and_markers_cover_the_text(some: list[str], times: int, limit: int) -> None:
+    """Each kept line stands where the markers before it say, unaltered; each covers what is missing, and no more."""
+    lines = some * times
+    short = shorten_text("".join(f"{line}\n" for line in lines), limit, count)
+    number = 1
+    for line in short.splitlines():
+        marker = _read_marker(line)
+        if marker is None:
+            assert lines[number - 1] == line
+            number += 1
+            continue
+        first, last, tokens = marker
+        missing = count("".join(f"{line}\n" for line in lines[first - 1 : last]))
+        assert first == number
+        assert abs(tokens - missing) <= 3 + missing * 0.1
+        number = last + 1
+    assert number == len(lines) + 1
+
+
+def _read_marker(line: str) -> tuple[int, int, int] | None:
+    """The first and the last line that are missing, and their tokens."""
+    if found := _FIRST.fullmatch(line):
+        number, tokens, first, last = map(int, found.groups())
+        assert number == last - first + 1
+        return first, last, tokens
+    if found := _LATER.fullmatch(line):
+        return int(found[1]), int(found[2] or found[1]), int(found[3])
+    return None
+
+
+def test_the_first_marker_says_how_to_get_at_what_is_missing() -> None:
+    """Those behind it are short."""
+    short = excerpt_text(LOG, 400, count)
+    assert short is not None
+    markers = [line for line in short.split("\n") if line.startswith("[trimtab: ")]
+    assert _FIRST.fullmatch(markers[0])
+    assert len(markers) > 1
+    assert all(map(_LATER.fullmatch, markers[1:]))
+
+
+def test_what_matters_is_kept_between_head_and_tail() -> None:
+    """The first and the last line, the error, and the line that is like no other."""
+    short = excerpt_text(LOG, 400, count)
+    assert short is not None
+    for line in (LINES[0], LINES[700], LINES[1100], LINES[-1]):
+        assert f"{line}\n" in short
+
+
+def test_most_of_the_budget_is_used() -> None:
+    """For any budget."""
+    for limit in (200, 500, 1000, 4000):
+        short = excerpt_text(LOG, limit, count)
+        assert short is not None
+        assert limit * 0.9 <= count(short) <= limit
+
+
+def test_a_long_line_is_kept_in_pieces() -> None:
+    """Each as it stands, in order; the marker says in which line what is missing stands."""
+    line = ", ".join(f"item {number}" for number in range(9000))
+    short = excerpt_text(f"first\n{line}\nlast\n", 500, count)
+    assert short is not None
+    pieces = [piece for piece in short.split("\n") if piece and not piece.startswith("[trimtab: ")]
+    places = [f"first\n{line}\nlast".find(piece) for piece in pieces]
+    assert all(place >= 0 for place in places)
+    assert all(before < after for before, after in pairwise(places))
+    assert "line 2" in short
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n", " ", "a", "[", '"', "\\", "\r", "\0", "\ud800", "\u0301", "error\n", "a/", "_", '{"a":']
+)
+def test_what_repeats_without_end_is_shortened(unit: str) -> None:
+    """To the budget, and a little of it stays."""
+    text = unit * (60_000 // len(unit))
+    short = shorten_text(text, 200, count)
+    assert short
+    assert count(short) <= 200
+
+
+def test_what_was_asked_for_is_kept() -> None:
+    """A line with a term of the call's own arguments, that nothing else makes stand out."""
+    lines = [f"def function_{number}(value):\n    return value + {number}\n" for number in range(900)]
+    lines[450] = "def function_wanted(value):\n    return value * 7\n"
+    text = "".join(lines)
+    asked = call("1", "bash", '{"command":"grep -n wanted_value function_wanted src/*.py"}')
+    with_terms, without = (shorten_text(text, 300, count, call=one) for one in (asked, None))
+    assert "def function_wanted(value):\n    return value * 7" in with_terms
+    assert "function_wanted" not in without
