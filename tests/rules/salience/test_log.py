@@ -1,0 +1,116 @@
+"""In logs, what went wrong, where, and what it came to is kept."""
+
+import pytest
+from builders import count
+
+from rules.salience import log
+from rules.salience.log import score_log
+from rules.truncate import shorten_text
+
+NOISE = [f"[{number}/900] Building CXX object src/module_{number % 37}.o in {number % 13} ms" for number in range(900)]
+TRACEBACK = [
+    "Traceback (most recent call last):",
+    '  File "/srv/app/main.py", line 40, in main',
+    "    run(job)",
+    '  File "/srv/app/jobs.py", line 17, in run',
+    "    total = job.size / job.count",
+    "ZeroDivisionError: division by zero",
+]
+COMPILER = [
+    "src/parse.c:120:9: error: 'struct token' has no member named 'lenght'",
+    "  120 |     tok->lenght = 0;",
+    "      |          ^~~~~~",
+]
+PYTEST = [
+    "=================================== FAILURES ===================================",
+    "____________________________ test_sum_of_two_prices ____________________________",
+    "    def test_sum_of_two_prices():",
+    ">       assert total([1, 2]) == 4",
+    "E       assert 3 == 4",
+    "tests/test_prices.py:31: AssertionError",
+]
+SUMMARY = [
+    "=========== 1 failed, 899 passed in 12.31s ===========",
+    "make: *** [Makefile:10: test] Error 1",
+    "exit status 2",
+]
+MATTERS = {
+    "traceback": TRACEBACK,
+    "compiler": COMPILER,
+    "test": PYTEST,
+    "cargo": ["error[E0382]: borrow of moved value: `list`", "  --> src/lib.rs:88:5"],
+    "go": ["--- FAIL: TestParse (0.00s)", "    parse_test.go:14: got 3, want 4"],
+    "jest": ["  \u25cf cart \u203a adds an item", "    expect(received).toBe(expected)"],
+    "server": ["2024-01-05T10:00:03Z FATAL database: connection refused on port 5432"],
+    "rare": ["the cache was rebuilt because its version had changed"],
+    "not ok": ["not ok 17 - parses an empty list"],
+    "hunk": ["diff --git a/x.c b/x.c", "--- a/x.c", "+++ b/x.c", "@@ -3,2 +3,2 @@ int main", "-  int a;", "+  long a;"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", [300, 1000])
+@pytest.mark.parametrize("place", [90, 450, 790])
+@pytest.mark.parametrize("name", MATTERS)
+def test_what_matters_is_kept(name: str, place: int, limit: int) -> None:
+    """Whole, wherever it stands among hundreds of lines that do not."""
+    lines = [*NOISE[:place], *MATTERS[name], *NOISE[place:], *SUMMARY]
+    short = shorten_text("\n".join(lines), limit, count).split("\n")
+    for line in (*MATTERS[name], *SUMMARY):
+        assert line in short
+
+
+def test_the_first_error_is_found_among_warnings() -> None:
+    """Hundreds of them, all of one kind, before it and behind it."""
+    warnings = [f"src/old_{number % 40}.c:{number}:5: warning: unused variable 'v{number}'" for number in range(600)]
+    errors = [f"src/new.c:{number}:1: error: unknown type name 'u{number}'" for number in (10, 30, 50)]
+    lines = [*warnings[:200], errors[0], *warnings[200:400], *errors[1:], *warnings[400:], "make: *** [all] Error 2"]
+    short = shorten_text("\n".join(lines), 300, count).split("\n")
+    assert errors[0] in short
+    assert "make: *** [all] Error 2" in short
+
+
+def test_a_passing_test_named_like_an_error_is_no_signal() -> None:
+    """Among many, the one that failed is kept, whatever the others are called."""
+    names = ["error", "exception", "failure", "timeout", "invalid_input", "missing_file", "fatal", "panic"]
+    lines = [f"tests/test_{name}.py::test_{name}_{number} PASSED" for number in range(60) for name in names]
+    lines[333] = "tests/test_plain.py::test_plain FAILED"
+    scores = score_log(lines)
+    assert max(scores, key=scores.__getitem__) == 333
+    assert all(score < scores[333] / 2 for index, score in scores.items() if abs(index - 333) > 5)
+
+
+def test_a_shape_that_occurs_once_is_news() -> None:
+    """Among lines that differ in their numbers only."""
+    lines = [f"worker {number % 16} took job {number} in {number % 31} ms" for number in range(3000)]
+    lines[1234] = "worker 3 was replaced after it had stopped to answer"
+    scores = score_log(lines)
+    assert max(scores, key=scores.__getitem__) == 1234
+
+
+def test_lines_of_time_are_read_without_it() -> None:
+    """A log's times hide no error."""
+    lines = [
+        f"2024-01-05 10:{number // 60:02}:{number % 60:02} INFO request {number} was served" for number in range(900)
+    ]
+    lines[500] = "2024-01-05 10:08:20 ERROR request 500: no space left on device"
+    scores = score_log(lines)
+    assert max(scores, key=scores.__getitem__) == 500
+
+
+def test_tracebacks_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that all begin one: each has no more frames than stand before the next."""
+    looked_at: list[str] = []
+    is_frame = log._is_frame
+    monkeypatch.setattr(log, "_is_frame", lambda line: (looked_at.append(line), is_frame(line))[1])
+    lines = [" Traceback (most recent call last)"] * 2000
+    score_log(lines)
+    assert 0 < len(looked_at) <= 2 * len(lines)
+
+
+def test_every_score_is_of_a_line() -> None:
+    """And a function of the lines."""
+    lines = [*NOISE, *TRACEBACK, *COMPILER, *PYTEST, *SUMMARY, ""]
+    scores = score_log(lines)
+    assert scores == score_log(lines)
+    assert set(scores) <= set(range(len(lines)))
+    assert len(lines) - 1 not in scores

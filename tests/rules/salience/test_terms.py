@@ -1,0 +1,58 @@
+"""What a call asked for."""
+
+from itertools import accumulate
+
+from builders import call
+
+from rules.salience.terms import MAX_TERMS, MIN_TERM_CHARS, add_terms, find_terms
+
+
+def score(texts: list[str], *terms: str) -> dict[int, float]:
+    """What the terms add to no scores."""
+    scores: dict[int, float] = {}
+    add_terms(scores, "".join(texts), [0, *accumulate(map(len, texts))], terms)
+    return scores
+
+
+def test_terms_are_the_words_of_the_arguments() -> None:
+    """Not those that any call has; each once, without the signs around it, and none that is short."""
+    terms = find_terms(
+        call("1", "bash", '{"command":"grep -rn read_header src/parse.c | head\\nread_header... x--- ab"}')
+    )
+    assert terms == ("read_header", "parse.c")
+    assert find_terms(None) == ()
+
+
+def test_there_are_never_many_terms() -> None:
+    """Nor short ones, whatever the arguments are."""
+    many = find_terms(call("1", "bash", " ".join(f"word{number}-.-" for number in range(9000))))
+    assert len(many) == MAX_TERMS
+    assert all(len(term) >= MIN_TERM_CHARS for term in many)
+    assert find_terms(call("1", "bash", "\ud800\0{[")) == ()
+
+
+def test_a_range_of_lines_has_no_terms() -> None:
+    """What says which lines to read is not looked for in them."""
+    assert find_terms(call("1", "bash", '{"command":"sed -n 100,200p"}')) == ()
+    assert find_terms(call("1", "view", '{"view_range":[1,200]}')) == ()
+
+
+def test_lines_with_a_term_and_those_behind_it_are_raised() -> None:
+    """Most the line itself; a score that is larger stays."""
+    texts = [f"line {number}\n" for number in range(200)]
+    texts[100] = "def read_header():\n"
+    scores = score(texts, "read_header")
+    assert min(scores) == 98
+    assert max(scores) == 108
+    assert max(scores, key=scores.__getitem__) == 100
+    high = {100: 99.0}
+    add_terms(high, "".join(texts), [0, *accumulate(map(len, texts))], ["read_header"])
+    assert high[100] == 99.0
+
+
+def test_a_term_that_stands_in_many_lines_adds_nothing() -> None:
+    """It tells nothing. Nor does one that stands nowhere."""
+    texts = [f"common {number}\n" for number in range(200)]
+    assert score(texts, "common", "nowhere") == {}
+    assert set(score(["common common\n"] * 3, "common")) == {0, 1, 2}
+    assert score([], "common") == {}
