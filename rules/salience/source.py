@@ -25,7 +25,7 @@ _MEMBER = re.compile(
     r"struct|synchronized|get|set)\s[\w<>\[\],.*&?\s]*\w\s*\([^;]*$|"
     r"[A-Za-z_][\w*&<>:\s]*\s[*&]*\w+\([^;]*$|"
     r"(?:export\s+)?(?:const|let|var)\s+\w+\s*=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*=>|\w+\s*=>)|"
-    r"#{1,4} \S|\[[\w.\"-]+\]\s*$"
+    r"#{2,4} \S|\[[\w.\"-]+\]\s*$"
 )
 _TELLS = re.compile(
     r"\b(?:raise|throw|panic!|return|assert|TODO|FIXME|XXX|HACK|import|include|require|use)\b|[Ee]rror|except|catch"

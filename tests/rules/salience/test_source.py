@@ -1,0 +1,77 @@
+"""Source files: the head, the definitions, the lines that say most."""
+
+import pytest
+
+from rules.salience.source import is_numbered, is_source, score_source, strip_gutter
+
+DEFINITIONS = [
+    "def read(self):",
+    "    async def read(self):",
+    "class Reader:",
+    "export default function read() {",
+    "pub(crate) fn read(&self) -> u8 {",
+    "func (r *Reader) Read() error {",
+    "impl Reader {",
+    "interface Reader {",
+    "    public static final int read(String name) {",
+    "static int read(const char *name)",
+    "unsigned long read_all(void)",
+    "const read = async (name) => {",
+    "CREATE TABLE readers (",
+    "template<typename T>",
+]
+STATEMENTS = [
+    "    total = read(name)",
+    "    return total",
+    "# read the file",
+    "    if total:",
+    "int total = 3;",
+    "}",
+    "x(y);",
+]
+
+
+@pytest.mark.parametrize("line", DEFINITIONS)
+def test_a_definition_comes_before_any_statement(line: str) -> None:
+    """In any language, within a class or not, behind a number or not."""
+    for text in (line, f"   120\t{line}", f"120: {line}"):
+        scores = score_source(["x = 1\n"] * 20 + [text])
+        assert max(scores, key=scores.__getitem__) == 20
+
+
+@pytest.mark.parametrize("line", STATEMENTS)
+def test_a_statement_is_no_definition(line: str) -> None:
+    """Though it may say more than others."""
+    scores = score_source([line, "def f():"])
+    assert scores[0] < scores[1]
+
+
+def test_what_opens_a_definition_comes_before_what_follows() -> None:
+    """Its first lines say what it is about."""
+    scores = score_source(["def f():", *(f"    value = {number}" for number in range(30))])
+    assert scores[1] > scores[3] > scores[20]
+
+
+def test_a_gutter_is_no_code() -> None:
+    """With the signs that viewers print behind a line's number."""
+    for gutter in ("   12\t", "12: ", "12| ", "12\u2192", "12  "):
+        assert strip_gutter(f"{gutter}x = 1") == "x = 1"
+    assert strip_gutter("x = 12") == "x = 12"
+
+
+def test_numbers_have_to_rise() -> None:
+    """Otherwise they are data."""
+    assert is_numbered([f"{number}\tx" for number in range(50)])
+    assert not is_numbered([f"{number * 7 % 5}\tx" for number in range(50)])
+    assert not is_numbered(["x"] * 5)
+
+
+@pytest.mark.parametrize(
+    "line", ["public " * 57, "a b c " * 66, "a f( " * 80, "    " * 100, ", " * 200, "static " + "a" * 390, "(" * 400]
+)
+@pytest.mark.parametrize("end", ["", ";", "x", "("])
+def test_hostile_lines_are_read(line: str, end: str) -> None:
+    """As any other."""
+    lines = [line[: 400 - len(end)] + end] * 50
+    assert set(score_source(lines)) <= set(range(50))
+    assert not is_source(["word " + one for one in lines]) or end in "(;"

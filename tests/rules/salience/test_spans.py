@@ -1,0 +1,94 @@
+"""JSON as text: where its parts stand."""
+
+import json  # noqa: TID251 - the oracle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.salience.spans import KEPT_ITEMS, NotJsonError, Signs, read_signs, split_parts, unbreak
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a "\\\n[]{}:,'), max_size=9))
+KEYS = st.text(st.sampled_from('a"\\:[{,'), max_size=4)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=6), st.dictionaries(KEYS, inner, max_size=6)),
+    max_leaves=30,
+)
+
+
+@given(st.one_of(st.lists(VALUES, max_size=8), st.dictionaries(KEYS, VALUES, max_size=8)), st.sampled_from([None, 1]))
+def test_the_parts_are_those_of_the_value(value: object, indent: int | None) -> None:
+    """Each as it is written, whatever stands in strings and keys."""
+    text = json.dumps(value, indent=indent)
+    parts = [
+        (part.key and json.loads(part.key), text[part.start : part.stop]) for part in split_parts(text, 0, len(text))
+    ]
+    expected = list(value.items()) if isinstance(value, dict) else [("", item) for item in value]  # type: ignore[attr-defined]
+    assert [(key, json.loads(written)) for key, written in parts] == expected
+    assert all(written == written.strip() for _, written in parts)
+
+
+@pytest.mark.parametrize("depth", [1, 3, 4, 5, 1023, 1024, 1025, 50_000])
+def test_brackets_of_any_depth_are_one_part(depth: int) -> None:
+    """In arrays, objects, or both."""
+    for opening, closing in (("[", "]"), ('{"a":', "}"), ('[{"b":', "}]")):
+        inner = opening * depth + "1" + closing * depth
+        text = f"[0,{inner},2]"
+        first, part, last = split_parts(text, 0, len(text))
+        assert text[part.start : part.stop] == inner
+        assert text[first.start] + text[last.start] == "02"
+
+
+@pytest.mark.parametrize("chars", [1, 5000, 200_000, 1_000_000])
+def test_strings_of_any_length_are_one_part(chars: int) -> None:
+    """Also of escapes alone."""
+    for unit in ("a", '\\"', "\\\\", "[", ","):
+        string = f'"{unit * chars}"'
+        text = f"[{string},1]"
+        part, _ = split_parts(text, 0, len(text))
+        assert part.stop - part.start == len(string)
+
+
+def test_of_very_many_plain_items_the_middle_is_one_part() -> None:
+    """It says how many it stands for; the first and the last ones stay apart."""
+    text = json.dumps(list(range(20_000)))
+    parts = split_parts(text, 0, len(text))
+    assert sum(part.count for part in parts) == 20_000
+    assert len(parts) < 5 * KEPT_ITEMS
+    assert text[parts[0].start : parts[0].stop] == "0"
+    assert text[parts[-1].start : parts[-1].stop] == "19999"
+
+
+@pytest.mark.parametrize(
+    "text", ["[1,2", "[1]]", '["a]', '["a\\"]', "[[[[[1]]]]", "[1]]]]]", "{]", "[" * 90, '["' + '\\"' * 900 + "]"]
+)
+def test_what_has_no_end_is_no_json(text: str) -> None:
+    """Nor what ends before the text does."""
+    if text == "{]":
+        assert split_parts(text, 0, 2) == []
+        return
+    with pytest.raises(NotJsonError):
+        split_parts(text, 0, len(text))
+
+
+@given(VALUES, st.sampled_from([1, 4, "\t"]))
+def test_line_breaks_go_but_for_those_in_strings(value: object, indent: int | str) -> None:
+    """What is left is the same document."""
+    text = json.dumps(value, indent=indent)
+    short = unbreak(text)
+    assert "\n" not in short
+    assert json.loads(short) == value
+    assert unbreak(short) is short
+    assert unbreak('["a\nb",\n 1]') == '["a\nb",1]'
+
+
+def test_a_document_is_written_as_it_was() -> None:
+    """With blanks behind its signs, or without."""
+    assert read_signs('{"a":1,"b":2}') == Signs(":", ",")
+    assert read_signs('{"a": 1, "b": 2}') == Signs(": ", ", ")
+    signs = Signs(": ", ", ")
+    assert (
+        signs.object([signs.member('"a"', "1"), signs.member('"b"', signs.array(["2", "3"]))])
+        == '{"a": 1, "b": [2, 3]}'
+    )

@@ -1,0 +1,47 @@
+"""A text as the units that are kept or left out."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.salience.units import BATCH_CHARS, batch_lines, split_units
+
+TEXTS = st.builds(
+    lambda pieces, times: "".join(pieces) * times,
+    st.lists(
+        st.sampled_from(["a", "\n", "\r\n", " ", ", ", "word " * 30, "e\u0301", "\ud800", "漢" * 50]), max_size=20
+    ),
+    st.sampled_from([1, 2, 300]),
+)
+
+
+@given(TEXTS, st.integers(1, 300))
+def test_the_units_joined_are_the_text(text: str, max_chars: int) -> None:
+    """Each stands at its offset, with the number of the line that it begins in, and is no longer than it may be."""
+    units = split_units(text, max_chars)
+    assert "".join(units.texts) == text
+    assert units.offsets[0] == 0
+    assert units.offsets[-1] == len(text)
+    for index, unit in enumerate(units.texts):
+        start = units.offsets[index]
+        assert text[start : start + len(unit)] == unit
+        assert units.lines[index] == text.count("\n", 0, start) + 1
+        assert units.last_line(index) == text.count("\n", 0, start + len(unit) - 1) + 1
+        assert units.continues(index) == (start > 0 and text[start - 1] != "\n")
+        assert len(unit) <= max_chars or not unit.strip("\n")
+
+
+def test_a_long_line_is_cut_behind_a_blank() -> None:
+    """Where one is near, and no mark stands on it."""
+    assert all(piece.endswith(" ") for piece in split_units("word " * 300, 100).texts)
+    pieces = split_units("word \u0301" * 300, 100).texts
+    assert not any(piece.startswith("\u0301") for piece in pieces)
+
+
+def test_batches_cover_all_lines() -> None:
+    """Each of bounded length, but for a line that is longer itself."""
+    lines = ["x" * 1000] * 500 + ["y" * 2 * BATCH_CHARS] + [""] * 50_000
+    spans = batch_lines(lines)
+    assert [line for start, stop in spans for line in lines[start:stop]] == lines
+    for start, stop in spans:
+        assert stop - start == 1 or sum(map(len, lines[start : stop - 1])) <= BATCH_CHARS
+    assert batch_lines([]) == []
