@@ -1,0 +1,60 @@
+"""One record of many, and the strings in it."""
+
+import json  # noqa: TID251 - the oracle; it reads lone surrogates, too
+from typing import Any
+
+from builders import count
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.salience.brief import MARKER_CHARS, Document, Record, cut_string
+from rules.salience.news import read_news
+from rules.salience.spans import Part, read_signs
+
+STRINGS = st.text(st.sampled_from('a"\\\n\0é漢\u0301\U0001f600\ud800\udc00'), max_size=200)
+
+
+def brief(records: list[Any], number: int, tokens: float) -> str:
+    """One of the records within so many tokens."""
+    text = json.dumps(records[number])
+    news = read_news(records, len(records))
+    document = Document(text, count(text) / len(text), read_signs(text))
+    return Record(document, Part("", 0, len(text)), number, news).write(tokens)
+
+
+@given(STRINGS, st.integers(-9, 250), st.booleans())
+def test_a_cut_string_is_a_string(value: str, max_chars: int, escaped: bool) -> None:  # noqa: FBT001
+    """No escape, no pair and no character is cut; it has become no longer, and what is left stood at its head."""
+    raw = json.dumps(value, ensure_ascii=escaped)
+    short = cut_string(raw, max_chars)
+    assert len(short) <= len(raw)
+    if short != raw:
+        head = json.loads(short).partition(" [trimtab: ")[0]
+        assert value.startswith(head)
+        assert len(short) <= max(max_chars, 12 + MARKER_CHARS) + 2
+        assert short.endswith(' characters omitted]"')
+
+
+def test_the_value_that_is_news_comes_first() -> None:
+    """Of a record that does not fit."""
+    records = [{f"key{key}": f"word {number} {key}" for key in range(30)} | {"state": "ready"} for number in range(60)]
+    records[7]["state"] = "lost"
+    short = brief(records, 7, 30)
+    assert json.loads(short)["state"] == "lost"
+    assert len(json.loads(short)) < 31
+
+
+def test_the_first_record_is_whole_where_it_fits() -> None:
+    """It shows what the others lack."""
+    records = [{"a": 1, "b": [{"c": None}], "d": "x"} for _ in range(9)]
+    assert json.loads(brief(records, 0, 100)) == records[0]
+
+
+def test_members_keep_their_order_and_items_are_counted() -> None:
+    """Also those of arrays that are read in part."""
+    records = [{"z": "one word", "list": list(range(number, number + 5000)), "a": "two words"} for number in range(6)]
+    short = json.loads(brief(records, 3, 40))
+    assert list(short) == [key for key in records[3] if key in short]
+    *items, marker = short.get("list", ["[trimtab: 5000 of 5000 items omitted]"])
+    assert marker == f"[trimtab: {5000 - len(items)} of 5000 items omitted]"
+    assert items == list(range(3, 3 + len(items)))
