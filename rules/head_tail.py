@@ -47,7 +47,12 @@ def truncate_text(text: str, limit: int, measure: Measure, unit: str = "tokens")
         if excess <= 0:
             return kept
         room -= excess
-    return _take(text, limit, measure)
+    return _take(text, limit, measure) or _take_points(text, limit, measure)
+
+
+def _take_points(text: str, limit: int, measure: Measure) -> str:
+    """As much as fits of a first character that does not."""
+    return next((text[:size] for size in range(LONGEST_CLUSTER, 0, -1) if measure(text[:size]) <= limit), "")
 
 
 def _marker(missing: str, size: int, unit: str) -> str:

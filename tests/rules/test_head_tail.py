@@ -87,3 +87,33 @@ def test_mixed_density_fills_its_budget() -> None:
 def test_measure_bytes_counts_utf8() -> None:
     """Bytes, not characters; lone surrogates, too."""
     assert [measure_bytes(text) for text in ("a", "é", "\U0001f600", "\ud800")] == [1, 2, 4, 3]
+
+
+CHARACTERS = [
+    "か\u3099",
+    "\u1112\u1161\u11ab",
+    "\U0001f468\u200d\U0001f469",
+    "\u0915\u094d\u0937",
+    "\U0001f1e9\U0001f1ea",
+]
+
+
+@pytest.mark.parametrize("character", CHARACTERS)
+@given(st.integers(0, 5), st.integers(60, 400))
+def test_head_and_tail_are_whole_characters(character: str, shift: int, limit: int) -> None:
+    """Neither ends, nor begins, within what a reader sees as one."""
+    text = "x" * shift + character * 2000
+    head, marker, tail = truncate_text(text, limit, count).partition("\n[trimtab: ")
+    assert marker
+    assert head.lstrip("x").replace(character, "") == ""
+    assert tail.partition("omitted here]\n")[2].replace(character, "") == ""
+
+
+@pytest.mark.parametrize("unit", ["\u0301", "\u200d", "\U0001f3fd", "\U0001f1e6", "\ud800", "\r\n", "\0"])
+def test_a_run_of_marks_is_cut_nevertheless(unit: str) -> None:
+    """A character without end takes no more than its budget, and some of it stays."""
+    for text in (unit * 5000, "a" + unit * 5000, unit * 5000 + "a"):
+        for limit in (1, 10, 100):
+            short = truncate_text(text, limit, count)
+            assert short
+            assert count(short) <= limit

@@ -1,0 +1,61 @@
+"""Which units are kept within a budget."""
+
+from builders import count
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.salience.select import GAP_TOKENS, Selection, Shares
+from rules.salience.units import split_units
+
+NO_ENDS = Shares(0.0, 0.0)
+LINES = [f"line {number:03} of a text that is far too long" for number in range(400)]
+TEXT = "".join(f"{line}\n" for line in LINES)
+
+
+def select(scores: dict[int, float], limit: int, shares: Shares = NO_ENDS) -> str:
+    """What is kept of the text."""
+    return Selection(split_units(TEXT, 400), count(TEXT), scores).write(limit, shares, count) or ""
+
+
+@given(
+    st.dictionaries(st.integers(0, 399), st.floats(0, 9), max_size=60),
+    st.integers(0, 900),
+    st.sampled_from([NO_ENDS, Shares(0.2, 0.1), Shares(0.06, 0.14)]),
+)
+def test_a_selection_keeps_its_limit(scores: dict[int, float], limit: int, shares: Shares) -> None:
+    """Whatever is wanted; what is kept stands in its order."""
+    short = select(scores, limit, shares)
+    assert count(short) <= limit
+    kept = [line for line in short.splitlines() if not line.startswith("[trimtab: ")]
+    assert kept == sorted(kept)
+    assert set(kept) <= set(LINES)
+
+
+def test_what_is_wanted_most_is_kept() -> None:
+    """And nothing that nobody wants, but for gaps that would cost as much as their markers."""
+    kept = select({10: 0.1, 200: 9.0, 300: 5.0}, 80).splitlines()
+    assert LINES[200] in kept
+    assert LINES[300] in kept
+    assert LINES[10] not in kept
+
+
+def test_a_short_gap_is_filled() -> None:
+    """A marker would cost more."""
+    assert count(LINES[0]) < GAP_TOKENS
+    kept = select({200: 9.0, 202: 9.0}, 120).splitlines()
+    at = kept.index(LINES[200])
+    assert kept[at : at + 3] == LINES[200:203]
+
+
+def test_the_ends_are_kept_by_their_shares() -> None:
+    """Whatever stands in them."""
+    kept = select({}, 400, Shares(0.25, 0.5)).splitlines()
+    marker = next(index for index, line in enumerate(kept) if line.startswith("[trimtab: "))
+    assert kept[:marker] == LINES[:marker]
+    assert kept[marker + 1 :] == LINES[-(len(kept) - marker - 1) :]
+    assert marker < len(kept) - marker - 1
+
+
+def test_without_room_for_the_ends_there_is_none() -> None:
+    """The caller keeps head and tail then."""
+    assert Selection(split_units(TEXT, 400), count(TEXT), {}).write(5, NO_ENDS, count) is None
