@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.salience.spans import KEPT_ITEMS, NotJsonError, Signs, read_signs, split_parts, unbreak
+from rules.salience.spans import NotJsonError, Signs, read_signs, split_parts, unbreak
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a "\\\n[]{}:,'), max_size=9))
 KEYS = st.text(st.sampled_from('a"\\:[{,'), max_size=4)
@@ -50,23 +50,13 @@ def test_strings_of_any_length_are_one_part(chars: int) -> None:
         assert part.stop - part.start == len(string)
 
 
-def test_of_very_many_plain_items_the_middle_is_one_part() -> None:
-    """It says how many it stands for; the first and the last ones stay apart."""
-    text = json.dumps(list(range(20_000)))
-    parts = split_parts(text, 0, len(text))
-    assert sum(part.count for part in parts) == 20_000
-    assert len(parts) < 5 * KEPT_ITEMS
-    assert text[parts[0].start : parts[0].stop] == "0"
-    assert text[parts[-1].start : parts[-1].stop] == "19999"
-
-
 @pytest.mark.parametrize(
     "text", ["[1,2", "[1]]", '["a]', '["a\\"]', "[[[[[1]]]]", "[1]]]]]", "{]", "[" * 90, '["' + '\\"' * 900 + "]"]
 )
 def test_what_has_no_end_is_no_json(text: str) -> None:
     """Nor what ends before the text does."""
     if text == "{]":
-        assert split_parts(text, 0, 2) == []
+        assert list(split_parts(text, 0, 2)) == []
         return
     with pytest.raises(NotJsonError):
         split_parts(text, 0, len(text))

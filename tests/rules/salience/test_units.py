@@ -14,7 +14,7 @@ TEXTS = st.builds(
 )
 
 
-@given(TEXTS, st.integers(1, 300))
+@given(TEXTS, st.integers(200, 500))
 def test_the_units_joined_are_the_text(text: str, max_chars: int) -> None:
     """Each stands at its offset, with the number of the line that it begins in, and is no longer than it may be."""
     units = split_units(text, max_chars)
