@@ -151,6 +151,10 @@ def _read_form(line: str, weight: float, family: tuple[str, ...]) -> tuple[float
         return max(weight, BANNER), ("explains", *family[:1])
     if _POINTS.match(line):
         return WARNING, ("points",)
+    return _weigh_place(line, weight, family)
+
+
+def _weigh_place(line: str, weight: float, family: tuple[str, ...]) -> tuple[float, tuple[str, ...]]:
     if weight and _PLACE.search(line):
         return weight + PLACE_BONUS, family
     if family[:2] in {("error", "indented"), ("bad", "indented")} and not _NAMED_ERROR.search(line):
