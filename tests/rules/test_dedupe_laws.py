@@ -86,19 +86,19 @@ def test_pointers_and_their_targets_move_with_the_cut() -> None:
         policy = replace(POLICY, overflow_strategy=strategy)
         starts = set()
         pointers = 0
-        for stop in range(2, len(messages) + 1):
+        for stop in range(2, len(messages) + 1, 3):
             planned, outcome = run(messages[:stop], policy)
             pointers += check_targets(planned, outcome.conversation)
             starts.add((planned.window.cut.at if planned.window.cut else 0, planned.window.prune_stop))
         assert len(starts) >= 3
-        assert pointers > 100
+        assert pointers > 30
 
 
 def test_what_was_put_off_has_its_targets_too() -> None:
     """A plan without its last cut dedupes from where the cut before it stood."""
     put_offs = 0
     messages = rereading(120)
-    for stop in range(2, len(messages) + 1, 3):
+    for stop in range(2, len(messages) + 1, 9):
         planned = plan(conversation(*messages[:stop]), POLICY, count=count)
         earlier = planned.put_off()
         if earlier is not None:
@@ -109,7 +109,8 @@ def test_what_was_put_off_has_its_targets_too() -> None:
 def test_the_rule_acts_between_pruning_and_the_summary() -> None:
     """And where the policy leaves it out, not at all."""
     pruning = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE)
-    outcomes = [run(rereading(120)[:stop], policy)[1] for stop in range(2, 240) for policy in (POLICY, pruning)]
+    messages = rereading(120)
+    outcomes = [run(messages[:stop], policy)[1] for stop in range(2, 240, 7) for policy in (POLICY, pruning)]
     orders = {tuple(one.rule for one in outcome.decisions) for outcome in outcomes}
     neighbours = {pair for order in orders for pair in pairwise(order)}
     assert {("prune", "dedupe"), ("dedupe", "summarise")} <= neighbours
