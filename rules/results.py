@@ -66,9 +66,9 @@ class Shortened:
 
 UNTOUCHED = Shortened((), 0)
 
-MemoKey = tuple[str, str, bytes | tuple[str, ...], bool, str, str]
-"""All that an outcome depends on: the rule, the treatment, what the result says, whether it is an error, and name and
-arguments of its call."""
+MemoKey = tuple[str, str, bytes | tuple[str, ...], int, bool, str, str]
+"""All that an outcome depends on: the rule, the treatment, what the result says and costs, whether it is an error, and
+name and arguments of its call."""
 
 
 class Memo(Protocol):
@@ -239,9 +239,8 @@ def _recall(messages: Sequence[Message], places: Sequence[Place], editor: Editor
 def _name(message: Message, place: Place, rule: str) -> MemoKey:
     call = place.call
     said = message.texts if message.edited or not message.digest else message.digest
-    if call is None:
-        return rule, place.treatment_name, said, message.is_error, "", ""
-    return rule, place.treatment_name, said, message.is_error, call.name, call.arguments
+    name, arguments = ("", "") if call is None else (call.name, call.arguments)
+    return rule, place.treatment_name, said, message.tokens, message.is_error, name, arguments
 
 
 def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:

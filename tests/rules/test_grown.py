@@ -25,12 +25,12 @@ from builders import (
     user,
     valid_transcripts,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rules import dedupe, results
 from rules.conversation import Message, Outcome
-from rules.dedupe import Memos, View
+from rules.dedupe import Memos, View, dedupe_tool_results
 from rules.fold import Fold
 from rules.grown import MAX_GROWTH, keep_seen, take_seen, weigh_message
 from rules.pipeline import Plan, apply, plan
@@ -58,10 +58,10 @@ POLICIES = (
     replace(POLICY, tidying=None),
     replace(POLICY, dedupe=False),
     replace(POLICY, tools=(ToolRule("r*", SPARE),)),
+    replace(POLICY, tools=(ToolRule("x*", SPARE),)),
     replace(POLICY, tools=(ToolRule("*", replace(SPARE, dedupe=False, exempt_arguments=())),)),
 )
 POLICY_CHANGES = st.sampled_from(POLICIES)
-MANY = settings(max_examples=max(100, settings.default.max_examples))
 
 
 @dataclass
@@ -93,7 +93,6 @@ def check(messages: Sequence[Message], policy: Policy, kept: Kept) -> None:
     assert {id(one.raw) for one in outcome.conversation.messages if one.raw} <= {id(one.raw) for one in messages}
 
 
-@MANY
 @given(
     trunk=transcripts(16),
     branches=st.lists(st.tuples(st.integers(0, 40), transcripts(8), POLICY_CHANGES), min_size=2, max_size=5),
@@ -110,12 +109,31 @@ def test_what_was_kept_changes_nothing(
             check(messages[:end], policy, kept)
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=range(len(POLICIES)))
+@pytest.mark.parametrize("policy", POLICIES[1:3], ids=["summaries", "prune"])
 def test_a_growing_session_is_as_it_would_be_anew(policy: Policy) -> None:
-    """Message by message, while the cut moves and with it the first result that is compared."""
-    kept, messages = Kept(), rereading(60)
-    for stop in range(1, len(messages) + 1):
+    """Request by request, while the cut moves and with it the first result that is compared."""
+    kept, messages = Kept(), rereading(40)
+    for stop in range(2, len(messages) + 1, 2):
         check(messages[:stop], policy, kept)
+
+
+def test_a_policy_that_changes_is_told_apart() -> None:
+    """The same transcript under each policy, and then under each again."""
+    kept = Kept()
+    for policy in POLICIES * 2:
+        check(rereading(8), policy, kept)
+
+
+def test_a_result_that_is_exempt_no_more_is_compared() -> None:
+    """And the reverse, whatever the policy is: the answers are what counts."""
+    memos, messages = Memos({}, {}, DictMemo()), conversation(*rereading(12, every=99))
+
+    def compare(exempt: int, memos: Memos | None = None) -> Outcome:
+        return dedupe_tool_results(messages, start=0, count=count, is_exempt=lambda index: index == exempt, memos=memos)
+
+    for exempt in (9, 9, 11, 0):
+        assert compare(exempt, memos) == compare(exempt)
+    assert compare(9) != compare(11)
 
 
 CHANGES: dict[str, Callable[[Message], Message]] = {
@@ -129,7 +147,6 @@ CHANGES: dict[str, Callable[[Message], Message]] = {
 }
 
 
-@MANY
 @given(
     messages=st.one_of(transcripts(), st.just(rereading(12))),
     index=st.integers(0, 40),
@@ -155,7 +172,7 @@ def test_a_volatile_head_keeps_what_was_found(messages: tuple[Message, ...], pol
     """Another time of day in the system prompt, and one more such message."""
     kept = Kept()
     for heads in (["9:00"], ["9:01"], ["9:02", "More."], ["9:03", "More."]):
-        check((*map(system, heads), user("Mend the build."), *messages), policy, kept)
+        check((*map(system, heads), user("Mend the build."), *messages, *rereading(4)[2:]), policy, kept)
 
 
 def test_a_call_that_was_made_long_before_is_found() -> None:

@@ -187,6 +187,7 @@ CHANGES = [
     {"call": call("a", "other")},
     {"call": call("a", "run", '{"path":"b"}')},
     {"message": replace(result("a", GREEN), is_error=True)},
+    {"message": replace(result("a", GREEN), tokens=900)},
     {"message": result("a", GREEN + "x")},
 ]
 
