@@ -119,9 +119,9 @@ def test_a_growing_session_is_as_it_would_be_anew(policy: Policy) -> None:
 
 def test_a_policy_that_changes_is_told_apart() -> None:
     """The same transcript under each policy, and then under each again."""
-    kept = Kept()
+    kept, messages = Kept(), rereading(8)
     for policy in POLICIES * 2:
-        check(rereading(8), policy, kept)
+        check(messages, policy, kept)
 
 
 def test_a_result_that_is_exempt_no_more_is_compared() -> None:
@@ -170,9 +170,9 @@ def test_another_message_of_the_same_digest_is_another(
 @given(messages=valid_transcripts(), policy=POLICY_CHANGES)
 def test_a_volatile_head_keeps_what_was_found(messages: tuple[Message, ...], policy: Policy) -> None:
     """Another time of day in the system prompt, and one more such message."""
-    kept = Kept()
+    kept, body = Kept(), (user("Mend the build."), *messages, *rereading(4)[2:])
     for heads in (["9:00"], ["9:01"], ["9:02", "More."], ["9:03", "More."]):
-        check((*map(system, heads), user("Mend the build."), *messages, *rereading(4)[2:]), policy, kept)
+        check((*map(system, heads), *body), policy, kept)
 
 
 def test_a_call_that_was_made_long_before_is_found() -> None:
