@@ -10,13 +10,13 @@ from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest
 from proxy.codecs.outline import BoundTokens, read_outline
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, CountTokens, Decision, Message
-from rules.dedupe import Memos, Sketch
+from rules.dedupe import Memos, Sketch, View
 from rules.families import GENERIC, Costs
 from rules.fold import Fold
 from rules.glance import is_far_below
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import Policy
-from rules.results import Allowance, MemoKey, Shortened, Work
+from rules.results import Allowance, Edits, MemoKey, Shortened, Work
 from rules.sections import Sections, count_sections
 from rules.summarise import Summary, SummaryRequest, write_inline_prompt
 
@@ -33,10 +33,15 @@ DIFF_CHARS = 8 * 1024
 """What comparing two results costs, as though so many characters were new."""
 FOLDS_BYTES = 16 * 1024 * 1024
 """Folds kept, one for each transcript seen last, so that a grown one costs its new messages only."""
+EDITS_BYTES = 64 * 1024 * 1024
+"""The same of what became of its results. They hold its messages, nearly always the cached ones, which count again."""
+VIEWS_BYTES = 64 * 1024 * 1024
+"""The same of its results that were compared."""
 
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+S = TypeVar("S", bound=Fold | Edits | View)
 _ShortenedKey = tuple[int, MemoKey]
 
 
@@ -83,9 +88,9 @@ class Caches:
         self.diffs: BytesLRU[tuple[bytes, bytes], str] = BytesLRU(
             DIFFS_BYTES, lambda key, diff: sum(map(len, key)) + CHARACTER_BYTES * len(diff)
         )
-        self.folds: BytesLRU[tuple[int, bytes], Fold] = BytesLRU(
-            FOLDS_BYTES, lambda key, fold: len(key[1]) + fold.size_bytes
-        )
+        self.folds: BytesLRU[tuple[int, bytes], Fold] = BytesLRU(FOLDS_BYTES, _state_size)
+        self.edits: BytesLRU[tuple[int, bytes], Edits] = BytesLRU(EDITS_BYTES, _state_size)
+        self.views: BytesLRU[tuple[int, bytes], View] = BytesLRU(VIEWS_BYTES, _state_size)
 
 
 class Compactor:
@@ -108,7 +113,9 @@ class Compactor:
         caches = caches or Caches()
         self._codec = ChatCodec(count, costs, cache=caches.chat, number=number)
         self._shortened = _ShortenedResults(caches.shortened, number)
-        self._folds = _Folds(caches.folds, number)
+        self._folds = _Kept(caches.folds, number)
+        self._edits = _Kept(caches.edits, number)
+        self._views = _Kept(caches.views, number)
         self._caches = caches
 
     def uncounted_bytes(self, request: ChatRequest) -> int:
@@ -128,7 +135,7 @@ class Compactor:
             policy,
             count=self.count,
             request_max_tokens=request.max_tokens,
-            work=Work(self.count, self._shortened, Allowance(max_chars)),
+            work=Work(self.count, self._shortened, Allowance(max_chars), self._edits),
             folds=self._folds,
         )
         return Planned(request, original, policy, planned)
@@ -143,6 +150,7 @@ class Compactor:
         memos = Memos(
             sketches=_Allowed(self._caches.sketches, allowance, len),
             diffs=_Allowed(self._caches.diffs, allowance, lambda _: DIFF_CHARS),
+            views=self._views,
         )
         ratio = planned.policy.token_ratio
         limit = planned.policy.model_limit_tokens(planned.request.max_tokens)
@@ -185,20 +193,20 @@ def _scale(decision: Decision, ratio: float) -> Decision:
     return replace(decision, tokens_before=before, tokens_after=after)
 
 
-class _Folds:
-    """One compactor's folds, by the prefix that they have seen. Whoever takes one has it alone."""
+class _Kept(Generic[S]):
+    """One compactor's states of transcripts, by what they have seen. Whoever takes one has it alone."""
 
-    def __init__(self, folds: BytesLRU[tuple[int, bytes], Fold], number: int) -> None:
-        self._folds = folds
+    def __init__(self, states: BytesLRU[tuple[int, bytes], S], number: int) -> None:
+        self._states = states
         self._number = number
 
-    def take(self, key: bytes) -> Fold | None:
-        """The fold kept under a key, which is forgotten here."""
-        return self._folds.pop((self._number, key))
+    def take(self, key: bytes) -> S | None:
+        """The state kept under a key, which is forgotten here."""
+        return self._states.pop((self._number, key))
 
-    def keep(self, key: bytes, fold: Fold) -> None:
-        """Keep a fold until it is taken, or forgotten."""
-        self._folds[self._number, key] = fold
+    def keep(self, key: bytes, state: S) -> None:
+        """Keep a state until it is taken, or forgotten."""
+        self._states[self._number, key] = state
 
 
 class _ShortenedResults:
@@ -238,6 +246,10 @@ class _Allowed(Generic[K, V]):
 
 def _shortened_size(key: _ShortenedKey, shortened: Shortened) -> int:
     """What an entry holds: the new texts, and those in its key."""
-    _, treatment, said, _, name, arguments = key[1]
+    _, treatment, said, _, _, name, arguments = key[1]
     texts = (name, arguments, treatment, *shortened.texts, *(said if isinstance(said, tuple) else ()))
     return CHARACTER_BYTES * sum(map(len, texts))
+
+
+def _state_size(key: tuple[int, bytes], state: Fold | Edits | View) -> int:
+    return len(key[1]) + state.size_bytes

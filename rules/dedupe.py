@@ -13,8 +13,18 @@ from heapq import nsmallest
 from typing import Protocol, TypeVar
 from zlib import crc32
 
-from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome, ToolCall
+from rules.conversation import (
+    RESULT_ROLES,
+    Conversation,
+    CountTokens,
+    Decision,
+    Message,
+    Outcome,
+    ToolCall,
+    count_leading,
+)
 from rules.diff import write_diff
+from rules.grown import SeenMemo, keep_seen, take_seen, weigh_message
 
 MIN_CHARS = 160
 """Some 40 tokens. A result that is no longer is left alone: a pointer costs 20 to 60."""
@@ -29,6 +39,8 @@ MIN_LINE_CHARS = 16
 SKETCH_LINES = 8
 MIN_SHARED = 0.25
 """Of a sketch: below it, more than half of the lines differ, nearly always."""
+SEEN_BYTES = 1600
+"""What a result costs beside its message: its place, and its sketch in the table of lines."""
 NAME_CHARS = 64
 ARGUMENTS_CHARS = 80
 MARK = "[trimtab: same as the tool result "
@@ -57,10 +69,14 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Memos:
-    """Sketches by text, and diffs by the digests of the older and the newer text. They depend on no policy."""
+    """Sketches by text, and diffs by the digests of the older and the newer text. They depend on no policy.
+
+    `views` are what was found of whole transcripts.
+    """
 
     sketches: Memo[str, Sketch]
     diffs: Memo[tuple[bytes, bytes], str]
+    views: "SeenMemo[View] | None" = None
 
 
 @dataclass(slots=True, eq=False)
@@ -86,40 +102,76 @@ def dedupe_tool_results(
     `start` is the first message behind all that was pruned or cut. The result at an index that `is_exempt` is never
     replaced, but may be pointed to. `memos` may hold what earlier calls worked out.
     """
-    messages = list(conversation.messages)
-    view = _View(memos or Memos({}, {}))
-    changed: list[int] = []
-    for index in range(start, len(messages)):
-        message = messages[index]
-        if message.role not in RESULT_ROLES:
-            view.begin_step(message.tool_calls)
-            continue
-        seen = view.look_at(message)
-        short = _replace(seen, view, count) if seen is not None else message
-        if short is not message and not is_exempt(index):
-            messages[index] = short
-            changed.append(index)
-        elif seen is not None:
-            view.keep(seen)
-    if not changed:
-        return Outcome(conversation)
-    outcome = Conversation(tuple(messages), conversation.fixed_tokens)
-    reason = f"{len(changed)} tool results like earlier ones"
-    decision = Decision("dedupe", reason, conversation.tokens, outcome.tokens, len(changed), changed[0])
-    return Outcome(outcome, (decision,))
+    memos = memos or Memos({}, {})
+    messages = conversation.messages
+    start = max(start, count_leading(messages))
+    context = b"%d:" % start
+    view = None if memos.views is None else take_seen(memos.views, context, messages, start)
+    if view is None or not view.agrees(is_exempt):
+        view = View(start)
+    view.extend(messages, memos, count, is_exempt)
+    outcome = view.apply(conversation)
+    if memos.views is not None:
+        keep_seen(memos.views, context, view)
+    return outcome
 
 
-class _View:
-    """The results that stand in full, from `start` on."""
+class View:
+    """The results that stand in full, from `start` on, and what became of the others: a fold over `messages`."""
 
-    def __init__(self, memos: Memos) -> None:
-        self._memos = memos
+    def __init__(self, start: int) -> None:
+        self.messages: list[Message] = []
+        self.size_bytes = 0
+        self._start = start
+        self._short: dict[int, Message] = {}
+        self._exempt: dict[int, bool] = {}  # of those that would be replaced otherwise
+        self._memos = Memos({}, {})
         self._number = 0
         self._calls: Sequence[ToolCall] = ()
         self._answered: Counter[str] = Counter()
         self._equal: dict[tuple[str, ...], _Seen] = {}
         self._by_line: dict[int, _Seen] = {}  # the newest of those with the line in their sketch
         self._step: list[_Seen] = []
+
+    def agrees(self, is_exempt: Callable[[int], bool]) -> bool:
+        """Whether the same results are exempt."""
+        return all(is_exempt(index) is known for index, known in self._exempt.items())
+
+    def extend(
+        self, messages: Sequence[Message], memos: Memos, count: CountTokens, is_exempt: Callable[[int], bool]
+    ) -> None:
+        """Go on to the end of a transcript. Where a memo raises, the view is of no use any more."""
+        self._memos = memos
+        first = self._start + len(self.messages)
+        for index, message in enumerate(messages[first:], first):
+            self.messages.append(message)
+            self.size_bytes += weigh_message(message)
+            if message.role not in RESULT_ROLES:
+                self.begin_step(message.tool_calls)
+                continue
+            self.size_bytes += SEEN_BYTES
+            seen = self.look_at(message)
+            short = _replace(seen, self, count) if seen is not None else message
+            if short is not message:
+                self._exempt[index] = is_exempt(index)
+            if short is not message and not self._exempt[index]:
+                self._short[index] = short
+                self.size_bytes += weigh_message(short)
+            elif seen is not None:
+                self.keep(seen)
+
+    def apply(self, conversation: Conversation) -> Outcome:
+        """What becomes of the conversation whose messages these are."""
+        if not self._short:
+            return Outcome(conversation)
+        messages = list(conversation.messages)
+        for index, short in self._short.items():
+            messages[index] = short
+        outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+        number = len(self._short)
+        reason = f"{number} tool results like earlier ones"
+        decision = Decision("dedupe", reason, conversation.tokens, outcome.tokens, number, next(iter(self._short)))
+        return Outcome(outcome, (decision,))
 
     def begin_step(self, calls: Sequence[ToolCall]) -> None:
         """From here on, what was kept may be pointed to."""
@@ -203,7 +255,7 @@ def _is_comparable(message: Message) -> bool:
     return is_of_size and not message.media and not message.texts[0].startswith(MARK)
 
 
-def _replace(seen: _Seen, view: _View, count: CountTokens) -> Message:
+def _replace(seen: _Seen, view: View, count: CountTokens) -> Message:
     """What is forwarded of a result; the same object where it stays."""
     message = seen.message
     target = view.find_equal(seen)

@@ -22,9 +22,8 @@ from rules.fold import FoldMemo, replay_cut
 from rules.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
-from rules.prefix import hash_prefixes
 from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
-from rules.results import KeptResults, Work, edit_results
+from rules.results import KeptResults, Work, edit_and_hash
 from rules.room import Room
 from rules.splice import splice_summary
 from rules.summarise import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
@@ -115,9 +114,8 @@ def plan(
     work = work or Work(count)
     limit = policy.limit_tokens(request_max_tokens)
     paired = pair_tool_calls(conversation, count=count)
-    short = edit_results(paired.conversation, policy, (TIDY, TRUNCATE), work)
+    short, hashes = edit_and_hash(paired.conversation, policy, (TIDY, TRUNCATE), work)
     messages = short.conversation.messages
-    hashes = hash_prefixes(messages)
     room = Room.measure(messages, conversation.fixed_tokens, limit)
     window = replay_cut(messages, hashes, room=room, policy=policy, memo=folds)
     return Plan(

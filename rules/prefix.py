@@ -34,16 +34,15 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     return digest.digest()
 
 
-def hash_prefixes(messages: Sequence[Message]) -> list[bytes]:
-    """The chain over messages[:stop] for each stop from 0 to their number.
+def hash_prefixes(messages: Sequence[Message], known: Sequence[bytes] = ()) -> list[bytes]:
+    """The chain over messages[:stop] for each stop from 0 to their number; `known` is that of a beginning of them.
 
     h(i) = sha256(h(i-1) + digest(i)), from 32 zero bytes on. Leading system and developer messages do not enter:
     what is volatile in them (a timestamp) must not rename a summary.
     """
-    chain = bytes(32)
-    leading = count_leading(messages)
-    hashes = [chain] * (leading + 1)
-    for message in messages[leading:]:
+    hashes = list(known) or [bytes(32)] * (count_leading(messages) + 1)
+    chain = hashes[-1]
+    for message in messages[len(hashes) - 1 :]:
         chain = sha256(chain + (message.digest or digest_message(message))).digest()
         hashes.append(chain)
     return hashes

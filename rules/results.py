@@ -1,4 +1,4 @@
-"""Tool results, each with its own call and its treatment; and the loop that edits them.
+"""The rules on tool results, and the loop that edits them.
 
 Law: what becomes of a result is decided by the result and by its own call, which stands before it. Never longer than
 before; little is not worth a change. What was worked out once is remembered, also that nothing was to be done.
@@ -6,28 +6,30 @@ before; little is not worth a change. What was worked out once is remembered, al
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from hashlib import sha256
+from typing import Protocol
 
 from rules.calls import has_argument
-from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome, ToolCall
+from rules.conversation import (
+    Conversation,
+    CountTokens,
+    Decision,
+    Message,
+    Outcome,
+    ToolCall,
+    count_leading,
+)
 from rules.failures import says_failure
+from rules.grown import SeenMemo, keep_seen, take_seen, weigh_message
+from rules.places import Place, find_results
 from rules.policy import Policy
+from rules.prefix import hash_prefixes
 from rules.treatment import Budget, Treatment
 
 MIN_SAVED_SHARE = 0.05
 """Of a result's tokens. A smaller saving does not pay for a text that differs from what the tool said."""
-
-
-class Place(NamedTuple):
-    """Where a tool result stands; the call that it answers, where there is one; and how its tool's are treated.
-
-    `treatment_name` tells treatments apart as their equality does, and is hashed once.
-    """
-
-    at: int
-    call: ToolCall | None
-    treatment: Treatment
-    treatment_name: str
+HASH_BYTES = 80
+"""What 32 bytes in a list cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,9 @@ class Shortened:
 
 UNTOUCHED = Shortened((), 0)
 
-MemoKey = tuple[str, str, bytes | tuple[str, ...], bool, str, str]
-"""All that an outcome depends on: the rule, the treatment, what the result says, whether it is an error, and name and
-arguments of its call."""
+MemoKey = tuple[str, str, bytes | tuple[str, ...], int, bool, str, str]
+"""All that an outcome depends on: the rule, the treatment, what the result says and costs, whether it is an error, and
+name and arguments of its call."""
 
 
 class Memo(Protocol):
@@ -104,13 +106,14 @@ UNBOUNDED = Allowance()
 class Work:
     """What the rules on results work with.
 
-    `memo` may hold what earlier calls worked out. Where more than the `allowance` is not in it, the rules raise
-    LargeWorkError; what was done until then stays in the memo.
+    `memo` may hold what earlier calls worked out, `seen` what they made of whole transcripts. Where more than the
+    `allowance` is in neither, the rules raise LargeWorkError; what was done until then stays in the memo.
     """
 
     count: CountTokens
     memo: Memo | None = None
     allowance: Allowance = UNBOUNDED
+    seen: "SeenMemo[Edits] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,54 +130,94 @@ class Editor:
     describe: Callable[[Sequence[Place]], str]
 
 
-def find_results(messages: Sequence[Message], policy: Policy) -> list[Place]:
-    """Each tool result of a transcript, oldest first, with the last call before it that has the id it answers.
-
-    Results of the legacy kind answer no id: their call is the last one of that name.
-    """
-    places: list[Place] = []
-    calls: dict[str, ToolCall] = {}
-    by_name: dict[str, ToolCall] = {}
-    treatments: dict[str, tuple[Treatment, str]] = {}
-    for index, message in enumerate(messages):
-        if message.role not in RESULT_ROLES:
-            for call in message.tool_calls:
-                calls[call.id] = by_name[call.name] = call
-            continue
-        is_legacy = message.role != "tool"
-        found = by_name.get(message.name or "") if is_legacy else calls.get(message.answers or "")
-        name = found.name if found is not None else message.name or ""
-        known = treatments.get(name)
-        if known is None:
-            treatment = policy.find_treatment(name)
-            known = treatments[name] = treatment, repr(treatment)
-        places.append(Place(index, found, *known))
-    return places
-
-
-def edit_results(conversation: Conversation, policy: Policy, editors: Iterable[Editor], work: Work) -> Outcome:
+def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:
     """Every result as the editors have it, one after the other. Raises LargeWorkError."""
-    messages = list(conversation.messages)
-    places = [place for place in find_results(messages, policy) if not place.treatment.is_exempt]
-    decisions = []
-    for editor in editors:
-        changed = []
-        before = after = 0
-        wanted = editor.wants(messages, places)
-        for place, short in zip(wanted, _recall(messages, wanted, editor, work), strict=True):
-            if short.saved_tokens <= 0:
-                continue
-            message = messages[place.at]
-            edited = replace(message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True)
-            messages[place.at] = edited
-            before, after = before + message.tokens, after + edited.tokens
-            changed.append(place)
-        if changed:
-            reason = editor.describe(changed)
-            decisions.append(Decision(editor.rule, reason, before, after, len(changed), changed[0].at))
-    if not decisions:
-        return Outcome(conversation)
-    return Outcome(Conversation(tuple(messages), conversation.fixed_tokens), tuple(decisions))
+    return edit_and_hash(conversation, policy, editors, work)[0]
+
+
+def edit_and_hash(
+    conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work
+) -> tuple[Outcome, Sequence[bytes]]:
+    """The same, and the hashes of the prefixes (prefix.py), which no edit changes. Raises LargeWorkError."""
+    messages = conversation.messages
+    leading = count_leading(messages)
+    if work.seen is None:
+        edits = Edits(leading, editors).extend(messages, policy, work)
+        return edits.apply(conversation), edits.hashes
+    rules = [editor.rule for editor in editors]
+    context = sha256(repr((rules, leading, policy.treatments(), policy.tools)).encode()).digest()
+    edits = take_seen(work.seen, context, messages, leading) or Edits(leading, editors)
+    edits.extend(messages, policy, work)
+    done = edits.apply(conversation), edits.hashes
+    keep_seen(work.seen, context, edits)
+    return done
+
+
+@dataclass(slots=True, eq=False)
+class _Tally:
+    """What an editor has done: the places that it changed, and the tokens of these before and after."""
+
+    editor: Editor
+    changed: list[Place]
+    before: int = 0
+    after: int = 0
+
+    def note(self, place: Place, before: int, after: int) -> None:
+        self.changed.append(place)
+        self.before += before
+        self.after += after
+
+    def decide(self) -> Decision:
+        reason = self.editor.describe(self.changed)
+        changed = self.changed
+        return Decision(self.editor.rule, reason, self.before, self.after, len(changed), changed[0].at)
+
+
+class Edits:
+    """What editors made of a transcript's results so far: a fold over `messages`, those behind the leading ones.
+
+    `hashes` are those of the prefixes.
+    """
+
+    def __init__(self, leading: int, editors: Iterable[Editor]) -> None:
+        self.messages: list[Message] = []
+        self.hashes: Sequence[bytes] = ()
+        self.size_bytes = 0
+        self._leading = leading
+        self._edited: list[Message] = []  # of the whole transcript
+        self._tallies = [_Tally(editor, []) for editor in editors]
+
+    def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> "Edits":
+        """Go on to the end of a transcript. Where this raises LargeWorkError, what was found is of no use any more."""
+        start = self._leading + len(self.messages)
+        new = messages[start:]
+        self.messages += new
+        self._edited[: self._leading] = messages[: self._leading]
+        self._edited += new
+        self.hashes = hash_prefixes(messages, self.hashes)
+        self.size_bytes += sum(map(weigh_message, new)) + HASH_BYTES * len(new)
+        places = [place for place in find_results(messages, policy, start) if not place.treatment.is_exempt]
+        for tally in self._tallies:
+            self._edit(tally, places, work)
+        return self
+
+    def _edit(self, tally: _Tally, places: Sequence[Place], work: Work) -> None:
+        messages = self._edited
+        wanted = tally.editor.wants(messages, places)
+        for place, short in zip(wanted, _recall(messages, wanted, tally.editor, work), strict=True):
+            if short.saved_tokens > 0:
+                message = messages[place.at]
+                edited = replace(message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True)
+                messages[place.at] = edited
+                tally.note(place, message.tokens, edited.tokens)
+                self.size_bytes += weigh_message(edited)
+
+    def apply(self, conversation: Conversation) -> Outcome:
+        """What was made of the conversation whose messages these are."""
+        decisions = tuple(tally.decide() for tally in self._tallies if tally.changed)
+        if not decisions:
+            return Outcome(conversation)
+        return Outcome(Conversation(tuple(self._edited), conversation.fixed_tokens), decisions)
 
 
 def _recall(messages: Sequence[Message], places: Sequence[Place], editor: Editor, work: Work) -> Iterator[Shortened]:
@@ -196,9 +239,8 @@ def _recall(messages: Sequence[Message], places: Sequence[Place], editor: Editor
 def _name(message: Message, place: Place, rule: str) -> MemoKey:
     call = place.call
     said = message.texts if message.edited or not message.digest else message.digest
-    if call is None:
-        return rule, place.treatment_name, said, message.is_error, "", ""
-    return rule, place.treatment_name, said, message.is_error, call.name, call.arguments
+    name, arguments = ("", "") if call is None else (call.name, call.arguments)
+    return rule, place.treatment_name, said, message.tokens, message.is_error, name, arguments
 
 
 def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from rules.calls import reads_file
 from rules.conversation import Conversation, CountTokens, Message, Outcome
 from rules.head_tail import measure_bytes
+from rules.places import Place
 from rules.policy import Policy
-from rules.results import Editor, Place, Result, Work, edit_results
+from rules.results import Editor, Result, Work, edit_results
 from rules.tidy import tidy_text
 from rules.treatment import Budget
 

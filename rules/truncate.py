@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 from rules.conversation import Conversation, CountTokens, Message, Outcome, ToolCall
 from rules.head_tail import Measure, measure_bytes, truncate_text
+from rules.places import Place
 from rules.policy import Policy
-from rules.results import Editor, Place, Result, Work, edit_results
+from rules.results import Editor, Result, Work, edit_results
 from rules.salience.excerpt import excerpt_text
 from rules.treatment import Budget, Truncation
 

@@ -5,13 +5,13 @@ Law: a message that is built here is what a codec would decode from the JSON tha
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Media, Message, ToolCall
-from rules.fold import Fold, FoldMemo, replay_cut
+from rules.fold import FoldMemo, replay_cut
 from rules.policy import Policy, Prices
 from rules.prefix import digest_message, hash_prefixes
 from rules.results import MemoKey, Shortened
@@ -103,19 +103,22 @@ class ResultMemo(dict[MemoKey, Shortened]):
         return list(map(self.get, keys))
 
 
-class DictMemo:
-    """Folds by their key, kept until they are taken."""
+S = TypeVar("S")
+
+
+class DictMemo(Generic[S]):
+    """Folds, or other states, by their key, kept until they are taken."""
 
     def __init__(self) -> None:
-        self.folds: dict[bytes, Fold] = {}
+        self.states: dict[bytes, S] = {}
 
-    def take(self, key: bytes) -> Fold | None:
+    def take(self, key: bytes) -> S | None:
         """What is kept under the key, which is forgotten."""
-        return self.folds.pop(key, None)
+        return self.states.pop(key, None)
 
-    def keep(self, key: bytes, fold: Fold) -> None:
+    def keep(self, key: bytes, state: S) -> None:
         """Keep it."""
-        self.folds[key] = fold
+        self.states[key] = state
 
 
 def fold(

@@ -255,7 +255,7 @@ def test_a_volatile_head_does_not_make_a_fold_begin_anew() -> None:
     memo, added = DictMemo(), 0
     for number, text in enumerate(("It is 9:00.", "It is 10:00:00.", "It is noon.")):
         messages = (system(text), *body[: 80 + 2 * number])
-        known = len(memo.folds)
+        known = len(memo.states)
         fold(messages, POLICY, limit=LIMIT, memo=memo)
-        added += len(memo.folds) > known  # a fold that was taken is kept again: their number stays
+        added += len(memo.states) > known  # a fold that was taken is kept again: their number stays
     assert added == 1

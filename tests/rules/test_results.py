@@ -7,17 +7,16 @@ import pytest
 from builders import ResultMemo, assistant, call, conversation, count, fill, function_result, result, user
 
 from rules.conversation import CountTokens, Message, Outcome
+from rules.places import Place, find_results
 from rules.policy import Policy
 from rules.results import (
     Allowance,
     Editor,
     KeptResults,
     LargeWorkError,
-    Place,
     Result,
     Work,
     edit_results,
-    find_results,
 )
 from rules.tidy import Tidying
 from rules.tidy_results import MIN_CHARS, tidy_tool_results
@@ -188,6 +187,7 @@ CHANGES = [
     {"call": call("a", "other")},
     {"call": call("a", "run", '{"path":"b"}')},
     {"message": replace(result("a", GREEN), is_error=True)},
+    {"message": replace(result("a", GREEN), tokens=900)},
     {"message": result("a", GREEN + "x")},
 ]
 
