@@ -11,7 +11,7 @@ from rules.head_tail import Measure, measure_bytes, truncate_text
 from rules.places import Place
 from rules.policy import Policy
 from rules.results import Editor, Result, Work, edit_results
-from rules.salience.excerpt import excerpt_text
+from rules.salience.excerpt import Asked, excerpt_text
 from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16
@@ -25,14 +25,17 @@ Shorten = Callable[[str, int], str]
 """A text within a limit."""
 
 
-def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None) -> str:
+def shorten_text(
+    text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None, is_tidied: bool = False
+) -> str:
     """What is kept of a result's text, at most `limit` tokens; the same text where it fits.
 
-    `call` is the call that the result answers, where it is known.
+    `call` is the call that the result answers, where it is known; `is_tidied` says that lines may have been taken out
+    before, so that their numbers are not those of the tool's output.
     """
     if count(text) <= limit:
         return text
-    short = excerpt_text(text, limit, count, call=call)
+    short = excerpt_text(text, limit, count, Asked(call, is_tidied))
     return truncate_text(text, limit, count) if short is None or count(short) > limit else short
 
 
@@ -42,7 +45,9 @@ def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
     is_salient = result.treatment.truncation is Truncation.SALIENT
 
     def shorten(text: str, limit: int) -> str:
-        return shorten_text(text, limit, count, call=call) if is_salient else truncate_text(text, limit, count)
+        if not is_salient:
+            return truncate_text(text, limit, count)
+        return shorten_text(text, limit, count, call=call, is_tidied=result.message.edited)
 
     def shorten_to_bytes(text: str, limit: int) -> str:
         return _shorten_to_bytes(text, limit, count, call) if is_salient else _truncate_bytes(text, limit)

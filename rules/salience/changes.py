@@ -89,6 +89,11 @@ def score_commits(texts: Sequence[str]) -> dict[int, float]:
     return scores
 
 
+def begins_file(line: str) -> bool:
+    """Whether a line of a diff says which file follows."""
+    return line.startswith(_FILE)
+
+
 def is_diff(lines: Sequence[str]) -> bool:
     """Whether a sample of lines is a diff, and nothing else."""
     files = sum(line.startswith((*_FILE, "@@ ", "--- ", "+++ ")) for line in lines)

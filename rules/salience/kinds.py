@@ -6,7 +6,7 @@ Law: a table of small functions, one for each kind. A kind is told from a sample
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from rules.salience.changes import is_commits, is_diff, score_commits, score_diff
+from rules.salience.changes import begins_file, is_commits, is_diff, score_commits, score_diff
 from rules.salience.log import score_log
 from rules.salience.matches import is_listing, is_matches, score_listing, score_matches
 from rules.salience.prose import is_page, is_prose, score_prose
@@ -78,6 +78,18 @@ def tell_kind(lines: Sequence[str]) -> Kind:
 def ends_of(kind: Kind) -> Shares:
     """What the first and the last lines of a text of this kind get."""
     return _ENDS.get(kind, _OTHER_ENDS)
+
+
+def find_heads(kind: Kind, texts: Sequence[str]) -> Sequence[int]:
+    """For each unit of a diff the file that it belongs to; nothing for other kinds."""
+    if kind is not Kind.DIFF:
+        return ()
+    heads = []
+    head = 0
+    for index, text in enumerate(texts):
+        head = index if begins_file(text) else head
+        heads.append(head)
+    return heads
 
 
 def _sample(lines: Sequence[str]) -> Sequence[str]:

@@ -5,7 +5,7 @@ said by a string or a member that begins with the proxy's name.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import sqrt
 from typing import Any
 
@@ -35,19 +35,27 @@ MARKER_NAME = "[trimtab]"
 MARKER_TOKENS = 14
 ROUNDS = 6
 USED_SHARE = 0.95
+LINES_LOOKED_AT, MIN_LINES, MIN_TEXT_TOKENS = 100_000, 4, 60
+"""A string with so many line breaks at its beginning is a text of its own, where there is room for some of it."""
+ESCAPED_SHARE = 0.85
+"""Of the room for a text: the rest is for the escapes that it is written with."""
 SAMPLE_CHARS = 60_000
 _LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _decode = msgspec.json.Decoder(float_hook=float).decode
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def excerpt_json(text: str, limit: int, count: CountTokens) -> str | None:
+Shorten = Callable[[str, int], str | None]
+"""What is kept of a long text within a document, in at most so many tokens."""
+
+
+def excerpt_json(text: str, limit: int, count: CountTokens, shorten: Shorten = lambda _, __: None) -> str | None:
     """At most `limit` tokens of `text` that are JSON, too; None where it is no JSON object or array."""
     document = text.strip().removeprefix("\ufeff").lstrip()
     if not document or document[0] + document[-1] not in {"{}", "[]"}:
         return None
     try:
-        return _Outline(document, count).write(limit, count)
+        return _Outline(document, count, shorten).write(limit, count)
     except (NotJsonError, msgspec.DecodeError, RecursionError):
         return None
 
@@ -55,8 +63,9 @@ def excerpt_json(text: str, limit: int, count: CountTokens) -> str | None:
 class _Outline:
     """One document, and what has been read of it."""
 
-    def __init__(self, text: str, count: CountTokens) -> None:
+    def __init__(self, text: str, count: CountTokens, shorten: Shorten) -> None:
         self._text = text
+        self._shorten = shorten
         sample = unbreak(text[:SAMPLE_CHARS])
         self._rate = count(sample) / max(len(sample), 1)
         self._signs = read_signs(text)
@@ -90,7 +99,7 @@ class _Outline:
         if self._cost(start, stop) <= room:
             return unbreak(text[start:stop])
         if text[start] == '"':
-            return cut_string(text[start:stop], int(room / self._rate))
+            return self._fit_string(text[start:stop], room)
         if text[start] not in "[{" and stop - start <= MAX_PLAIN_CHARS:
             return text[start:stop]
         if text[start] not in "[{" or depth >= (MAX_DEPTH if stop - start < LARGE_CHARS else MAX_LARGE_DEPTH):
@@ -99,6 +108,17 @@ class _Outline:
         if len(parts) >= MIN_RECORDS and parts.are_containers():
             return self._fit_collection(start, parts, room)
         return self._fit_object(parts, room, depth) if text[start] == "{" else self._fit_array(parts, room, depth)
+
+    def _fit_string(self, raw: str, room: float) -> str:
+        """A long text of several lines as it would be shortened alone; any other string by its beginning."""
+        if raw.count("\\n", 0, LINES_LOOKED_AT) >= MIN_LINES and room >= MIN_TEXT_TOKENS:
+            try:
+                short = self._shorten(_decode(raw), int(room * ESCAPED_SHARE))
+                if short is not None:
+                    return msgspec.json.encode(short).decode()
+            except (msgspec.DecodeError, UnicodeEncodeError):
+                pass
+        return cut_string(raw, int(room / self._rate))
 
     def _split(self, start: int, stop: int) -> Parts:
         parts = self._parts.get((start, stop))

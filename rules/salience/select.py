@@ -14,6 +14,8 @@ GAP_TOKENS = 14
 """What a marker costs, about. A gap that is shorter is filled."""
 COST_SCALE_TOKENS = 60
 """A unit of so many tokens has to matter twice as much as a very short one."""
+FILLED_FIRST = 0.4
+"""Of what is left once nothing is wanted any more: for the beginning; the rest is for the end."""
 ROUNDS = 8
 SORTED_AT_ONCE = 8192
 USED_SHARE = 0.97
@@ -28,13 +30,29 @@ class Shares:
     tail: float
 
 
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What is known of a text's units.
+
+    `scores` are those of units that matter; `heads` names for each unit the one that must stand before it (a diff's
+    file), itself where there is none; `numbers` are the lines that markers speak of, as the reader would ask for them:
+    those that the text itself shows, or counted; none where lines were taken out before.
+    """
+
+    scores: Mapping[int, float]
+    heads: Sequence[int] = ()
+    numbers: Sequence[int] = ()
+
+
 class Selection:
     """The units of one text in the order in which they are wanted."""
 
-    def __init__(self, units: Units, total_tokens: int, scores: Mapping[int, float]) -> None:
+    def __init__(self, units: Units, total_tokens: int, guide: Guide) -> None:
         self._units = units
         self._rate = total_tokens / max(units.offsets[-1], 1)
-        self._scores = scores
+        self._scores = guide.scores
+        self._heads = guide.heads
+        self._numbers = guide.numbers
 
     def write(self, limit: int, shares: Shares, count: CountTokens) -> str | None:
         """The text of at most `limit` tokens; None where not even its ends and a marker fit."""
@@ -71,14 +89,37 @@ class Selection:
         kept = set(fixed)
         left = room - sum(map(self._cost, fixed)) - 2 * GAP_TOKENS
         for index in wanted:
-            cost = self._cost(index)
-            if index - 1 not in kept and index + 1 not in kept:
-                cost += GAP_TOKENS
+            if index in kept:
+                continue
+            cost = self._cost_of_keeping(index, kept)
+            head = self._heads[index] if self._heads else index
+            if head not in kept and head != index:
+                cost += self._cost_of_keeping(head, kept)
             if cost <= left:
-                kept.add(index)
+                kept |= {index, head}
                 left -= cost
             elif left < GAP_TOKENS:
                 break
+        return self._fill(kept, left)
+
+    def _cost_of_keeping(self, index: int, kept: set[int]) -> float:
+        alone = index - 1 not in kept and index + 1 not in kept
+        return self._cost(index) + (GAP_TOKENS if alone else 0)
+
+    def _fill(self, kept: set[int], left: float) -> set[int]:
+        """More of the beginning and of the end, where nothing else is wanted and there is room."""
+        total = len(self._units.texts)
+        for places, share in ((range(total), FILLED_FIRST), (range(total - 1, -1, -1), 1.0)):
+            room = left * share
+            for index in places:
+                if index in kept:
+                    continue
+                cost = self._cost(index)
+                if cost > room:
+                    break
+                kept.add(index)
+                room -= cost
+                left -= cost
         return kept
 
     def _take_ends(self, limit: int, shares: Shares) -> set[int]:
@@ -122,12 +163,21 @@ class Selection:
     def _mark(self, start: int, stop: int, tokens: int, *, is_first: bool) -> str:
         """The marker for units [start, stop); the first of a text says what is to be done about it."""
         first, last = self._units.lines[start], self._units.last_line(stop - 1)
-        where = f"lines {first}-{last}" if first != last else f"line {first}"
-        if not is_first:
-            part = " in part" if first == last and self._units.continues(start) else ""
-            return f"[trimtab: {where}{part}, ~{tokens} tokens]\n"
         if first == last:
             chars = self._units.offsets[stop] - self._units.offsets[start]
-            return f"[trimtab: {chars} characters (~{tokens} tokens) omitted here, of {where}: narrow the command]\n"
-        lines = last - first + 1
-        return f"[trimtab: {lines} lines (~{tokens} tokens) omitted here: narrow the command, or read {where}]\n"
+            what = f"{chars} characters of a line" if self._units.is_part(start, stop) else "1 line"
+        else:
+            what = f"{last - first + 1} lines"
+        where = self._name(start, stop)
+        if is_first:
+            how = f"narrow the command, or read {where}" if where else "narrow the command, or read it in parts"
+            return f"[trimtab: {what} (~{tokens} tokens) omitted here: {how}]\n"
+        return f"[trimtab: {where or what}, ~{tokens} tokens]\n"
+
+    def _name(self, start: int, stop: int) -> str:
+        """Which lines they are; nothing where that is not known, or they are parts of one line."""
+        if not self._numbers or self._units.is_part(start, stop):
+            return ""
+        first = self._numbers[start]
+        last = self._numbers[stop - 1] + self._units.last_line(stop - 1) - self._units.lines[stop - 1]
+        return f"lines {first}-{last}" if first < last else f"line {first}"

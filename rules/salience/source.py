@@ -30,6 +30,8 @@ _MEMBER = re.compile(
 _TELLS = re.compile(
     r"\b(?:raise|throw|panic!|return|assert|TODO|FIXME|XXX|HACK|import|include|require|use)\b|[Ee]rror|except|catch"
 )
+MAX_NUMBERED_LOOKED_AT = 1000
+_NUMBER = re.compile(r"\s*\d{1,7}(?=[\t\u2192|: ])")
 SAMPLE_CODE = re.compile(
     r"\s*+(?:(?:def|class|import|from|return|if|elif|else|for|while|try|except|with|raise|function|const|let|var|export|"
     r"public|private|protected|static|void|int|char|struct|enum|fn|pub|impl|use|mod|package|func|type|interface|#include|"
@@ -64,9 +66,22 @@ def strip_gutter(line: str) -> str:
 
 def is_numbered(lines: Sequence[str]) -> bool:
     """Whether a sample of lines is numbered, each number larger than the one before."""
-    numbers = [int(found[0]) for line in lines if (found := re.match(r"\s*\d{1,7}(?=[\t\u2192|: ])", line))]
+    numbers = [int(found[0]) for line in lines if (found := _NUMBER.match(line))]
     rising = sum(before < after for before, after in pairwise(numbers))
     return len(numbers) >= 0.9 * len(lines) and rising >= 0.95 * (len(numbers) - 1)
+
+
+def read_numbers(lines: Sequence[str]) -> list[int]:
+    """The number that each line shows, or the one before it; nothing where the lines are not numbered."""
+    if not is_numbered([line for line in lines if line.strip()][:MAX_NUMBERED_LOOKED_AT]):
+        return []
+    numbers = []
+    number = 0
+    for line in lines:
+        found = _NUMBER.match(line)
+        number = int(found[0]) if found else number
+        numbers.append(number)
+    return numbers
 
 
 def is_source(lines: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from rules.graphemes import floor_boundary
 
 BATCH_CHARS = 128 * 1024
 """Looked at by one call of a regular expression: it holds the interpreter for a few milliseconds at most."""
+MARK = "[trimtab: "
 MAX_BLANK = 200
 LINE_CHARS = 16
 """What a line counts for beside its characters."""
@@ -32,19 +33,31 @@ class Units:
         """The number of the last line of a unit."""
         return max(self.lines[index], self.lines[index + 1] - 1)
 
-    def continues(self, index: int) -> bool:
-        """Whether a unit is the rest of a line."""
-        return index > 0 and self.lines[index] == self.lines[index - 1]
+    def is_part(self, start: int, stop: int) -> bool:
+        """Whether units [start, stop) are part of one line, and not all of it."""
+        if self.lines[start] != self.lines[stop - 1]:
+            return False
+        begins = start == 0 or self.lines[start - 1] != self.lines[start]
+        return not (begins and self.lines[stop] != self.lines[start])
 
 
-def split_units(text: str, max_chars: int) -> Units:
-    """Lines with their line breaks; a line longer than `max_chars` in pieces, cut behind a blank or a comma if near."""
+def split_units(text: str, max_chars: int, piece_chars: int | None = None) -> Units:
+    """Lines with their line breaks; one longer than `max_chars` in pieces, cut behind a blank or a comma if near.
+
+    The pieces have `piece_chars`, where these are given.
+    """
     texts: list[str] = []
     numbers: list[int] = []
     offsets = [0]
     number = 1
     for line, lines in _join_blank(_read_lines(text)):
-        for piece in (line,) if len(line) <= max_chars else _split_line(line, max_chars):
+        if texts and line.startswith(MARK) and len(texts[-1]) + len(line) <= max_chars:
+            # What tidying says of the line above stays with it.
+            texts[-1] += line
+            offsets[-1] += len(line)
+            number += 1
+            continue
+        for piece in (line,) if len(line) <= max_chars else _split_line(line, piece_chars or max_chars):
             texts.append(piece)
             numbers.append(number)
             offsets.append(offsets[-1] + len(piece))
