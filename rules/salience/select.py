@@ -56,7 +56,7 @@ class Selection:
 
     def write(self, limit: int, shares: Shares, count: CountTokens) -> str | None:
         """The text of at most `limit` tokens; None where not even its ends and a marker fit."""
-        fixed = self._take_ends(limit, shares)
+        fixed = self._with_heads(self._take_ends(limit, shares))
         wanted = [(self._want(index), -index) for index in self._scores if index not in fixed]
         # Each costs a token at least. Sorting a million would hold the interpreter.
         most = sorted(wanted, reverse=True) if len(wanted) <= SORTED_AT_ONCE else nlargest(limit, wanted)
@@ -120,7 +120,10 @@ class Selection:
                 kept.add(index)
                 room -= cost
                 left -= cost
-        return kept
+        return self._with_heads(kept)
+
+    def _with_heads(self, kept: set[int]) -> set[int]:
+        return kept | {self._heads[index] for index in kept} if self._heads else kept
 
     def _take_ends(self, limit: int, shares: Shares) -> set[int]:
         last = len(self._units.texts)
@@ -165,7 +168,8 @@ class Selection:
         first, last = self._units.lines[start], self._units.last_line(stop - 1)
         if first == last:
             chars = self._units.offsets[stop] - self._units.offsets[start]
-            what = f"{chars} characters of a line" if self._units.is_part(start, stop) else "1 line"
+            which = f"line {self._numbers[start]}" if self._numbers else "a line"
+            what = f"{chars} characters of {which}" if self._units.is_part(start, stop) else "1 line"
         else:
             what = f"{last - first + 1} lines"
         where = self._name(start, stop)

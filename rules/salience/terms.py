@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rules.conversation import ToolCall
 
-TERM_SCORE = 7.0
+TERM_SCORE = 9.0
 NEAR_SHARES = (
     (0, 1.0),
     (1, 0.75),

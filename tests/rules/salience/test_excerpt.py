@@ -1,8 +1,10 @@
 """A text that is too long is brought within its budget, and says what is missing."""
 
 import re
+from collections.abc import Callable
 from itertools import pairwise
 
+import orjson
 import pytest
 from builders import call, count, count_words
 from hypothesis import given
@@ -140,3 +142,73 @@ def test_what_was_asked_for_is_kept() -> None:
     with_terms, without = (shorten_text(text, 300, count, call=one) for one in (asked, None))
     assert "def function_wanted(value):\n    return value * 7" in with_terms
     assert "function_wanted" not in without
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda text: {"output": text, "metadata": {"exit_code": 1}}, lambda text: [{"type": "text", "text": text}]]
+)
+def test_a_log_within_json_is_shortened_like_a_log(wrap: Callable[[str], object]) -> None:
+    """Agents' tools put what a command printed into JSON: its failures and its end are kept, and it stays JSON."""
+    lines = [f"tests/test_a.py::test_{number} PASSED" for number in range(900)]
+    lines[400] = "E       AssertionError: assert 3 == 4"
+    text = "\n".join([*lines, "1 failed, 899 passed in 3.2s"])
+    short = shorten_text(orjson.dumps(wrap(text)).decode(), 600, count)
+    assert count(short) <= 600
+    assert "AssertionError: assert 3 == 4" in str(orjson.loads(short))
+    assert "1 failed, 899 passed" in str(orjson.loads(short))
+
+
+def test_json_between_short_texts_stays_json() -> None:
+    """What a shell prints around it stays, too."""
+    records = [{"id": number, "status": "ok", "amount": number * 7 % 31} for number in range(900)]
+    records[500]["status"] = "failed"
+    text = f"<returncode>0</returncode>\n<output>\n{orjson.dumps(records).decode()}\n</output>"
+    short = shorten_text(text, 600, count)
+    before, _, rest = short.partition("<output>\n")
+    document, _, behind = rest.rpartition("\n</output>")
+    assert before == "<returncode>0</returncode>\n"
+    assert behind == ""
+    assert {"id": 500, "status": "failed", "amount": 500 * 7 % 31} in orjson.loads(document)
+
+
+def test_markers_name_lines_as_the_reader_can_ask_for_them() -> None:
+    """By the numbers that the text shows; not at all where lines were taken out of it before."""
+    text = "".join(
+        f"{number}\tdef function_{number}(value):\n{number + 1}\t    return value\n" for number in range(1001, 3001, 2)
+    )
+    first = re.search(r"omitted here: narrow the command, or read lines (\d+)-(\d+)\]", shorten_text(text, 500, count))
+    assert first is not None
+    assert 1001 < int(first[1]) < int(first[2]) <= 3000
+    short = shorten_text("".join(f"poll {number}: done\n" for number in range(3000)), 300, count, is_tidied=True)
+    assert "read it in parts]" in short
+    assert not re.search(r"trimtab: lines? \d", short)
+
+
+def test_no_change_of_a_diff_stands_without_its_file() -> None:
+    """Whatever is kept, the last file named before it is its own."""
+    files = [
+        f"diff --git a/f{file}.py b/f{file}.py\n--- a/f{file}.py\n+++ b/f{file}.py\n"
+        + "".join(f"@@ -{hunk * 9} +{hunk * 9} @@\n-old {file} {hunk}\n+new {file} {hunk}\n" for hunk in range(12))
+        for file in range(40)
+    ]
+    file = ""
+    for line in shorten_text("".join(files), 900, count).splitlines():
+        file = line.split("/f")[1].split(".py")[0] if line.startswith("diff --git") else file
+        if line.startswith(("-old", "+new")):
+            assert line.split()[1] == file
+
+
+def test_what_is_uniform_fills_its_budget() -> None:
+    """Where nothing matters more than anything else, there is more of both ends."""
+    text = "".join(f"tests/test_a.py::test_{number} PASSED\n" for number in range(3000))
+    assert count(shorten_text(text, 1000, count)) > 900
+
+
+@pytest.mark.parametrize("sign", ["\u6f22", "\U0001f600", "a", "\u05d0"])
+def test_one_long_line_keeps_both_ends(sign: str) -> None:
+    """Whatever it is written in."""
+    text = f"begin{sign * 20000}end"
+    short = shorten_text(text, 400, count)
+    assert short.startswith("begin")
+    assert short.endswith("end")
+    assert count(short) > 250

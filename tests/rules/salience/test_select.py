@@ -4,7 +4,7 @@ from builders import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.salience.select import GAP_TOKENS, Selection, Shares
+from rules.salience.select import GAP_TOKENS, Guide, Selection, Shares
 from rules.salience.units import split_units
 
 NO_ENDS = Shares(0.0, 0.0)
@@ -14,7 +14,7 @@ TEXT = "".join(f"{line}\n" for line in LINES)
 
 def select(scores: dict[int, float], limit: int, shares: Shares = NO_ENDS) -> str:
     """What is kept of the text."""
-    return Selection(split_units(TEXT, 400), count(TEXT), scores).write(limit, shares, count) or ""
+    return Selection(split_units(TEXT, 400), count(TEXT), Guide(scores)).write(limit, shares, count) or ""
 
 
 @given(
@@ -33,7 +33,7 @@ def test_a_selection_keeps_its_limit(scores: dict[int, float], limit: int, share
 
 def test_what_is_wanted_most_is_kept() -> None:
     """And nothing that nobody wants, but for gaps that would cost as much as their markers."""
-    kept = select({10: 0.1, 200: 9.0, 300: 5.0}, 80).splitlines()
+    kept = select({10: 0.1, 200: 9.0, 300: 5.0}, 72).splitlines()
     assert LINES[200] in kept
     assert LINES[300] in kept
     assert LINES[10] not in kept
@@ -58,4 +58,4 @@ def test_the_ends_are_kept_by_their_shares() -> None:
 
 def test_without_room_for_the_ends_there_is_none() -> None:
     """The caller keeps head and tail then."""
-    assert Selection(split_units(TEXT, 400), count(TEXT), {}).write(5, NO_ENDS, count) is None
+    assert Selection(split_units(TEXT, 400), count(TEXT), Guide({})).write(5, NO_ENDS, count) is None

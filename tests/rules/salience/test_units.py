@@ -26,7 +26,8 @@ def test_the_units_joined_are_the_text(text: str, max_chars: int) -> None:
         assert text[start : start + len(unit)] == unit
         assert units.lines[index] == text.count("\n", 0, start) + 1
         assert units.last_line(index) == text.count("\n", 0, start + len(unit) - 1) + 1
-        assert units.continues(index) == (start > 0 and text[start - 1] != "\n")
+        begins, ends = start == 0 or text[start - 1] == "\n", unit.endswith("\n") or start + len(unit) == len(text)
+        assert units.is_part(index, index + 1) == (not (begins and ends) and unit.strip("\n") != "")
         assert len(unit) <= max_chars or not unit.strip("\n")
 
 
