@@ -13,7 +13,7 @@ from math import log
 from rules.salience.units import batch_lines
 
 _DIGITS = b"0123456789"
-_NAMED = re.compile(rb"(?<!\S)[^\s/.\"'=_\\`\xe2]*+[/.\"'=_\\`\xe2]\S*+")
+_NAMED = re.compile(rb"(?<![^\s,;|])[^\s,;|/.\"'=_\\`\xe2]*+[/.\"'=_\\`\xe2][^\s,;|]*+")
 """A word that holds a sign of names: a slash, a dot, a quote (0xE2 begins the curly ones)."""
 MIN_GROUP = 8
 LINES_A_VALUE = 8
