@@ -14,6 +14,8 @@ from rules.salience.spans import Part, Parts, Signs, split_parts, unbreak
 NEWS_FACTOR = 4.0
 SAYS_FACTOR, NAME_FACTOR, PLACE_FACTOR = 2.0, 2.0, 0.4
 """For what is said in words, for the first text of a record, and for numbers that say where something stands."""
+WHICH_FACTOR = 2.0
+"""For texts whose key says that they tell which one this is, or what there is to say about it."""
 OPAQUE_FACTOR = 0.1
 """For hashes and the like: long, and nobody reads them."""
 DEPTH_FACTOR = 0.8
@@ -23,6 +25,9 @@ MAX_PLAIN_ITEMS, MAX_ITEMS, MAX_TELLING, MAX_FOUND = 3, 12, 6, 64
 LONG_STRING_TOKENS, CUT_STRING_TOKENS = 80, 60
 BASE_TOKENS = 8.0
 MARKER_CHARS = 45
+_WHICH = re.compile(
+    r"(?:^|[._])(?:file|file_?name|path|name|title|message|summary|text)(?:\[\])?$|(?:Name|Path|Title|Message|Text)$"
+)
 _OPAQUE = re.compile(r'"(?:[0-9a-fA-F]{24,}|[A-Za-z0-9+/=_-]{60,}|sha\d+[:-][^"]*)"')
 _ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 """What is left of an escape, and the first half of a pair whose second half is gone."""
@@ -167,6 +172,7 @@ class _Reader:
             info *= OPAQUE_FACTOR
         elif raw[0] == '"':
             info *= (SAYS_FACTOR if " " in raw else 1.0) * (1.0 if self._named else NAME_FACTOR)
+            info *= WHICH_FACTOR if _WHICH.search(path) else 1.0
             self._named = True
         elif is_place(path):
             info *= PLACE_FACTOR
