@@ -52,7 +52,9 @@ class TidyConfig(Section):
     blanks: bool = Field(
         default=True, description="at the ends of lines, and all but one of several empty lines; not in diffs"
     )
-    repeats: bool = Field(default=True, description="runs of lines that are equal, or but for their digits; counted")
+    repeats: bool = Field(
+        default=True, description="runs of lines that are equal, or say the same but for a time or progress"
+    )
     json_: bool = Field(
         default=True, alias="json", description="blanks between the values of JSON, where it then fits its budget"
     )

@@ -20,6 +20,8 @@ PIECE_CHARS = 32_768
 MEMO_MIN_CHARS = 64
 """Counting a shorter text costs no more than looking it up."""
 MEMO_BYTES = 16 * 1024 * 1024
+LARGE_CHARS, LARGE_MEMO_BYTES = 4 * 1024 * 1024, 40 * 1024 * 1024
+"""The rules ask for a result's count several times; counting 20 MB takes seconds. One or two of them are remembered."""
 
 # Source: openai/tiktoken, tiktoken_ext/openai_public.py (MIT).
 _PATTERNS = {
@@ -155,13 +157,15 @@ def make_counter(count_piece: Callable[[str], int]) -> CountTokens:
     that nobody can plant a wrong count.
     """
     memo: BytesLRU[str, int] = BytesLRU(MEMO_BYTES, lambda text, _: sys.getsizeof(text))
+    large: BytesLRU[str, int] = BytesLRU(LARGE_MEMO_BYTES, lambda text, _: sys.getsizeof(text))
 
     def count(text: str) -> int:
         if len(text) < MEMO_MIN_CHARS:
             return count_piece(text)
-        tokens = memo.get(text)
+        known = memo if len(text) < LARGE_CHARS else large
+        tokens = known.get(text)
         if tokens is None:
-            tokens = memo[text] = sum(map(count_piece, split_text(text)))
+            tokens = known[text] = sum(map(count_piece, split_text(text)))
         return tokens
 
     return count
