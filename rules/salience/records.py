@@ -14,7 +14,7 @@ import msgspec
 from rules.conversation import CountTokens
 from rules.salience.brief import Document, Record, cut_string
 from rules.salience.news import News, read_news
-from rules.salience.spans import NotJsonError, Part, Parts, read_signs, split_parts, unbreak
+from rules.salience.spans import NotJsonError, Part, Parts, read_signs, split_parts, split_string, unbreak
 
 MIN_RECORDS = 5
 """Fewer containers side by side are no collection."""
@@ -113,7 +113,8 @@ class _Outline:
         """A long text of several lines as it would be shortened alone; any other string by its beginning."""
         if raw.count("\\n", 0, LINES_LOOKED_AT) >= MIN_LINES and room >= MIN_TEXT_TOKENS:
             try:
-                short = self._shorten(_decode(raw), int(room * ESCAPED_SHARE))
+                text = "".join(map(_decode, split_string(raw)))
+                short = self._shorten(text, int(room * ESCAPED_SHARE))
                 if short is not None:
                     return msgspec.json.encode(short).decode()
             except (msgspec.DecodeError, UnicodeEncodeError):

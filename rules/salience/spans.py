@@ -26,6 +26,10 @@ _COLON = re.compile(r'"\s*:( ?)')
 _COMMA = re.compile(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
 SAMPLE_CHARS = 4000
+STRING_CHARS = 256 * 1024
+ESCAPE_CHARS = 12
+"""Of a character beyond the first plane, written as two escapes."""
+_LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")
 
 
 class NotJsonError(ValueError):
@@ -135,6 +139,22 @@ def _close_string(text: str, start: int, stop: int) -> int:
             return at + 1
         at = text.find('"', at + 1, stop)
     raise NotJsonError
+
+
+def split_string(raw: str) -> Iterator[str]:
+    """A JSON string as several that joined are the same: decoding a very long one would hold the interpreter."""
+    start, end = 1, len(raw) - 1
+    while start < end:
+        stop = min(start + STRING_CHARS, end)
+        if stop < end:
+            escape = raw.find("\\", stop - ESCAPE_CHARS, stop)
+            if _LOW_SURROGATE.match(raw, max(escape, 0)):
+                escape -= ESCAPE_CHARS // 2
+            while escape > start and raw[escape - 1] == "\\":
+                escape -= 1
+            stop = escape if escape > start else stop if escape < 0 else end
+        yield f'"{raw[start:stop]}"'
+        start = stop
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """JSON as text: where its parts stand."""
 
 import json  # noqa: TID251 - the oracle
+from unittest import mock
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.salience.spans import NotJsonError, Signs, read_signs, split_parts, unbreak
+from rules.salience.spans import NotJsonError, Signs, read_signs, split_parts, split_string, unbreak
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a "\\\n[]{}:,'), max_size=9))
 KEYS = st.text(st.sampled_from('a"\\:[{,'), max_size=4)
@@ -82,3 +84,13 @@ def test_a_document_is_written_as_it_was() -> None:
         signs.object([signs.member('"a"', "1"), signs.member('"b"', signs.array(["2", "3"]))])
         == '{"a": 1, "b": [2, 3]}'
     )
+
+
+@given(
+    st.lists(st.sampled_from(["a", "\\\\", "\\n", "\\ud83d\\ude00", '\\"', "\u6f22"]), max_size=60), st.integers(13, 40)
+)
+def test_a_string_in_pieces_says_the_same(parts: list[str], chars: int) -> None:
+    """No piece ends within an escape, nor between the two of one character."""
+    raw = '"' + "".join(parts) + '"'
+    with mock.patch("rules.salience.spans.STRING_CHARS", chars):
+        assert "".join(map(orjson.loads, split_string(raw))) == orjson.loads(raw)
