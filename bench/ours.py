@@ -6,23 +6,14 @@ Law: the only place in the bench that knows how the rules are called.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
+from rules.calls import reads_file
 from rules.conversation import Conversation, CountTokens, ToolCall
+from rules.dedupe import dedupe_tool_results
+from rules.results import MIN_SAVED_SHARE
 from rules.tidy import Tidying, tidy_text
 from rules.truncate import shorten_text
 
-try:
-    from rules.dedupe import dedupe_tool_results
-except ImportError:
-    dedupe_tool_results = None
-
-try:
-    from rules.calls import reads_file
-except ImportError:
-    reads_file = None
-
 DEFAULT_BUDGET_TOKENS = 4000
-MIN_SAVED_SHARE = 0.05
-"""A result that tidying makes less smaller stays as it came."""
 
 
 def list_switches() -> Mapping[str, Tidying]:
@@ -49,7 +40,7 @@ def tidy_worthwhile(
 
 def is_reading(call: ToolCall | None) -> bool:
     """Whether a call reads a file whose text may be copied into an edit."""
-    return reads_file is not None and call is not None and reads_file(call)
+    return call is not None and reads_file(call)
 
 
 def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:
@@ -59,6 +50,4 @@ def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCa
 
 def dedupe_ours(conversation: Conversation, count: CountTokens) -> Conversation:
     """Results that repeat others of the whole transcript point to them."""
-    if dedupe_tool_results is None:
-        return conversation
     return dedupe_tool_results(conversation, start=0, count=count).conversation

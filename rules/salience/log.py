@@ -71,7 +71,7 @@ class _Ranks:
 
 def score_log(texts: Sequence[str]) -> dict[int, float]:
     """Scores by the number of a unit."""
-    lines = _strip_prefixes([text[:MAX_CHARS].rstrip() for text in texts])
+    lines = _strip_prefixes([text[:MAX_CHARS].partition("\n")[0].rstrip() for text in texts])
     shapes = read_shapes(lines)
     changes = mark_changes(lines)
     signals = {index: signal for index, signal in _read_signals(lines, shapes).items() if index not in changes}

@@ -18,7 +18,7 @@ PIECES = [
     "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",
     "\ud800", "\0", "\t", "0123456789", "Traceback (most recent call last)\n", '  File "a.py", line 3, in b\n',
     "diff --git a b\n", "@@ -1 +1 @@\n", "+x\n", "a/b.py:12: def f():\n", "def f(x):\n", "# Heading\n", "<html>\n",
-    "commit 0123abc\n", "1,", "/",
+    "commit 0123abc\n", "1,", "/", "[trimtab: 12 more lines equal to the one above omitted here]\n",
 ]  # fmt: skip
 TEXTS = st.builds(
     lambda pieces, times: "".join(pieces) * times,
