@@ -212,3 +212,13 @@ def test_one_long_line_keeps_both_ends(sign: str) -> None:
     assert short.startswith("begin")
     assert short.endswith("end")
     assert count(short) > 250
+
+
+def test_what_tidying_says_of_a_line_stays_with_it() -> None:
+    """A count of lines like the one above stands behind that line, or not at all."""
+    said = "[trimtab: {} more lines equal to the one above omitted here]"
+    lines = [line for number, one in enumerate(LINES) for line in (one, *[said.format(number)] * (number % 9 == 0))]
+    short = shorten_text("\n".join(lines), 500, count, is_tidied=True).split("\n")
+    kept = [index for index, line in enumerate(short) if line.endswith("equal to the one above omitted here]")]
+    assert kept
+    assert all(lines[lines.index(short[index]) - 1] == short[index - 1] for index in kept)
