@@ -49,15 +49,20 @@ def tidy_text(text: str, tidying: Tidying, *, is_file: bool, fits: Callable[[str
     With `is_file`, a code file was read: its lines may be copied into an exact edit, so only colours and long base64
     go. `fits` says whether a text is within its budget; JSON is written anew only where it then fits, because an
     excerpt of what is truncated must be found again to the letter. It is asked once at most for each JSON text.
+    A text of which only blanks would be left stays as it came: some upstreams refuse an empty one.
     """
     answers = _Answers(fits)
     tidied = text
     for _ in range(MAX_PASSES):
         again = _tidy_file(tidied, tidying) if is_file else _tidy_once(tidied, tidying, answers)
         if again == tidied:
-            return tidied
+            return text if _is_blank(tidied) else tidied
         tidied = again
     return text
+
+
+def _is_blank(text: str) -> bool:
+    return all(not piece or piece.isspace() for piece in cut_pieces(text))
 
 
 class _Answers:

@@ -23,13 +23,13 @@ def cut_pieces(text: str, after: str = "\n", before: str = "", size: int = PIECE
     yield text[start:] if start else text
 
 
-def cut_lines(text: str) -> Iterator[str]:
+def cut_lines(text: str, end_of_line: str = "\n") -> Iterator[str]:
     """The text as pieces of whole lines; only a piece of one line is longer than PIECE_CHARS."""
     start = 0
     while len(text) - start > PIECE_CHARS:
-        end = text.rfind("\n", start, start + PIECE_CHARS) + 1
+        end = text.rfind(end_of_line, start, start + PIECE_CHARS) + 1
         if end <= start:
-            end = text.find("\n", start + PIECE_CHARS) + 1 or len(text)
+            end = text.find(end_of_line, start + PIECE_CHARS) + 1 or len(text)
         yield text[start:end]
         start = end
     if start < len(text) or not start:

@@ -17,8 +17,10 @@ _ESCAPE = re.compile(
     r"|[=>78cM]"
     r")?"
 )
-_REPAINT = re.compile(r"\x1b\[(?:2K|[01]?G)")
-"""Erases the line, or goes back to its start: what follows paints over it, as behind a carriage return."""
+_REPAINT = re.compile(r"\x1b\[[01]?G")
+"""Goes back to the line's start: what follows paints over it, as behind a carriage return."""
+_ERASED = "\r \r"
+"""The line was erased: as one that was painted over with blanks."""
 _EIGHT_BIT = re.compile(r"(?<![\x80-\xff])(?:\x9b[0-9;:?]++[A-Za-z]|\x9d[0-9]{1,4};[^\x07\x1b\x9c\n]*+[\x07\x9c])")
 """CSI and OSC as single characters, with a parameter, and not behind another character of their row: Latin text that
 was decoded wrongly ("\xc5\x9bm") is content."""
@@ -29,12 +31,25 @@ MAX_OVERSTRUCK_CHARS = 1024
 _FIRST_WIDE = "\u1100"
 """From here on a character may take two columns, and two backspaces."""
 _RETURNS = re.compile(r"(?<!\r)\r++\n")
-_WORD = re.compile(r"[^\W\d_]{3,}+")
-_PROGRESS = re.compile(
-    r"%|\d/\d|\d:\d\d|\.\.\.|[=#>*.\-]{4}|\d ?[kKMGT](?:i?B)?\b|[|/\\\-\u2500-\u25ff\u2800-\u28ff\u2026](?:\s|$)"
+MAX_PAINTED_CHARS = 1024
+"""A longer state was not painted on a line of a terminal."""
+_WORD = re.compile(r"(?<![^\W\d_])(?!(?i:eta)\b)[^\W\d_]{3,}+")
+_STEP = re.compile(
+    r"\d ?%"
+    r"|\d ?[kKMGT]?(?:i?B)? ?/ ?\d[\d.,]*+ ?(?:[kKMGT]?i?B|bytes|files|objects|packages|items|layers)\b"
+    r"|[\[(]\d++/\d++[\])]"
+    r"|\d ?(?:[kKMGT]?i?B|it)/s\b|\ds/it\b"
+    r"|--:--|\b(?i:eta)\b"
+    r"|\[(?=[^\]]{4})[=#>*.]*+[ .\-]*+\]|(?<![=#])[=#]{3,}+>|[\u2580-\u259f]"
+    r"|[\u25d0-\u25d5\u2800-\u28ff](?:\s|$)"
 )
-_DIGITS = re.compile(r"\d+")
-_COLUMNS = re.compile(r"[,;\t]")
+"""What only progress shows: a percentage, n/m with its unit or in brackets, a rate, an ETA, a bar, a spinner. A time
+or a fraction alone stands in any text."""
+_SPINNER = " |/\\-"
+_ERRORS = (
+    "error", "fail", "fatal", "exception", "traceback", "panic", "abort", "crash", "denied", "refused", "critical",
+    "warn", "cannot", "unable", "invalid", "not found", "no such", "lost", "corrupt", "kill", "timed out", "timeout",
+)  # fmt: skip
 
 
 def strip_escapes(text: str, *, repaint: bool) -> str:
@@ -56,7 +71,8 @@ def _strip_seven_bit(piece: str, *, repaint: bool) -> str:
     if "\x1b" not in piece:
         return piece
     if repaint:
-        piece = _REPAINT.sub("\r", piece).replace("\r\x1b[K", "\r\r").replace("\r\x1b[0K", "\r\r")
+        piece = _REPAINT.sub("\r", piece).replace("\x1b[2K", _ERASED)
+        piece = piece.replace("\r\x1b[K", _ERASED).replace("\r\x1b[0K", _ERASED)
     return _ESCAPE.sub("", piece)
 
 
@@ -100,9 +116,10 @@ def settle_progress(text: str) -> str:
     r"""Of a line that painted over itself with carriage returns, the last state.
 
     Promised: the last state that shows anything stays, whole, and nothing of an earlier one is mixed into it (a
-    terminal shows the end of a longer earlier state behind it). An earlier state goes only if it is a step towards the
-    next: the same, its beginning, equal but for digits, or progress (a percentage, n/m, a bar, a size) of the same
-    first word, of none, or erased since. Any other stays, on a line of its own: carriage returns may be line ends.
+    terminal shows the end of a longer earlier state behind it). An earlier state goes only if the next goes on where it
+    ended, or if it shows progress (a percentage, a bar, a rate, an ETA, n/m with a unit) and no words, or the next
+    begins with the same words, or it was erased since. One that tells of an error never goes. Any other stays, on a
+    line of its own: carriage returns may be line ends.
     """
     if not holds(text, "\r"):
         return text
@@ -119,10 +136,10 @@ def _settle_states(line: str) -> str:
         return line
     kept: list[str] = []
     current, erased = "", False
-    for states in cut_pieces(body, after="\r", size=PIECE_CHARS // 4):
+    for states in cut_lines(body, "\r"):
         for state in states.removesuffix("\r").split("\r"):
             if not state or state.isspace():
-                erased = True
+                erased = erased or bool(state)
                 continue
             if current and not _gives_way(current, state, erased=erased):
                 kept.append(current)
@@ -144,13 +161,50 @@ def _find_returns(line: str) -> int:
 
 
 def _gives_way(state: str, to: str, *, erased: bool) -> bool:
+    if len(state) > MAX_PAINTED_CHARS:
+        return False
+    step = _find_step(state)
+    if step < 0:
+        return _spins(state, to) or (_goes_on(state.rstrip(), to) and (erased or state.rstrip() != to.rstrip()))
     if to.startswith(state.rstrip()):
         return True
-    word = _WORD.search(state)
-    if not _PROGRESS.search(state):
-        same = word is not None and not _COLUMNS.search(state) and _DIGITS.sub("0", state) == _DIGITS.sub("0", to)
-        return same or not any(map(str.isalnum, state))
-    later = _WORD.search(to)
-    if word is None or later is None:
-        return erased or word is None or _PROGRESS.search(to) is not None
-    return erased or later[0] == word[0]
+    if _tells_error(state):
+        return to.startswith(state[:step]) and not _tells_error(state[step:])
+    return erased or _begins_like(state, to[:MAX_PAINTED_CHARS], step)
+
+
+def _find_step(state: str) -> int:
+    """Where what shows progress begins, or -1."""
+    percent = state.find("%")
+    if percent < 1 or not state[percent - 1].isdigit():
+        step = _STEP.search(state)
+        if step is None:
+            return -1
+        percent = step.end() if step[0].endswith("%") else step.start()
+    return len(state[:percent].rstrip("0123456789. %"))
+
+
+def _tells_error(text: str) -> bool:
+    lowered = text.lower()
+    return any(word in lowered for word in _ERRORS)
+
+
+def _goes_on(state: str, to: str) -> bool:
+    cut_number = state[-1:].isdigit() and to[len(state) : len(state) + 1].isdigit()
+    return to.startswith(state) and not cut_number
+
+
+def _spins(state: str, to: str) -> bool:
+    """Whether `to` says what `state` does, or goes on there, behind another spinner of one character."""
+    said = state.strip(_SPINNER)
+    spinner = len(state.strip()) - len(said)
+    return (spinner == 2 and state != to if said else spinner == 1) and _goes_on(said, to.lstrip(_SPINNER))
+
+
+def _begins_like(state: str, to: str, step: int) -> bool:
+    """Whether `to` has the words that stand before the step in `state`; where none do, its first word."""
+    words = _WORD.findall(state, 0, step)
+    if words and to.startswith(state[:step]):
+        return True
+    words = words or _WORD.findall(state)[:1]
+    return _WORD.findall(to)[: len(words)] == words

@@ -55,6 +55,14 @@ def test_lines_lose_trailing_blanks_and_doubled_blank_lines() -> None:
     assert tidy("one  \n\n\n\ntwo ", kept) == "one  \n\n\n\ntwo "
 
 
+@pytest.mark.parametrize("part", ["\x1b[0m", " ", "\n", "\b", "\r   \r", "\x1b[2K\r", "\t\n", ""], ids=repr)
+def test_nothing_becomes_empty(part: str) -> None:
+    """Some upstreams refuse a text without a character that shows; one that came like that is the client's own."""
+    for text in (part * 300, part * 100_000):
+        assert tidy(text) is text
+        assert tidy(text, is_file=True) is text
+
+
 def test_a_diff_keeps_its_blanks() -> None:
     """A change may consist of blanks, and context is copied into edits."""
     diff = "--- a\n+++ b\n@@ -1,3 +1,3 @@\n-one  \n+one\n \n \n two\n"

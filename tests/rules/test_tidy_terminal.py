@@ -124,7 +124,17 @@ def test_backspaces_overwrite(raw: str, read: str) -> None:
         ("Smith, 1\rSmith, 2", "Smith, 1\nSmith, 2"),
         ("ERROR: disk full\rCopying 50%\rCopying 100%", "ERROR: disk full\nCopying 100%"),
         ("Copying 100% of a long name\rdone", "Copying 100% of a long name\ndone"),
-        ("Counted 17\rCounted 18\rCounted 19 in all", "Counted 18\nCounted 19 in all"),
+        ("Counted 17\rCounted 18\rCounted 19 in all", "Counted 17\nCounted 18\nCounted 19 in all"),
+        ("12:00:01 ERROR disk full, job aborted\r 45%\r 46%", "12:00:01 ERROR disk full, job aborted\n 46%"),
+        ("cache hit 3/4, but table users gone\r 45%\r 46%", "cache hit 3/4, but table users gone\n 46%"),
+        ("Copying 3%: read error\rCopying 4%\rCopying 5%", "Copying 3%: read error\nCopying 5%"),
+        ("Copying 3%: read error\r      \rCopying 4%", "Copying 3%: read error\nCopying 4%"),
+        ("started at 12:00\r    \rstopped at 12:30", "started at 12:00\nstopped at 12:30"),
+        ("North of Rome 12%\rSouth of Rome 15%", "North of Rome 12%\nSouth of Rome 15%"),
+        ("Item 1\rItem 10", "Item 1\nItem 10"),
+        ("- item one\r- item two", "- item one\n- item two"),
+        ("Title\r-----\rtext", "Title\n-----\ntext"),
+        ("10\r\r20", "10\n20"),
         ("50%\r", "50%\r"),
         ("\r\rtext", "text"),
     ],
@@ -132,6 +142,40 @@ def test_backspaces_overwrite(raw: str, read: str) -> None:
 def test_what_is_no_progress_stays_on_a_line_of_its_own(raw: str, read: str) -> None:
     """Carriage returns may be line ends; a message under a progress bar is a message. The last state is never mixed."""
     assert settle_progress(raw) == read
+
+
+def test_lines_that_end_with_carriage_returns_stay() -> None:
+    """Old files and serial lines: however alike, none of them is a step of progress."""
+    lines = [f"Section number {number} title here" for number in range(40)]
+    assert settle_progress("\r".join(lines)) == "\n".join(lines)
+    assert settle_progress("    0.0,\r" * 3 + "]") == "    0.0,\n" * 3 + "]"
+    lines = [f"{number}/40 at 12:{number:02} the door opened" for number in range(40)]
+    assert settle_progress("\r".join(lines)) == "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        ["  0     0    0     0 --:--:-- --:--:-- --:--:--     0", "100  1256k  100 1256k 0:00:01 --:--:-- 5000k"],
+        ["  3%|\u258e    | 3/100 [00:01<00:09, 4.5it/s]", " 99%|\u2588\u2588\u2588| 99/100 [00:09<00:00, 4.5it/s]"],
+        ["   Building [==>      ] 12/345: serde", "   Building [=====>   ] 99/345: syn, tokio"],
+        ["3a1b: Downloading  3.1MB/45MB", "3a1b: Downloading  44MB/45MB"],
+        ["| Installing packages", "/ Installing packages", "- Installing packages"],
+        ["remote: Counting objects:  10% (1/10)", "remote: Counting objects: 100% (10/10), done."],
+        ["demo.tar.gz      12%[=>     ]   1.2M  300KB/s  eta 12s", "demo.tar.gz     100%[======>]   9.6M  310KB/s"],
+        ["lib-1.0 10 kB 3.1 MB/s eta 0:00:01", "lib-1.0 383 kB 5.8 MB/s"],
+    ],
+    ids=["curl", "tqdm", "cargo", "docker", "spinner", "git", "wget", "pip"],
+)
+def test_progress_leaves_its_last_state(states: list[str]) -> None:
+    """With no sequence that erases, as these tools write it where their output is no terminal."""
+    assert settle_progress("\r".join(states) + "\n") == states[-1] + "\n"
+
+
+@pytest.mark.parametrize("before", ["a" * 20_000, "".join(map(str, range(9000)))])
+def test_a_long_line_is_not_taken_apart(before: str) -> None:
+    """No line of a terminal is that long: it is no state, and stays whole."""
+    assert settle_progress(f"{before}\r12%\r13%") == f"{before}\n13%"
 
 
 def test_a_state_that_goes_on_in_the_next_is_one() -> None:
