@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rules.tidy_base64 import name_base64
+from rules.tidy_diffs import change_outside_diffs
 from rules.tidy_json import Body, find_json, shorten_json
 from rules.tidy_pieces import cut_pieces, holds
 from rules.tidy_repeats import fold_repeats
@@ -17,8 +18,6 @@ from rules.tidy_terminal import settle_backspaces, settle_progress, strip_escape
 MAX_PASSES = 4
 """Until nothing changes any more. A text that is still not settled then was made for it, and stays as it came."""
 _BLANK_LINES = re.compile(r"\n{3,}+")
-_HUNK = re.compile(r"^@@ -\d", re.MULTILINE)
-"""A diff's blanks are content: a change may consist of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,11 @@ class Tidying:
     progress: bool = True
     """Lines that painted over themselves with carriage returns: the last state."""
     line_ends: bool = True
-    """CRLF as LF."""
+    """CRLF as LF. Not in diffs."""
     blanks: bool = True
     """Blanks at the ends of lines; of several blank lines in a row, all but one. Not in diffs."""
     repeats: bool = True
-    """Runs of lines that say the same: the first, and a count."""
+    """Runs of lines that say the same: the first, and a count. Not in diffs."""
     json: bool = True
     """JSON without blanks between its values."""
     tables: bool = True
@@ -93,8 +92,8 @@ def _tidy_once(text: str, tidying: Tidying, answers: _Answers) -> str:
     if body:
         return _shorten_body(text, body, tidying, answers)
     if tidying.blanks:
-        text = strip_blanks(text)
-    return fold_repeats(text) if tidying.repeats else text
+        text = change_outside_diffs(text, strip_blanks)
+    return change_outside_diffs(text, fold_repeats) if tidying.repeats else text
 
 
 def _shorten_body(text: str, body: Body, tidying: Tidying, answers: _Answers) -> str:
@@ -112,16 +111,16 @@ def _settle_terminal(text: str, tidying: Tidying) -> str:
     if tidying.ansi:
         text = settle_backspaces(strip_escapes(text, repaint=tidying.progress))
     if tidying.line_ends:
-        text = unify_line_ends(text)
-    return settle_progress(text) if tidying.progress else text
+        text = change_outside_diffs(text, unify_line_ends)
+    return change_outside_diffs(text, settle_progress) if tidying.progress else text
 
 
 def strip_blanks(text: str) -> str:
-    """The text without blanks at the ends of lines, and with one blank line where several stood; a diff as it is."""
-    trailing = holds(text, " \n") or holds(text, "\t\n") or text.endswith((" ", "\t"))
-    if not (trailing or holds(text, "\n\n\n")) or is_diff(text):
-        return text
-    if trailing:
+    """The text without blanks at the ends of lines, and with one blank line where several stood.
+
+    Tabs at the ends of lines stay where most lines hold tabs: they are empty cells.
+    """
+    if holds(text, " \n") or holds(text, "\t\n") or text.endswith((" ", "\t")):
         text = "".join(map(_strip_lines, cut_pieces(text)))
     if holds(text, "\n\n\n"):
         text = "".join(_BLANK_LINES.sub("\n\n", piece) for piece in cut_pieces(text))
@@ -129,9 +128,7 @@ def strip_blanks(text: str) -> str:
 
 
 def _strip_lines(piece: str) -> str:
-    return "\n".join([line.rstrip(" \t") for line in piece.split("\n")])
-
-
-def is_diff(text: str) -> bool:
-    """Whether the text holds the hunks of a unified diff."""
-    return holds(text, "@@ -") and any(_HUNK.search(piece) for piece in cut_pieces(text))
+    lines = piece.split("\n")
+    tabbed = "\t" in piece and 2 * sum("\t" in line for line in lines) > len(lines)
+    blanks = " " if tabbed else " \t"
+    return "\n".join([line.rstrip(blanks) for line in lines])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tidy import Tidying, is_diff, tidy_text
+from rules.tidy import Tidying, tidy_text
 
 ALL = Tidying()
 RUN = base64.b64encode(bytes(range(256))).decode().rstrip("=")
@@ -63,12 +63,23 @@ def test_nothing_becomes_empty(part: str) -> None:
         assert tidy(text, is_file=True) is text
 
 
-def test_a_diff_keeps_its_blanks() -> None:
-    """A change may consist of blanks, and context is copied into edits."""
-    diff = "--- a\n+++ b\n@@ -1,3 +1,3 @@\n-one  \n+one\n \n \n two\n"
-    assert is_diff(diff)
+def test_a_diff_keeps_all_but_its_colours() -> None:
+    """A change may consist of blanks or line ends, and a hunk with a line less is no patch any more."""
+    zeros = "-    0.0,\r\n" * 20 + "+    0.0, \n" * 20
+    diff = f"--- a\n+++ b\n@@ -1,23 +1,23 @@\n-one  \n+one\n \n \n\n\n\n two\n{zeros}"
     assert tidy(diff) is diff
-    assert not is_diff("what @@ -1 +1 @@ means")
+    coloured = diff.replace("\n-", "\n\x1b[31m-").replace("\r\n", "\x1b[m\r\n")
+    assert tidy(coloured) == diff
+    lines = "the same line of a log  \r\n" * 9
+    folded = tidy(lines)
+    assert folded.count("\n") == 2
+    assert tidy(f"{lines}{diff}$ make\r\n{lines}") == f"{folded}{diff}$ make\n{folded}"
+
+
+def test_empty_cells_at_the_ends_of_lines_stay() -> None:
+    """Where most lines hold tabs: columns are told by their number."""
+    table = "id\tname\ta\tb\n" + "".join(f"{number}\tx{number}\t\t\n" for number in range(9))
+    assert tidy(table) is table
 
 
 def test_line_ends_are_unified() -> None:
