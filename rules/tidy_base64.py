@@ -1,5 +1,6 @@
 """Base64 that no model reads: a picture, an archive, a certificate inside a text. Named, with its size, not carried."""
 
+import hashlib
 import re
 from collections.abc import Iterator
 
@@ -25,14 +26,16 @@ _URL_HEAD = re.compile(r"data:([a-z]+/[\w.+\-]+)?(?:;[\w.+=\-]+)*+\Z", re.IGNORE
 _URL_HEAD_CHARS = 128
 _ESCAPED = re.compile(r"u[0-9a-fA-F]{4}|.")
 _SAMPLE_CHARS = 2048
+_DIGEST_CHARS = 8
 _MIN_DISTINCT = 40
 """Of the alphabet's 64: text and pictures in base64 show nearly all in 1000 characters; hex, DNA and words do not."""
 
 
 def name_base64(text: str, *, is_file: bool) -> str:
-    """The text with data URLs and long base64 runs named: their type and size instead of their content.
+    """The text with data URLs and long base64 runs named: their type, size and digest instead of their content.
 
-    The marker holds no quote and no backslash: JSON stays JSON. In a code file, only what is far longer.
+    Equal runs get equal markers, different ones different markers: results that hold them can still be compared. The
+    marker holds no quote and no backslash: JSON stays JSON. In a code file, only what is far longer.
     """
     factor = FILE_FACTOR if is_file else 1
     if len(text) < MIN_DATA_URL_CHARS * factor:
@@ -44,7 +47,7 @@ def name_base64(text: str, *, is_file: bool) -> str:
     done = 0
     for start, stop in spans:
         end = _trim_line_ends(text, stop)
-        marker = f"[trimtab: base64, {_count_bytes(text, start, end)} bytes, omitted here]"
+        marker = f"[trimtab: base64, {_measure(text, start, end)}, omitted here]"
         parts += text[done:start], marker
         done = end
     return "".join((*parts, text[done:])) if done else text
@@ -65,8 +68,8 @@ def _name_data_urls(text: str, min_chars: int) -> str:
         head = _URL_HEAD.search(text[max(start, done) : comma])
         end = _end_of(text, begin, _LETTERS)
         if head and end - begin >= min_chars:
-            kind, size = head[1] or "text/plain", _count_bytes(text, begin, end)
-            marker = f"[trimtab: data URL {kind}, {size} bytes, omitted here]"
+            kind, measures = head[1] or "text/plain", _measure(text, begin, end)
+            marker = f"[trimtab: data URL {kind}, {measures}, omitted here]"
             parts += text[done : comma - len(head[0])], marker
             done = end
         comma = text.find(";base64,", end)
@@ -146,9 +149,12 @@ def _merge(spans: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _count_bytes(text: str, start: int, end: int) -> int:
+def _measure(text: str, start: int, end: int) -> str:
+    """Its size, and the beginning of the SHA-256 of it as it is written."""
     breaks = text.count("=", end - 2, end)
-    for piece in range(start, end, PIECE_CHARS):
-        stop = min(piece + PIECE_CHARS, end)
-        breaks += text.count("\n", piece, stop) + text.count("\r", piece, stop) + 2 * text.count("\\", piece, stop)
-    return (end - start - breaks) * 3 // 4
+    digest = hashlib.sha256()
+    for at in range(start, end, PIECE_CHARS):
+        piece = text[at : min(at + PIECE_CHARS, end)]
+        breaks += piece.count("\n") + piece.count("\r") + 2 * piece.count("\\")
+        digest.update(piece.encode())
+    return f"{(end - start - breaks) * 3 // 4} bytes, sha256 {digest.hexdigest()[:_DIGEST_CHARS]}"

@@ -24,6 +24,10 @@ def wrap(text: str, width: int = 64, line_end: str = "\n") -> str:
     return line_end.join(text[start : start + width] for start in range(0, len(text), width))
 
 
+def digest(text: str) -> str:
+    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
 def name(text: str, *, is_file: bool = False) -> str:
     return name_base64(text, is_file=is_file)
 
@@ -32,20 +36,28 @@ def test_data_urls_are_named() -> None:
     """Their type and the bytes they hold; a short one stays."""
     text = f'<img src="data:image/png;base64,{encode(48_213)}"> and <img src="data:image/gif;base64,R0lGODlhAQAB">'
     assert name(text) == (
-        '<img src="[trimtab: data URL image/png, 48213 bytes, omitted here]"> and '
+        f'<img src="[trimtab: data URL image/png, 48213 bytes, {digest(encode(48_213))}, omitted here]"> and '
         '<img src="data:image/gif;base64,R0lGODlhAQAB">'
     )
     parameters = f"url(data:font/woff2;charset=utf-8;base64,{encode(900)})"
-    assert name(parameters) == "url([trimtab: data URL font/woff2, 900 bytes, omitted here])"
+    assert name(parameters) == (f"url([trimtab: data URL font/woff2, 900 bytes, {digest(encode(900))}, omitted here])")
+
+
+def test_different_content_has_different_names() -> None:
+    """Two pictures of one size must not look equal to whoever compares results."""
+    first, second = encode(3000), base64.b64encode(noise(3000)[::-1]).decode()
+    for head in ("data:image/png;base64,", ""):
+        assert name(head + first) == name(head + str(first))
+        assert name(head + first) != name(head + second)
 
 
 @pytest.mark.parametrize("size", [1000, 1001, 1002, 30_000, 100_000, 1_000_000])
 def test_long_runs_are_named(size: int) -> None:
     """However long: one marker, and the text around it as it was."""
-    marker = f"[trimtab: base64, {size} bytes, omitted here]"
+    marker = f"[trimtab: base64, {size} bytes, {digest(encode(size))}, omitted here]"
     assert name(f"before\n{encode(size)}\nbehind") == f"before\n{marker}\nbehind"
-    safe = base64.urlsafe_b64encode(noise(size)).decode()
-    assert name(f"token={safe.rstrip('=')};") == f"token={marker};"
+    safe = base64.urlsafe_b64encode(noise(size)).decode().rstrip("=")
+    assert name(f"token={safe};") == f"token=[trimtab: base64, {size} bytes, {digest(safe)}, omitted here];"
 
 
 @pytest.mark.parametrize("size", [1000, 4000, 99_999])
@@ -53,8 +65,8 @@ def test_long_runs_are_named(size: int) -> None:
 def test_wrapped_blocks_are_named(size: int, width: int, line_end: str) -> None:
     """A certificate, a mail's attachment; also inside a JSON string."""
     head, tail = f"-----BEGIN CERTIFICATE-----{line_end}", f"{line_end}-----END CERTIFICATE-----"
-    named = name(head + wrap(encode(size), width, line_end) + tail)
-    assert named == f"{head}[trimtab: base64, {size} bytes, omitted here]{tail}"
+    block = wrap(encode(size), width, line_end)
+    assert name(head + block + tail) == f"{head}[trimtab: base64, {size} bytes, {digest(block)}, omitted here]{tail}"
 
 
 @given(
@@ -101,7 +113,8 @@ def test_a_file_keeps_what_may_be_edited() -> None:
     assert len(short) > MIN_RUN_CHARS
     text = f'KEY = "{short}"\nURL = "data:image/png;base64,{short}"\n'
     assert name(text, is_file=True) is text
-    assert name(f'KEY = "{long}"', is_file=True) == 'KEY = "[trimtab: base64, 30000 bytes, omitted here]"'
+    marker = f"[trimtab: base64, 30000 bytes, {digest(long)}, omitted here]"
+    assert name(f'KEY = "{long}"', is_file=True) == f'KEY = "{marker}"'
     assert "image/png" in name(f'"data:image/png;base64,{long}"', is_file=True)
 
 
