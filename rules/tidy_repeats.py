@@ -16,9 +16,24 @@ MIN_LETTERS = 10
 """Beside its time, a line that says something: in shorter ones the time may be the content."""
 PIECE_CHARS = 16_384
 """Short lines are many objects: a piece of these stays within a few milliseconds."""
-_TIME = re.compile(r"(?:\b\d{4}[-/]\d\d[-/]\d\d[T ]|\b)\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z\b|[+-]\d\d:?\d\d\b)?")
-_DONE = re.compile(r"(\d+(?:\.\d+)?) ?%|(\d+)/\d+")
-_SIZE = re.compile(r"[\d.,]+ ?[kKMGT]?i?B(?:/s)?\b|[\d.]+ ?(?:it/s|s/it)|\b\d\d?:\d\d\b|[#=>\u2500-\u259f ]+")
+_STAMP = re.compile(
+    r"(?:(?<!\d)\d{4}[-/]\d\d[-/]\d\d[T ]"  # ISO 8601
+    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d "  # syslog
+    r"|\b\d\d/[A-Z][a-z]{2}/\d{4}:"  # web servers
+    r"|^|(?<=[\[(<]))"
+    r"\d\d:\d\d:\d\d(?:[.,]\d++)?+(?:Z\b|[+-]\d\d:?\d\d\b)?+(?!:?\d|:[0-9a-fA-F]{1,4}\b)"
+)
+"""A time that says when the line was written: at its beginning, behind a date, or in brackets. Any other
+time is content, and so are numbers that only look like one: of an address, of a position in a film."""
+_DONE = re.compile(r"(?<!\d)(?:(\d++(?:\.\d++)?+) ?%|(\d++)/\d++)")
+_SIZE = re.compile(
+    r"(?<![\d.,])[\d.,]++ ?(?:[kKMGT]?i?B(?:/s)?\b|it/s|s/it)|\b\d\d?:\d\d\b|[#=>\u2500-\u259f ]++", re.ASCII
+)
+_RUNNING = re.compile(
+    r"\beta\b|[kmgt]?i?b/s\b|\dit/s|\ds/it|[\[|](?=[^\]|]{4})[=#>]++[ .\-]*+[\]|]|(?<![=#])[=#]{2,}+>|[\u2588-\u258f]",
+    re.IGNORECASE,
+)
+"""Beside a percentage, what only something shows that is under way: there sizes and rates may vary, too."""
 _NO_PROGRESS = re.compile(r"::|pass|fail|error|warn|exception|test|ok\b|cover|loss|acc", re.IGNORECASE)
 _UNLIKE = b"0123456789 \t.,:/%#=>-+|[]()"
 _RUN = re.compile(b"\x01{2,}")
@@ -30,10 +45,11 @@ Run = tuple[int, int, str]
 def fold_repeats(text: str) -> str:
     """The text with runs of lines that say the same folded into their first (and last) and a count.
 
-    Three or more equal lines; or eight or more lines that are equal but for the time of day (and its date), or lines of
-    one progress, equal but for a percentage or n/m that only grows, and sizes and rates beside it. All other digits
-    are content: lines that differ in a line number, an address, a measure or a test's number stay, however many. Blank
-    lines stay. What a reader loses is when exactly, and how fast, something went on.
+    Three or more equal lines; or eight or more lines that are equal but for one timestamp, or lines of one progress,
+    equal but for a percentage or n/m that only grows, and, beside a percentage and a bar, a rate or an ETA, for the
+    sizes and rates. All other digits are content: lines that differ in a line number, an address, a measure, another
+    time or a test's number stay, however many. Blank lines stay. What a reader loses is when exactly, and how fast,
+    something went on.
     """
     if "\n" not in text:
         return text
@@ -72,12 +88,14 @@ def _find_runs(lines: list[str], shapes: list[bytes], start: int, stop: int) -> 
     first = lines[start]
     if len(shapes[start]) < MIN_LETTERS or lines[start:stop].count(first) == stop - start:
         yield from _equal_runs(lines[start:stop], start)
-    elif _TIME.search(first):
-        alike = _TIME.sub("", "\n".join(lines[start:stop])).split("\n")
+    elif _STAMP.search(first):
+        alike = [_STAMP.sub("", line, count=1) for line in lines[start:stop]]
         said = "more lines like the one above, at other times,"
         yield from _alike_runs(lines, alike, start, said)
     elif _DONE.search(first) and not _NO_PROGRESS.search(first):
-        alike = _SIZE.sub("", _DONE.sub("", "\n".join(lines[start:stop]))).split("\n")
+        varying = "%" in first and _RUNNING.search(first)
+        steps = _DONE.sub("", "\n".join(lines[start:stop]))
+        alike = (_SIZE.sub("", steps) if varying else steps).split("\n")
         yield from _alike_runs(lines, alike, start, "more lines of the same progress")
     else:
         yield from _equal_runs(lines[start:stop], start)
@@ -100,5 +118,6 @@ def _alike_runs(lines: list[str], alike: list[str], offset: int, said: str) -> I
 
 
 def _only_grows(lines: list[str]) -> bool:
-    steps = [float(percent or done) for percent, done in _DONE.findall(_TIME.sub("", "\n".join(lines)))]
+    unstamped = "\n".join([_STAMP.sub("", line, count=1) for line in lines])
+    steps = [float(percent or done) for percent, done in _DONE.findall(unstamped)]
     return not steps or all(map(le, steps, steps[1:]))

@@ -33,6 +33,35 @@ def test_lines_equal_but_for_their_time_are_folded() -> None:
     assert folded == f"{beats[0]}\n{marker}\n{beats[-1]}"
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "06:07:{0},123 INFO heartbeat sent to broker",
+        "[06:07:{0}] heartbeat sent to broker",
+        "Nov 22 06:07:{0} host heartbeat[12]: sent to broker",
+        "INFO 2025-11-22 06:07:{0}.123+01:00 heartbeat sent to broker",
+        "1.2.3.4 - - [22/Nov/2025:06:07:{0} +0000] GET /health 200",
+    ],
+)
+def test_timestamps_are_known(form: str) -> None:
+    """At the beginning, behind a date, in brackets: as loggers write them."""
+    assert fold_repeats("\n".join(form.format(number) for number in range(10, 40))).count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "pulling 8eeb52dfb3bb: {0}% |####      | 1.{0} GB/4.7 GB",
+        "Downloading {0}% [=====>     ] {0} MB",
+        "model.gguf {0}% {0} MB eta 0:{0}",
+        "train:  {0}%|\u2588\u2588   | {0}/100 [00:{0}<00:50, {0}.5it/s]",
+    ],
+)
+def test_progress_beside_a_sign_of_it_is_folded(form: str) -> None:
+    """Sizes and rates may vary where a bar, a rate or an ETA tells what they are."""
+    assert fold_repeats("\n".join(form.format(number) for number in range(10, 40))).count("\n") == 2
+
+
 def test_progress_is_folded() -> None:
     steps = [f"Downloading model.bin: {step}% ({step * 3.5:.1f} MB of 350 MB, 12.{step} MB/s)" for step in range(101)]
     folded = fold_repeats("\n".join(["begin", *steps, "done"]))
@@ -60,6 +89,18 @@ CONTENT = {
     "durations": "2025-11-22 06:00:{0} GET /health answered in {0} ms",
     "numbers": "{0}",
     "clock": "12:30:{0:02}",
+    "timetable": "Train to Berlin leaves at 07:{0}:00 platform same",
+    "table of times": "| 07:{0}:00 | forecast temperature warm |",
+    "MAC addresses": "lease 00:16:32:10:20:{0} static allowed here",
+    "MAC address first": "00:16:{0}:10:20:32 dev eth0 lladdr reachable",
+    "IPv6": "[10:20:{0}:fe] dev eth lladdr reachable",
+    "spans": "[silencedetect] Silence detected from 00:10:{0} to 00:11:{0}",
+    "two stamps": "2025-11-22 06:00:{0} next run planned for 2025-11-22 07:00:{0}",
+    "quantiles": "quantile {0}% latency 00:{0} size {1} KB overall",
+    "load": "CPU load at {0}% memory used {0} GB on node",
+    "capacity": "Disk {0}/40 capacity {1} GB healthy",
+    "lengths": "Chapter {0}/40 of the book has length 00:{1} here",
+    "throughput": "epoch {0}/40 throughput {1} it/s grad norm",
 }
 
 
