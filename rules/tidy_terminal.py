@@ -13,7 +13,7 @@ _ESCAPE = re.compile(
     r"\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
     r"|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)"  # OSC: titles, hyperlinks
     r"|[PX^_][^\x07\x1b\n]*+\x1b\\"  # DCS, SOS, PM, APC
-    r"|[ -/]++[0-~]"  # character sets
+    r"|[!-/]++[0-~]| [FGLMN]"  # character sets
     r"|[=>78cM]"
     r")?"
 )

@@ -77,6 +77,7 @@ def test_tools_read_as_on_a_terminal(raw: str, read: str) -> None:
         ("\x1b]0;a title that never ends\nkept", "]0;a title that never ends\nkept"),
         ("\x1b\x1b[31m[32mkept", "[32mkept"),
         ("lone \x1b", "lone "),
+        ("lone \x1b ERROR", "lone  ERROR"),
         ("\x9b31mred\x9b0m \x9d0;title\x9ctext", "red text"),
         ("je\xc5\x9bli m\xc3\x93wi \x93so\x94 \xe2\x80\x9d1;", "je\xc5\x9bli m\xc3\x93wi \x93so\x94 \xe2\x80\x9d1;"),
     ],
