@@ -133,7 +133,9 @@ def test_fits_is_asked_once(colour: str) -> None:
         "\r", "ab\r", "\x1b[", "\x1b]", "\x9b1", "\b", "a\b\b", "\n", "a\nb\n", "[", "{",
         '{"a":', '"', "\\", " ", "\t\n",
         "12 34 ", "1%\n",
-        "1" * 999 + "\r", "1" * 5000 + " digits on and on\n", "[" * 99 + "\r", "@@ -1 +1\n", "@@ -", "\ud800", "data:;base64,", "A1b", "aB3/" * 18 + "\n", "a" * 1000 + "=", "wörd ",
+        "1" * 999 + "\r",
+        "1" * 5000 + " digits on and on\n", "[" * 99 + "\r", "@@ -1 +1\n", "@@ -",
+        "\ud800", "data:;base64,", "A1b", "aB3/" * 18 + "\n", "a" * 1000 + "=", "wörd ",
     ],
     ids=lambda part: repr(part[:8]),
 )  # fmt: skip
