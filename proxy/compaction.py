@@ -246,7 +246,7 @@ class _Allowed(Generic[K, V]):
 
 def _shortened_size(key: _ShortenedKey, shortened: Shortened) -> int:
     """What an entry holds: the new texts, and those in its key."""
-    _, treatment, said, _, _, name, arguments = key[1]
+    _, treatment, said, _, name, arguments = key[1]
     texts = (name, arguments, treatment, *shortened.texts, *(said if isinstance(said, tuple) else ()))
     return CHARACTER_BYTES * sum(map(len, texts))
 
