@@ -24,7 +24,7 @@ MAX_STRINGS = 256
 MAX_DEPTH = 6
 """Of nested arguments: deeper ones are not looked into."""
 
-MAX_COMMAND_CHARS = 32 * 1024
+MAX_COMMAND_CHARS = 8 * 1024
 """Of all of one call's command lines: they are read word by word."""
 
 _READING = frozenset({"read", "view", "cat", "open"})

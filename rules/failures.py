@@ -28,15 +28,15 @@ _SENTENCE = rf"""
     [ ]?[:=]?[ ]?\(?{_NUMBER}
 """
 _SHELL = rf"""
-    \((?:exit|rc)[ :=][ ]?{_NUMBER}\)
-    |^\[?(?:exit[ ]?[:=]?[ ]|exit[:=]|rc[ ]?[:=][ ]?|rc=){_NUMBER}\]?[ \t]*$
+    \((?:exit[ :=]|rc[:=])[ ]?{_NUMBER}\)
+    |^\[?(?:exit[:=]?[ ]|exit[:=]|rc[:=][ ]?){_NUMBER}\]?[ \t]*$
     |[\[({{|,;][ ]?rc={_NUMBER}
     |\b(?:failed|exited):[ ]exit[ ]{_NUMBER}
     |\b(?:process|command|script|program)[ ]exited[ ]\({_NUMBER}\)
 """
 _TOOLS = rf"""
     ^\w{{0,9}}make(?:\[\d{{1,4}}\])?:[ ]\*\*\*[ ].{{0,200}}\bError[ ]{_NUMBER}
-    |^(?:.{{0,80}}[ ])?(?:Segmentation[ ]fault|\w{{3,30}}[ ]\(core[ ]dumped\))
+    |^(?:.{{0,80}}[ ])?(?:Segmentation[ ]fault[ \t]*$|\w{{3,30}}[ ]{{1,30}}\(core[ ]dumped\))
     |^Killed(?::[ ]9)?[ \t]*$
     |^npm[ ](?:ERR!|error)[ ](?:errno|code)[ ]
 """
@@ -44,8 +44,19 @@ _FLAG = r"""["'](?:is_?error)["'][ ]?:[ ]?true\b"""
 _FAILURE = re.compile(rf"(?:{_LABEL}|{_SENTENCE}|{_SHELL}|{_TOOLS}|{_FLAG})", re.VERBOSE | re.IGNORECASE | re.MULTILINE)
 
 
+_HINTS = (
+    "exit", "return", "failed", "terminated", "died", "rc=", "rc:", "***", "segmentation", "dumped", "killed", "npm",
+    "is_error", "iserror",
+)  # fmt: skip
+"""Each of the forms has one of these: most texts have none, and are done with quickly."""
+
+
 def says_failure(text: str) -> bool:
-    """Whether the text's first or last lines tell of an exit code other than 0, or call the result an error."""
-    if len(text) <= 2 * EDGE_CHARS:
-        return _FAILURE.search(text) is not None
-    return _FAILURE.search(text, 0, EDGE_CHARS) is not None or _FAILURE.search(text[-EDGE_CHARS:]) is not None
+    """Whether the text's first or last lines tell that a command failed, or call the result an error."""
+    edges = (text,) if len(text) <= 2 * EDGE_CHARS else (text[:EDGE_CHARS], text[-EDGE_CHARS:])
+    return any(map(_tells_of_failure, edges))
+
+
+def _tells_of_failure(edge: str) -> bool:
+    lowered = edge.lower()
+    return any(hint in lowered for hint in _HINTS) and _FAILURE.search(edge) is not None

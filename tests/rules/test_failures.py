@@ -47,6 +47,8 @@ FAILED = [
     "Killed",
     "Segmentation fault (core dumped)",
     "run.sh: line 3: 1234 Aborted (core dumped) ./a.out",
+    "sh: line 1: 77 Segmentation fault      (core dumped) ./a.out",
+    "Segmentation fault",
     "npm ERR! errno 1",
     "npm error code E404",
 ]
@@ -91,6 +93,7 @@ WELL = [
     "process exited (0)",
     "exit 1 of 3",
     "Killed the old process",
+    "A Segmentation fault is what happens then",
     "make: Nothing to be done for 'all'.",
     "web  Exited (1) 3 hours ago",
     "npm warn deprecated x",
