@@ -1,7 +1,8 @@
 """Rung 2: a tool result over its budget keeps what matters of it, or head and tail.
 
 Law: by the result and its own call alone, never by its age or its place, so the forwarded prefix stays as it is. Never
-a tool call's arguments. Never longer than before. A marker says how much is missing, unless it would cost more tokens than the text does.
+a tool call's arguments. Never longer than before. A marker says how much is missing, unless it would cost more tokens
+than the text does.
 """
 
 from collections.abc import Callable, Sequence
