@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from sys import getsizeof
 from typing import Generic, TypeVar
 
 import msgspec
@@ -20,8 +21,6 @@ from rules.results import Allowance, Edits, MemoKey, Shortened, Work
 from rules.sections import Sections, count_sections
 from rules.summarise import Summary, SummaryRequest, write_inline_prompt
 
-CHARACTER_BYTES = 2
-"""Of a text in memory, roughly."""
 SKETCH_LINE_BYTES = 40
 """A checksum in a tuple."""
 SHORTENED_BYTES = 32 * 1024 * 1024
@@ -83,10 +82,10 @@ class Caches:
         self.chat = ChatCache()
         self.shortened: BytesLRU[_ShortenedKey, Shortened] = BytesLRU(SHORTENED_BYTES, _shortened_size)
         self.sketches: BytesLRU[str, Sketch] = BytesLRU(
-            SKETCHES_BYTES, lambda text, sketch: CHARACTER_BYTES * len(text) + SKETCH_LINE_BYTES * len(sketch.lines)
+            SKETCHES_BYTES, lambda text, sketch: getsizeof(text) + SKETCH_LINE_BYTES * len(sketch.lines)
         )
         self.diffs: BytesLRU[tuple[bytes, bytes], str] = BytesLRU(
-            DIFFS_BYTES, lambda key, diff: sum(map(len, key)) + CHARACTER_BYTES * len(diff)
+            DIFFS_BYTES, lambda key, diff: sum(map(len, key)) + getsizeof(diff)
         )
         self.folds: BytesLRU[tuple[int, bytes], Fold] = BytesLRU(FOLDS_BYTES, _state_size)
         self.edits: BytesLRU[tuple[int, bytes], Edits] = BytesLRU(EDITS_BYTES, _state_size)
@@ -246,9 +245,9 @@ class _Allowed(Generic[K, V]):
 
 def _shortened_size(key: _ShortenedKey, shortened: Shortened) -> int:
     """What an entry holds: the new texts, and those in its key."""
-    _, treatment, said, _, _, name, arguments = key[1]
+    _, treatment, said, _, name, arguments = key[1]
     texts = (name, arguments, treatment, *shortened.texts, *(said if isinstance(said, tuple) else ()))
-    return CHARACTER_BYTES * sum(map(len, texts))
+    return sum(map(getsizeof, texts))
 
 
 def _state_size(key: tuple[int, bytes], state: Fold | Edits | View) -> int:

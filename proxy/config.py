@@ -252,6 +252,7 @@ class Config(Section):
         changes = {key: getattr(patch, key) for key in patch.model_fields_set - {"match", "summary"}}
         summary = {key: getattr(patch.summary, key) for key in patch.summary.model_fields_set}
         changes["summary"] = self.defaults.summary.model_copy(update=summary)
+        changes["tidy"] = patch.tidy.over(self.defaults.tidy)
         return self.defaults.model_copy(update=changes)
 
     def policy_for(self, model: str, profile: str | None = None) -> PolicyConfig:

@@ -1,9 +1,9 @@
 """The configuration's keys for tool results: what is tidied, and what is different for a tool.
 
-Law: what a tool's entry does not set is the policy's.
+Law: what a tool's entry does not set is the policy's, each switch of `tidy` by itself.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -27,12 +27,20 @@ class Section(BaseModel):
         if isinstance(value, bool) and not _takes_switches(field.annotation):
             message = "must not be true or false"
             raise ValueError(message)
+        if isinstance(value, int | float) and not isinstance(value, bool) and _is_switch(field.annotation):
+            message = "must be true or false"
+            raise ValueError(message)
         return value
 
 
 def _takes_switches(annotation: Any) -> bool:
     """Whether a field may be true or false: it is a switch, or one among other things."""
     return any(kind in {bool, TidyConfig} for kind in (annotation, *get_args(annotation)))
+
+
+def _is_switch(annotation: Any) -> bool:
+    """Whether a field may be true or false, and nothing else but null."""
+    return {annotation, *get_args(annotation)} - {type(None), bool | None} == {bool}
 
 
 def allow_a_switch(schema: dict[str, Any]) -> None:
@@ -71,6 +79,15 @@ class TidyConfig(Section):
             return {field.alias or name: value for name, field in cls.model_fields.items()}
         return value
 
+    @classmethod
+    def of(cls, tidying: Tidying | None) -> "TidyConfig":
+        """The switches that stand for a tidying."""
+        return cls.model_validate(False if tidying is None else asdict(tidying))
+
+    def over(self, otherwise: "TidyConfig") -> "TidyConfig":
+        """The other switches with those that are set here."""
+        return otherwise.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
+
     def to_tidying(self) -> Tidying | None:
         """What the rules need; None where all is switched off."""
         switches = self.model_dump()
@@ -104,7 +121,7 @@ class ToolConfig(Section):
         if self.truncation is not None:
             changes["truncation"] = self.truncation
         if self.tidy is not None:
-            changes["tidying"] = self.tidy.to_tidying()
+            changes["tidying"] = self.tidy.over(TidyConfig.of(otherwise.tidying)).to_tidying()
         if self.dedupe is not None:
             changes["dedupe"] = self.dedupe
         return ToolRule(glob, replace(otherwise, budget=budget, **changes))

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from rules.commands import names_code, prints_code, without_lines
 from rules.conversation import ToolCall
 
 MAX_ARGUMENT_CHARS = 4096
@@ -23,68 +24,85 @@ MAX_STRINGS = 256
 MAX_DEPTH = 6
 """Of nested arguments: deeper ones are not looked into."""
 
-_READING = frozenset({"read", "view", "cat", "open", "show", "get", "fetch", "load"})
-_FILE = frozenset({"file", "files", "read", "view", "cat", "open", "contents"})
-_WRITING = frozenset({"write", "edit", "create", "replace", "insert", "delete", "remove", "patch", "list"})
+MAX_COMMAND_CHARS = 8 * 1024
+"""Of all of one call's command lines: they are read word by word."""
+
+_READING = frozenset({"read", "view", "cat", "open"})
+_FETCHING = frozenset({"show", "get", "fetch", "load", "display"})
+_FILE = frozenset({"file", "files", "contents", "source", "code", "symbol", "resource", "notebook"})
+_OTHERWISE = frozenset(
+    {"write", "edit", "create", "replace", "insert", "delete", "remove", "patch", "list", "search", "grep", "glob",
+     "lint", "lints", "diagnostics", "problems", "directory", "dir", "folder", "tree", "url", "page", "web", "image",
+     "names"}
+)  # fmt: skip
+"""Tools that do something else, whatever they read besides."""
 _SHELLS = frozenset(
-    {"bash", "sh", "zsh", "shell", "terminal", "execute", "exec", "command", "commands", "cmd", "powershell", "console"}
-)
-_PRINTERS = frozenset({"cat", "head", "tail", "nl", "less", "more", "bat", "batcat", "type", "get-content", "gc"})
-_PREFIXES = frozenset({"sudo", "command", "time", "env"})
-"""Words before a program's name that change nothing about what it prints."""
-_EXTENSIONS = frozenset(
-    {"ada", "adb", "asm", "astro", "awk", "bash", "bat", "bazel", "bzl", "c", "cc", "cfg", "cjs", "clj", "cls",
-     "cmake", "conf", "cpp", "cr", "cs", "csproj", "css", "csv", "cts", "cu", "cxx", "d", "dart", "editorconfig",
-     "el", "elm", "env", "erl", "ex", "exs", "fish", "fs", "fsx", "gitignore", "go", "gql", "gradle", "graphql",
-     "groovy", "h", "hbs", "hcl", "hh", "hpp", "hrl", "hs", "htm", "html", "hxx", "i", "ini", "ino", "ipp", "ipynb",
-     "j2", "java", "jinja", "jinja2", "jl", "js", "json", "json5", "jsonc", "jsonl", "jsx", "kt", "kts", "less",
-     "lisp", "lock", "lua", "m", "make", "markdown", "md", "mdx", "mjs", "mk", "ml", "mli", "mm", "mod", "mts",
-     "nim", "nix", "nu", "pas", "patch", "php", "pl", "plist", "pm", "po", "pp", "prisma", "properties", "props",
-     "proto", "ps1", "psm1", "py", "pyi", "pyx", "r", "rb", "rkt", "rs", "rst", "s", "sass", "sbt", "scala", "scm",
-     "scss", "service", "sh", "sln", "sol", "sql", "sum", "sv", "svelte", "svg", "swift", "tcl", "tex", "tf",
-     "tfvars", "thrift", "tmpl", "toml", "ts", "tsv", "tsx", "v", "vb", "vhd", "vhdl", "vim", "vue", "wat", "xml",
-     "xsd", "xsl", "yaml", "yml", "zig", "zsh"}
+    {"bash", "sh", "zsh", "shell", "terminal", "execute", "exec", "command", "commands", "cmd", "powershell", "console",
+     "run", "tmux", "stdin", "ipython", "python"}
 )  # fmt: skip
-"""Of files that are edited by hand: what an agent reads there it may copy into an edit, letter for letter."""
-_FILE_NAMES = frozenset(
-    {"makefile", "gnumakefile", "dockerfile", "containerfile", "gemfile", "rakefile", "jenkinsfile", "justfile",
-     "vagrantfile", "procfile", "cmakelists.txt", "requirements.txt", "build", "workspace"}
-)  # fmt: skip
+_PATH_KEYS = frozenset({"path", "paths", "file", "files", "filename", "filepath", "uri", "include"})
+"""Words in the name of an argument that is a path, whatever it looks like."""
 
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-_COMMAND_ENDS = re.compile(r"&&|\|\||[;|\n&(){}]")
 _WORDS = re.compile(r"[^\s\"'`;|&<>()]+")
-_LINES_BEHIND = re.compile(r"(?<=.)(?::\d[\d,:-]*|#L\d[\dL-]*)\Z")
-"""What some tools take behind a path: `a.py:10-20`, `a.py#L10`."""
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_SEPARATORS = re.compile(r"[/\\]")
+_EXTENSION = re.compile(r"(?!\d+\Z)\w{1,12}\Z")
 
 _decode = msgspec.json.Decoder().decode
 
 
 def reads_file(call: ToolCall) -> bool:
-    """Whether the call prints a file of code or data whose text the agent may copy into an edit.
+    """Whether the call prints a file whose text the agent may copy into an edit.
 
-    A tool that reads by its name, or a shell's cat and its like, with the path of such a file; or a view by an editor.
+    A tool that reads by its name, with any path, or a view by an editor; or a shell's cat and its like, with the path
+    of a file of code or data.
     """
     parts = _split_name(call.name)
-    if parts.isdisjoint(_SHELLS | _READING | {"editor", "edit"}):
+    is_editor = not parts.isdisjoint({"editor", "edit"})
+    is_shell = not parts.isdisjoint(_SHELLS)
+    is_reader = _is_reader(parts)
+    if not (is_editor or is_shell or is_reader):
         return False
     arguments = _read_arguments(call)
-    command = arguments.get("command") if isinstance(arguments, dict) else None
-    if not parts.isdisjoint({"editor", "edit"}):
-        return command == "view" and any(map(_names_code, _find_strings(arguments)))
-    if not parts.isdisjoint(_SHELLS):
-        return any(map(_prints_code, _find_strings(arguments)))
-    reads = not parts.isdisjoint(_READING) and not parts.isdisjoint(_FILE) and parts.isdisjoint(_WRITING)
-    return reads and any(map(_names_code, _find_strings(arguments)))
+    if is_editor:
+        is_reader = isinstance(arguments, dict) and arguments.get("command") == "view"
+    if is_reader and any(_is_path(key, text) for key, text in _find_texts(arguments)):
+        return True
+    return is_shell and not is_editor and any(map(prints_code, _find_commands(arguments)))
 
 
 def has_argument(call: ToolCall, globs: Iterable[str]) -> bool:
-    """Whether one of the globs matches an argument: any text in the arguments, or a word of one."""
+    """Whether one of the globs matches an argument: any text in the arguments, or a word of one.
+
+    A path matches without the lines that may stand behind it, too.
+    """
     texts = list(_find_strings(_read_arguments(call)))
     words = (word for text in texts for word in _WORDS.findall(text))
     wanted = dict.fromkeys(islice((*texts, *words), MAX_ARGUMENT_CHARS))
+    wanted |= dict.fromkeys(map(without_lines, wanted))
     return any(fnmatchcase(value, glob) for glob in globs for value in wanted)
+
+
+def _is_reader(parts: set[str]) -> bool:
+    """Whether a tool reads files, by its name."""
+    if not parts.isdisjoint(_OTHERWISE):
+        return False
+    fetches = not parts.isdisjoint(_FETCHING) and not parts.isdisjoint(_FILE)
+    return fetches or not parts.isdisjoint(_READING) or {"find", "symbol"} <= parts
+
+
+def _is_path(key: str, text: str) -> bool:
+    """Whether an argument is the path of a file: it is called so, or looks so."""
+    path = without_lines(text.strip().removeprefix("file://"))
+    if not path or "\n" in path or "://" in path or path.endswith(("/", "\\")):
+        return False
+    return not _PATH_KEYS.isdisjoint(_split_name(key)) or names_code(path) or _looks_like_a_path(path)
+
+
+def _looks_like_a_path(text: str) -> bool:
+    *folders, name = _SEPARATORS.split(text)
+    _, dot, extension = name.rpartition(".")
+    return len(text.split()) == 1 and (bool(folders) or (dot == "." and _EXTENSION.match(extension) is not None))
 
 
 def _split_name(name: str) -> set[str]:
@@ -93,54 +111,45 @@ def _split_name(name: str) -> set[str]:
 
 
 def _read_arguments(call: ToolCall) -> Any:
-    """The arguments, decoded; their text where they are no JSON."""
+    """The arguments, decoded; their text and its words where they are no JSON."""
     if len(call.arguments) > MAX_ARGUMENTS_CHARS:
         return ""
     try:
         return _decode(call.arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return call.arguments
+        text = call.arguments[:MAX_ARGUMENT_CHARS]
+        return [text, *_WORDS.findall(text)]
+
+
+def _find_commands(arguments: Any) -> Iterator[str]:
+    """The texts in decoded arguments, as many as may be read as command lines."""
+    left_chars = MAX_COMMAND_CHARS
+    for text in _find_strings(arguments):
+        left_chars -= len(text)
+        if left_chars < 0:
+            return
+        yield text
 
 
 def _find_strings(value: Any) -> Iterator[str]:
     """The texts in decoded arguments, in order; a list of words is a command line, too."""
-    return islice(_walk(value, MAX_DEPTH), MAX_STRINGS)
+    return (text for _, text in _find_texts(value))
 
 
-def _walk(value: Any, depth: int) -> Iterator[str]:
+def _find_texts(value: Any) -> Iterator[tuple[str, str]]:
+    """The same, each with the name of the argument that it stands in."""
+    return islice(_walk("", value, MAX_DEPTH), MAX_STRINGS)
+
+
+def _walk(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        yield value[:MAX_ARGUMENT_CHARS]
+        yield key, value[:MAX_ARGUMENT_CHARS]
     elif depth > 0 and isinstance(value, dict):
-        for item in value.values():
-            yield from _walk(item, depth - 1)
+        for name, item in value.items():
+            yield from _walk(name, item, depth - 1)
     elif depth > 0 and isinstance(value, list):
         words = [item for item in value[:MAX_STRINGS] if isinstance(item, str)]
         if len(words) > 1:
-            yield " ".join(words)[:MAX_ARGUMENT_CHARS]
+            yield key, " ".join(words)[:MAX_ARGUMENT_CHARS]
         for item in value[:MAX_STRINGS]:
-            yield from _walk(item, depth - 1)
-
-
-def _names_code(text: str) -> bool:
-    """Whether a text is the path of a file of code or data: one word, no address, with an extension that says so."""
-    path = _LINES_BEHIND.sub("", text.strip())
-    if "\n" in path or "://" in path:
-        return False
-    name = re.split(r"[/\\]", path)[-1].lower()
-    return name in _FILE_NAMES or ("." in name and name.rpartition(".")[2] in _EXTENSIONS)
-
-
-def _prints_code(text: str) -> bool:
-    """Whether a shell's command line prints such a file, and does not write it elsewhere."""
-    return any(map(_is_print_of_code, _COMMAND_ENDS.split(text)))
-
-
-def _is_print_of_code(command: str) -> bool:
-    words = [word.strip("\"'") for word in command.split()]
-    while words and (words[0] in _PREFIXES or _ASSIGNMENT.match(words[0]) or words[0] in {"bash", "sh", "-lc", "-c"}):
-        del words[0]
-    if not words or "<<" in command or any(word.startswith((">", "1>")) for word in words):
-        return False
-    program = re.split(r"[/\\]", words[0])[-1].lower()
-    prints = program in _PRINTERS or (program == "sed" and any(word.startswith("-n") for word in words))
-    return prints and any(not word.startswith("-") and _names_code(word) for word in words[1:])
+            yield from _walk(key, item, depth - 1)

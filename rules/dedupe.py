@@ -44,6 +44,7 @@ SEEN_BYTES = 1600
 NAME_CHARS = 64
 ARGUMENTS_CHARS = 80
 MARK = "[trimtab: same as the tool result "
+SHOWN = ", as far as both are shown"
 
 K_contra = TypeVar("K_contra", contravariant=True)
 V = TypeVar("V")
@@ -273,9 +274,12 @@ def _replace(seen: _Seen, view: View, count: CountTokens) -> Message:
 def _point(seen: _Seen, target: _Seen) -> str:
     """Where it stands: counted in results from one to the other, which no later message changes, and by its call.
 
-    Not by its id: most models never see ids, and clients use one twice.
+    Not by its id: most models never see ids, and clients use one twice. Of two that were shortened it is not known
+    whether they were the same.
     """
     where = f"{MARK}{seen.number - target.number} back"
+    if seen.message.edited or target.message.edited:
+        where += SHOWN
     if target.call is None:
         return where
     if seen.call is not None and (seen.call.name, seen.call.arguments) == (target.call.name, target.call.arguments):

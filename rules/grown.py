@@ -6,6 +6,7 @@ leading system and developer messages do not count, for nothing that is kept dep
 
 from collections.abc import Sequence
 from operator import attrgetter, is_
+from sys import getsizeof
 from typing import Protocol, TypeVar
 
 from rules.conversation import Message
@@ -14,8 +15,6 @@ MAX_GROWTH = 64
 """Messages. A transcript that has grown by more since it was seen last is looked at anew."""
 OBJECT_BYTES = 600
 """What a message costs in memory beside its bytes and its characters."""
-CHARACTER_BYTES = 2
-"""Of a text in memory, roughly."""
 
 _find_raw = attrgetter("raw")
 
@@ -55,9 +54,11 @@ def keep_seen(memo: SeenMemo[S], context: bytes, state: S) -> None:
 
 
 def weigh_message(message: Message) -> int:
-    """What a message holds in memory, about, in bytes: told from the client's own, for it must be told quickly."""
-    size = len(message.raw) if message.raw is not None else sum(map(len, message.texts))
-    return OBJECT_BYTES * (1 + len(message.tool_calls)) + (1 + CHARACTER_BYTES) * size
+    """What a message holds in memory, about, in bytes."""
+    raw = b"" if message.raw is None else message.raw
+    calls = message.tool_calls
+    texts = sum(map(getsizeof, message.texts)) + sum(getsizeof(call.arguments) for call in calls)
+    return OBJECT_BYTES * (1 + len(calls)) + len(raw) + texts
 
 
 def _name(context: bytes, number: int, last: Message) -> bytes:

@@ -47,6 +47,11 @@ def truncate_text(text: str, limit: int, measure: Measure, unit: str = "tokens")
         if excess <= 0:
             return kept
         room -= excess
+    return take_head(text, limit, measure)
+
+
+def take_head(text: str, limit: int, measure: Measure) -> str:
+    """As much of the beginning as measures at most `limit`, without a marker; never nothing where a character fits."""
     return _take(text, limit, measure) or _take_points(text, limit, measure)
 
 

@@ -21,13 +21,15 @@ from rules.conversation import (
 )
 from rules.failures import says_failure
 from rules.grown import SeenMemo, keep_seen, take_seen, weigh_message
+from rules.head_tail import measure_bytes
 from rules.places import Place, find_results
 from rules.policy import Policy
 from rules.prefix import hash_prefixes
 from rules.treatment import Budget, Treatment
 
 MIN_SAVED_SHARE = 0.05
-"""Of a result's tokens. A smaller saving does not pay for a text that differs from what the tool said."""
+"""Of a result's texts: in tokens, or in bytes where there are too many of these. A smaller saving does not pay for a
+text that differs from what the tool said."""
 HASH_BYTES = 80
 """What 32 bytes in a list cost."""
 
@@ -58,7 +60,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """What became of a result's texts: the new ones, and the tokens saved; none saved where it was left alone."""
+    """What became of a result's texts: the new ones, and the tokens saved; no texts where it was left alone."""
 
     texts: tuple[str, ...]
     saved_tokens: int
@@ -66,9 +68,9 @@ class Shortened:
 
 UNTOUCHED = Shortened((), 0)
 
-MemoKey = tuple[str, str, bytes | tuple[str, ...], int, bool, str, str]
-"""All that an outcome depends on: the rule, the treatment, what the result says and costs, whether it is an error, and
-name and arguments of its call."""
+MemoKey = tuple[str, str, bytes | tuple[str, ...], bool, str, str]
+"""All that an outcome depends on: the rule, the treatment, what the result says, whether it is an error, and name and
+arguments of its call."""
 
 
 class Memo(Protocol):
@@ -205,7 +207,7 @@ class Edits:
         messages = self._edited
         wanted = tally.editor.wants(messages, places)
         for place, short in zip(wanted, _recall(messages, wanted, tally.editor, work), strict=True):
-            if short.saved_tokens > 0:
+            if short.texts:
                 message = messages[place.at]
                 edited = replace(message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True)
                 messages[place.at] = edited
@@ -240,7 +242,7 @@ def _name(message: Message, place: Place, rule: str) -> MemoKey:
     call = place.call
     said = message.texts if message.edited or not message.digest else message.digest
     name, arguments = ("", "") if call is None else (call.name, call.arguments)
-    return rule, place.treatment_name, said, message.tokens, message.is_error, name, arguments
+    return rule, place.treatment_name, said, message.is_error, name, arguments
 
 
 def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
@@ -249,8 +251,19 @@ def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
     texts = message.texts if result.is_exempt else editor.edit(result, count)
     if texts == message.texts:
         return UNTOUCHED
-    saved = sum(map(count, message.texts)) - sum(map(count, texts))
-    return Shortened(texts, saved) if saved > 0 and saved >= message.tokens * MIN_SAVED_SHARE else UNTOUCHED
+    tokens = sum(map(count, message.texts))
+    saved = tokens - sum(map(count, texts))
+    is_worth_it = saved > 0 and saved >= tokens * MIN_SAVED_SHARE
+    return Shortened(texts, saved) if is_worth_it or (saved >= 0 and _saves_bytes(result, texts)) else UNTOUCHED
+
+
+def _saves_bytes(result: Result, texts: Iterable[str]) -> bool:
+    """Whether a result that has too many bytes has enough of them less with other texts."""
+    limit = result.budget.max_bytes
+    if limit is None:
+        return False
+    size = sum(map(measure_bytes, result.message.texts))
+    return size > limit and size - sum(map(measure_bytes, texts)) >= size * MIN_SAVED_SHARE
 
 
 class KeptResults:

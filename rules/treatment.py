@@ -35,10 +35,6 @@ class Budget:
         max_bytes = None if self.max_bytes is None else self.max_bytes * ERROR_FACTOR
         return Budget(self.max_tokens * ERROR_FACTOR, max_bytes)
 
-    def describe(self) -> str:
-        """The limit in words."""
-        return f"{self.max_tokens} tokens" if self.max_bytes is None else f"{self.max_bytes} bytes"
-
 
 @dataclass(frozen=True, slots=True)
 class Treatment:

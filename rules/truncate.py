@@ -1,13 +1,14 @@
 """Rung 2: a tool result over its budget keeps what matters of it, or head and tail.
 
 Law: by the result and its own call alone, never by its age or its place, so the forwarded prefix stays as it is. Never
-a tool call's arguments. Never longer than before. The marker says how much is missing.
+a tool call's arguments. Never longer than before. A marker says how much is missing, unless it would cost more tokens
+than the text does.
 """
 
 from collections.abc import Callable, Sequence
 
 from rules.conversation import Conversation, CountTokens, Message, Outcome, ToolCall
-from rules.head_tail import Measure, measure_bytes, truncate_text
+from rules.head_tail import Measure, measure_bytes, take_head, truncate_text
 from rules.places import Place
 from rules.policy import Policy
 from rules.results import Editor, Result, Work, edit_results
@@ -20,6 +21,10 @@ BYTE_ROUNDS = 4
 """Budgets in tokens that are tried for one in bytes."""
 BYTE_SLACK = 0.97
 """Of the tokens that a budget in bytes should leave: another excerpt may have longer words."""
+
+MIN_USED_SHARE = 0.5
+"""Of a budget in bytes. Where an excerpt uses less, head and tail say more."""
+MARK = "[trimtab: "
 
 Shorten = Callable[[str, int], str]
 """A text within a limit."""
@@ -52,8 +57,14 @@ def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
     def shorten_to_bytes(text: str, limit: int) -> str:
         return _shorten_to_bytes(text, limit, count, call) if is_salient else _truncate_bytes(text, limit)
 
-    short = _share(result.message.texts, budget.max_tokens, count, shorten)
-    return short if budget.max_bytes is None else _share(short, budget.max_bytes, measure_bytes, shorten_to_bytes)
+    texts = result.message.texts
+    short = _share(texts, budget.max_tokens, count, shorten)
+    if budget.max_bytes is None:
+        return short
+    small = _share(short, budget.max_bytes, measure_bytes, shorten_to_bytes)
+    if sum(map(count, small)) <= sum(map(count, texts)):
+        return small
+    return _share(short, budget.max_bytes, measure_bytes, lambda text, limit: take_head(text, limit, measure_bytes))
 
 
 def _truncate_bytes(text: str, limit: int) -> str:
@@ -62,16 +73,21 @@ def _truncate_bytes(text: str, limit: int) -> str:
 
 
 def _shorten_to_bytes(text: str, limit: int, count: CountTokens, call: ToolCall | None) -> str:
-    """What is kept of a text within so many bytes, found by budgets in tokens; head and tail where none does."""
+    """What is kept of a text within so many bytes, found by budgets in tokens; head and tail where that is little."""
     max_tokens = count(text)
     size = measure_bytes(text)
+    best, best_size = "", 0
     for _ in range(BYTE_ROUNDS):
-        max_tokens = int(max_tokens * BYTE_SLACK * limit / size)
+        max_tokens = max(int(max_tokens * BYTE_SLACK * limit / max(size, 1)), 1)
         short = shorten_text(text, max_tokens, count, call=call)
         size = measure_bytes(short)
-        if size <= limit:
-            return short or _truncate_bytes(text, limit)
-    return _truncate_bytes(text, limit)
+        if best_size < size <= limit:
+            best, best_size = short, size
+        if limit * MIN_USED_SHARE <= size <= limit:
+            break
+    # Blanks and rules cost bytes, but hardly a token.
+    is_enough = best_size >= limit * MIN_USED_SHARE and MARK in best
+    return best if is_enough else _truncate_bytes(text, limit)
 
 
 def _share(texts: tuple[str, ...], limit: int, measure: Measure, shorten: Shorten) -> tuple[str, ...]:
@@ -102,8 +118,8 @@ def _may_exceed(message: Message, budget: Budget) -> bool:
 
 
 def _describe(changed: Sequence[Place]) -> str:
-    limits = {place.treatment.budget.describe() for place in changed}
-    return f"{len(changed)} tool results over {limits.pop() if len(limits) == 1 else 'their limits'}"
+    """Without their limits: an error's is twice another's, and the model's tokens are others than ours."""
+    return f"{len(changed)} tool results over their limits"
 
 
 TRUNCATE = Editor("truncate", _wants, _truncate, _describe)

@@ -3,7 +3,7 @@
 Law: a message that no rule touched is its own bytes; one that a rule edited keeps its other keys as bytes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from rules.families import Costs
 from rules.prefix import digest_message
 
 ERROR_KEYS = ("is_error", "isError")
+CACHE_CONTROL = "cache_control"
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -149,7 +150,7 @@ def _canonical(part: bytes) -> bytes:
     """A content part without what may change while it says the same: key order, white space, `cache_control`."""
     decoded = decode_any(part)
     if isinstance(decoded, dict):
-        decoded.pop("cache_control", None)
+        decoded.pop(CACHE_CONTROL, None)
     return msgspec.json.encode(decoded, order="deterministic")
 
 
@@ -162,20 +163,35 @@ def _write_content(message: Message, content: msgspec.Raw | None) -> bytes:
     return b"[" + b",".join(_write_parts(message, parts)) + b"]"
 
 
-def _write_parts(message: Message, parts: Sequence[bytes]) -> Iterator[bytes]:
-    """The client's parts with the new texts in the places of the old; what is new comes last."""
+def _write_parts(message: Message, parts: Sequence[bytes]) -> list[bytes]:
+    """The client's parts with the new texts in the places of the old; what is new comes last.
+
+    A cache breakpoint on a part that is gone moves to the last one that is left.
+    """
     texts = iter(message.texts)
     media = (part.raw for part in message.media)
+    written: list[bytes] = []
+    dropped: msgspec.Raw | None = None
     for part in parts:
         old = _part_text(part)
         new = next(media, None) if old is None else next(texts, None)
         if isinstance(new, bytes):
-            yield new
+            written.append(new)
         elif new is not None:
-            yield part if new == old else _replace_text(part, new)
-    for text in texts:
-        yield orjson.dumps({"type": "text", "text": text})
-    yield from media
+            written.append(part if new == old else _replace_text(part, new))
+        elif part[:1] == b"{" and CACHE_CONTROL.encode() in part:
+            dropped = _decode_members(part).get(CACHE_CONTROL, dropped)
+    written += [orjson.dumps({"type": "text", "text": text}) for text in texts]
+    written += media
+    if dropped is not None and written and written[-1][:1] == b"{":
+        written[-1] = _mark(written[-1], dropped)
+    return written
+
+
+def _mark(part: bytes, cache_control: msgspec.Raw) -> bytes:
+    """A part with a cache breakpoint; its own where it has one."""
+    members = _decode_members(part)
+    return part if CACHE_CONTROL in members else msgspec.json.encode(members | {CACHE_CONTROL: cache_control})
 
 
 def _replace_text(part: bytes, text: str) -> bytes:

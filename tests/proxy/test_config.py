@@ -54,7 +54,7 @@ def test_the_policies_that_the_example_only_mentions_are_valid() -> None:
     config = _load(re.sub(r"^#  ", "  ", text, flags=re.MULTILINE))
 
     assert (len(config.models), list(config.profiles)) == (1, ["router"])
-    assert list(config.defaults.tools) == ["*search*", "read*"]
+    assert list(config.defaults.tools) == ["*search*", "[Rr]ead*"]
 
 
 @pytest.mark.parametrize("text", ["", "\n# nothing\n", "{}", "null", "---\n"])

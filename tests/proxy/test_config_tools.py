@@ -30,6 +30,33 @@ def test_tidying_is_a_switch_or_a_mapping_of_switches(text: str, expected: Tidyi
     assert policy(f"{{tools: {{x: {{tidy: {text}}}}}}}").tools[0].treatment.tidying == expected
 
 
+@pytest.mark.parametrize(
+    ("defaults", "own", "expected"),
+    [
+        ("{repeats: false}", "{json: false}", Tidying(repeats=False, json=False)),
+        ("{repeats: false}", "{repeats: true}", Tidying()),
+        ("{repeats: false}", "true", Tidying()),
+        ("{repeats: false}", "false", None),
+        ("false", "{ansi: true}", Tidying(**{name: name == "ansi" for name in Tidying.__slots__})),
+        ("false", "{json: false}", None),
+        ("false", "{}", None),
+        ("{json: false}", "{}", Tidying(json=False)),
+    ],
+)
+def test_switches_are_laid_over_the_others(defaults: str, own: str, expected: Tidying | None) -> None:
+    """Of a model, a profile or a tool: what they do not set is as it is without them, each switch by itself."""
+    text = f"{{tidy: {defaults}, tools: {{x: {{tidy: {own}}}}}}}"
+    assert policy(text).tools[0].treatment.tidying == expected
+    text = f"{{defaults: {{tidy: {defaults}}}, models: [{{match: m, tidy: {own}}}], profiles: {{p: {{tidy: {own}}}}}}}"
+    config = load_config(text, environment={})
+    for found in (config.policy_for("m"), config.policy_for("", "p")):
+        assert found.to_policy(Prices()).tidying == expected
+    # And a tool's over the model's.
+    text = f"{{defaults: {{tidy: {defaults}}}, models: [{{match: m, tools: {{x: {{tidy: {own}}}}}}}]}}"
+    (tool,) = load_config(text, environment={}).policy_for("m").to_policy(Prices()).tools
+    assert tool.treatment.tidying == expected
+
+
 def test_what_a_tools_entry_does_not_set_is_the_policys() -> None:
     """Budgets are in the model's tokens; globs keep the order in which they stand."""
     text = """{max_tool_result_tokens: 1000, max_tool_result_bytes: 5000, truncation: head_tail, dedupe: false, tools: {
@@ -61,9 +88,11 @@ def test_a_models_tools_replace_the_defaults() -> None:
 
 MISTAKES = {
     "tidy: {jsn: true}": "defaults.tidy.jsn (line 2): unknown key; did you mean json?",
-    "tidy: {ansi: 3}": "defaults.tidy.ansi (line 2): 3 should be a valid boolean, unable to interpret input",
+    "tidy: {ansi: 3}": "defaults.tidy.ansi (line 2): 3 must be true or false",
+    "tidy: {ansi: 1}": "defaults.tidy.ansi (line 2): 1 must be true or false",
+    "tools: {a: {dedupe: 0}}": "defaults.tools.a.dedupe (line 2): 0 must be true or false",
     "tidy: 4": "defaults.tidy (line 2): 4 must be true, false, or a mapping of switches",
-    "dedupe: 3": "defaults.dedupe (line 2): 3 should be a valid boolean, unable to interpret input",
+    "dedupe: 3": "defaults.dedupe (line 2): 3 must be true or false",
     "truncation: foo": "defaults.truncation (line 2): 'foo' should be 'salient' or 'head_tail'",
     "tools: {'': {}}": "defaults.tools. (line 2): '' must be a glob of printable characters, not an empty one",
     "tools: {a: {max_tool_result_tokens: 3}}": "defaults.tools.a.max_tool_result_tokens (line 2): 3 should be greater"

@@ -41,10 +41,39 @@ READS = [
     call("run_commands", commands=["ls", "cat index.html"]),
     call("powershell", command="Get-Content app.config.json"),
     call("run_shell_command", command="tail -n 5 x.csv"),
-]
-READS_NOT = [
     call("read_file", path="build/output.log"),
     call("read_file", path="notes"),
+    call("read", path=".eslintrc"),
+    call("Read", file_path="/x/My notes.txt"),
+    call("open_file", path="infra/main.tfstate"),
+    call("repo_browser.open_file", path="Dockerfile.dev"),
+    call("cat", args=["README", "x"], path="README"),
+    call("display_file", at="src/a"),
+    call("ReadMcpResource", uri="file:///x/a"),
+    call("find_symbol", relative_path="a", include_body=True),
+    ToolCall("x", "open", '"a.py" 10'),
+    *(
+        call(name, **{key: "cat a.py\n"})
+        for name, key in {
+            "run": "command",
+            "sandbox_run": "command",
+            "tmux": "keys",
+            "write_stdin": "chars",
+            "exec_command": "cmd",
+            "local_shell": "command",
+            "run_in_terminal": "command",
+            "container.exec": "cmd",
+        }.items()
+    ),
+    call("execute_ipython_cell", code="print(open('a.py').read())"),
+]
+READS_NOT = [
+    call("list_files", path="a.py"),
+    call("search_files", path="a.py"),
+    call("read_lints", paths=["a.py"]),
+    call("view_directory", path="src/a.py"),
+    call("read_sensor", unit="kW", at="1.5"),
+    call("view", path="src/"),
     call("read_url", url="https://example.org/a.html"),
     call("open_page", url="https://example.org/index.html"),
     call("write_file", path="a.py", content="x"),
@@ -87,6 +116,8 @@ def test_anything_else(one: ToolCall) -> None:
         (shell("cd /repo && cat './AGENTS.md' | head"), "*AGENTS.md", True),
         (shell("cat AGENTS.md.bak"), "*AGENTS.md", False),
         (call("shell", command=["bash", "-lc", "cat AGENTS.md"]), "AGENTS.md", True),
+        (call("read", path="/repo/AGENTS.md:10-20"), "*AGENTS.md", True),
+        (shell("cat AGENTS.md#L10-L20"), "AGENTS.md", True),
         (call("read", path=5), "*", False),
         (ToolCall("x", "read", "AGENTS.md"), "*AGENTS.md", True),
         (ToolCall("x", "read", "{"), "*AGENTS.md", False),

@@ -82,6 +82,16 @@ def test_an_equal_result_becomes_a_pointer() -> None:
     assert again.conversation.messages[-1].texts == ("[trimtab: same as the tool result 2 back, of the same call]",)
 
 
+@pytest.mark.parametrize("edited", [1, 3])
+def test_a_pointer_says_no_more_of_shortened_results_than_is_known(edited: int) -> None:
+    """What was cut out of them may have been different; the same of a diff."""
+    for text in (TEXT, CHANGED):
+        messages = steps(TEXT, text)
+        messages[edited] = replace(messages[edited], edited=True)
+        first = dedupe(*messages).conversation.messages[-1].text
+        assert first.startswith("[trimtab: same as the tool result 1 back, as far as both are shown, of the same call")
+
+
 def test_a_nearly_equal_result_becomes_a_diff() -> None:
     """The header says what it is; then the lines, with their places."""
     outcome = dedupe(*steps(TEXT, CHANGED))

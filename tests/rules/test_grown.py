@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules import dedupe, results
-from rules.conversation import Message, Outcome
+from rules.conversation import Message, Outcome, ToolCall
 from rules.dedupe import Memos, View, dedupe_tool_results
 from rules.fold import Fold
 from rules.grown import MAX_GROWTH, keep_seen, take_seen, weigh_message
@@ -258,3 +258,7 @@ def test_what_a_state_weighs_grows_with_what_it_holds() -> None:
         weights.append((edits.size_bytes, view.size_bytes))
     assert weights == sorted(weights)
     assert weigh_message(Message("user", ("made here",))) > len("made here")
+    # One character beyond the first plane makes four bytes of each.
+    text = "a" * 10_000 + "\U0001f600"
+    assert weigh_message(Message("user", (text,))) > 40_000
+    assert weigh_message(Message("assistant", tool_calls=(ToolCall("", "", text),))) > 40_000

@@ -3,18 +3,21 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, result, user
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.counter import count_pieces, load_encoding
 from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.head_tail import measure_bytes
 from rules.policy import Policy
 from rules.results import Shortened, Work
-from rules.treatment import Budget
+from rules.treatment import Budget, Truncation
 from rules.truncate import truncate_tool_results
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
+truth = count_pieces(load_encoding("o200k_base"))
 LINES = st.text(st.sampled_from("ab \né\U0001f600\ud800"), max_size=40)
 TEXTS = st.builds(lambda line, times, tail: line * times + tail, LINES, st.integers(0, 60), LINES)
 
@@ -70,17 +73,42 @@ def test_a_decision_tells_what_was_done() -> None:
     outcome = _shorten(before, Budget(100))
     after = outcome.conversation.messages[2]
     assert outcome.decisions == (
-        Decision("truncate", "2 tool results over 100 tokens", 2 * long.tokens, 2 * after.tokens, 2, 2),
+        Decision("truncate", "2 tool results over their limits", 2 * long.tokens, 2 * after.tokens, 2, 2),
     )
-    by_bytes = _shorten(before, Budget(100, 50))
-    assert by_bytes.decisions[0].reason == "2 tool results over 50 bytes"
     assert outcome.conversation.fixed_tokens == 5
+
+
+PADDED = "".join(f"{number:<6}|{f'n{number}':<250}|{'':<250}|\n" for number in range(200))
+
+
+@pytest.mark.parametrize("limit", [256, 1000, 4000])
+def test_a_budget_in_bytes_is_used(limit: int) -> None:
+    """Also where bytes and tokens have little to do with each other; and what is missing is said."""
+    for text in (PADDED, "-" * 5000 + "\nERROR\n" + "=" * 5000, " " * 20_000):
+        (short,) = _truncate(result("1", text), Budget(4000, limit), truth).texts
+        assert limit / 2 <= measure_bytes(short) <= limit
+        assert "[trimtab: " in short
+        assert truth(short) <= truth(text)
+
+
+@pytest.mark.parametrize("truncation", Truncation)
+def test_what_costs_few_tokens_keeps_a_budget_in_bytes(truncation: Truncation) -> None:
+    """Where a marker would cost more than the text does, the text's beginning is kept."""
+    text = "=" * 400
+    policy = Policy(result_budget=Budget(4000, 256), truncation=truncation)
+    before = conversation(result("1", text))
+    (after,) = truncate_tool_results(before, policy=policy, work=Work(truth)).conversation.messages
+    assert after.text == text[:256]
+    assert truth(after.text) <= truth(text)
 
 
 def test_media_of_a_result_stay() -> None:
     """Parts that are not text are no text, and are kept."""
     before = replace(result("1", LOG), media=(IMAGE,))
     assert _truncate(before, Budget(100)).media == (IMAGE,)
+    # And what they cost does not make its texts worth less.
+    many = replace(before, media=(IMAGE,) * 60, tokens=before.tokens + 90_000)
+    assert _truncate(many, Budget(100)).texts == _truncate(before, Budget(100)).texts
 
 
 def test_a_memo_changes_nothing() -> None:
@@ -124,5 +152,5 @@ def _shorten(
     return truncate_tool_results(before, policy=Policy(result_budget=budget), work=Work(counted, memo))
 
 
-def _truncate(message: Message, budget: Budget) -> Message:
-    return _shorten(conversation(message), budget).conversation.messages[0]
+def _truncate(message: Message, budget: Budget, counted: Callable[[str], int] = count) -> Message:
+    return _shorten(conversation(message), budget, counted=counted).conversation.messages[0]

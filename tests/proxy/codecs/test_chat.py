@@ -167,10 +167,29 @@ def test_messages_under_an_escaped_key_cannot_be_spliced(codec: ChatCodec) -> No
             b'[{"type":"text","text":"new","cache_control":{"type":"ephemeral"}},{"type":"image_url"}]',
         ),
         (b'[{"type":"text"}]', b'[{"type":"text"},{"type":"text","text":"new"}]'),
+        (
+            b'[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"x":1}}]',
+            b'[{"type":"text","text":"new","cache_control":{"x":1}}]',
+        ),
+        (
+            b'[{"type":"text","text":"a","cache_control":{"x":1}},{"type":"text","text":"b","cache_control":{"x":2}}]',
+            b'[{"type":"text","text":"new","cache_control":{"x":1}}]',
+        ),
+        (
+            b'[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"x":1}},{"type":"image_url"}]',
+            b'[{"type":"text","text":"new"},{"type":"image_url","cache_control":{"x":1}}]',
+        ),
+        (
+            b'[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"x":1}},"cache_control"]',
+            b'[{"type":"text","text":"new"},"cache_control"]',
+        ),
     ],
 )
 def test_new_content_keeps_the_clients_form(content: bytes, expected: bytes) -> None:
-    """A string stays a string, parts stay parts with their own keys, and what is no text stays where it was."""
+    """A string stays a string, parts stay parts with their own keys, and what is no text stays where it was.
+
+    A cache breakpoint on a part that is gone moves to the last part.
+    """
     before, after = (b'{"role":"tool","content":%s,"tool_call_id":"1"}' % item for item in (content, expected))
 
     assert encode_message(_edit(_decode(before), "new")) == after
