@@ -5,7 +5,8 @@ said by a string or a member that begins with the proxy's name.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from math import sqrt
 from typing import Any
 
@@ -247,7 +248,11 @@ def _read(text: str) -> Any:
         return None
 
 
-def _order_records(news: News, total: int) -> list[int]:
+def _order_records(news: News, total: int) -> Iterator[int]:
     """The first record, the news, the last one early on; then some from everywhere, then all others."""
-    first = [0, *news.order[:1], total - 1]
-    return list(dict.fromkeys((*first, *news.order, *range(0, total, max(1, total // SPREAD_RECORDS)), *range(total))))
+    spread = range(0, total, max(1, total // SPREAD_RECORDS))
+    seen: set[int] = set()
+    for index in chain((0,), news.order[:1], (total - 1,), news.order, spread, range(total)):
+        if index not in seen:
+            seen.add(index)
+            yield index

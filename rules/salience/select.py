@@ -57,9 +57,9 @@ class Selection:
     def write(self, limit: int, shares: Shares, count: CountTokens) -> str | None:
         """The text of at most `limit` tokens; None where not even its ends and a marker fit."""
         fixed = self._with_heads(self._take_ends(limit, shares))
-        wanted = [(self._want(index), -index) for index in self._scores if index not in fixed]
+        wanted = ((self._want(index), -index) for index in self._scores if index not in fixed)
         # Each costs a token at least. Sorting a million would hold the interpreter.
-        most = sorted(wanted, reverse=True) if len(wanted) <= SORTED_AT_ONCE else nlargest(limit, wanted)
+        most = sorted(wanted, reverse=True) if len(self._scores) <= SORTED_AT_ONCE else nlargest(limit, wanted)
         return self._fit(limit, fixed, [-place for _, place in most], count)
 
     def _want(self, index: int) -> float:
