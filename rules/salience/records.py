@@ -40,7 +40,7 @@ LINES_LOOKED_AT, MIN_LINES, MIN_TEXT_TOKENS = 100_000, 4, 60
 """A string with so many line breaks at its beginning is a text of its own, where there is room for some of it."""
 ESCAPED_SHARE = 0.85
 """Of the room for a text: the rest is for the escapes that it is written with."""
-SAMPLE_CHARS = 60_000
+SAMPLE_CHARS = 20_000
 _LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _decode = msgspec.json.Decoder(float_hook=float).decode
 _check = msgspec.json.Decoder(msgspec.Raw).decode

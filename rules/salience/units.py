@@ -3,8 +3,9 @@
 Law: the units joined are the text. No unit ends within a character as readers see it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 
 from rules.graphemes import floor_boundary
 
@@ -46,26 +47,55 @@ def split_units(text: str, max_chars: int, piece_chars: int | None = None) -> Un
 
     The pieces have `piece_chars`, where these are given.
     """
-    texts: list[str] = []
-    numbers: list[int] = []
-    offsets = [0]
-    number = 1
-    for line, lines in _join_blank(_read_lines(text)):
-        if texts and line.startswith(MARK) and len(texts[-1]) + len(line) <= max_chars:
+    found = _Found(max_chars, piece_chars or max_chars)
+    for lines in _read_batches(text):
+        found.add(lines)
+    return Units(found.texts, [*found.numbers, found.number], found.offsets)
+
+
+class _Found:
+    """The units of a text as its lines are read."""
+
+    def __init__(self, max_chars: int, piece_chars: int) -> None:
+        self.texts: list[str] = []
+        self.numbers: list[int] = []
+        self.offsets = [0]
+        self.number = 1
+        self._max_chars = max_chars
+        self._piece_chars = piece_chars
+
+    def add(self, lines: Sequence[str]) -> None:
+        """A batch of lines; most need no look at each."""
+        lengths = list(map(len, lines))
+        if max(lengths) > self._max_chars or any(map(_is_joined, lines, lines[1:])) or lines[0].startswith(MARK):
+            for line, count in _join_blank(lines):
+                self._add_line(line, count)
+            return
+        self.texts += lines
+        self.numbers += range(self.number, self.number + len(lines))
+        self.offsets += islice(accumulate(lengths, initial=self.offsets[-1]), 1, None)
+        self.number += len(lines)
+
+    def _add_line(self, line: str, lines: int) -> None:
+        texts, offsets = self.texts, self.offsets
+        if texts and line.startswith(MARK) and len(texts[-1]) + len(line) <= self._max_chars:
             # What tidying says of the line above stays with it.
             texts[-1] += line
             offsets[-1] += len(line)
-            number += 1
-            continue
-        for piece in (line,) if len(line) <= max_chars else _split_line(line, piece_chars or max_chars):
+            self.number += 1
+            return
+        for piece in (line,) if len(line) <= self._max_chars else _split_line(line, self._piece_chars):
             texts.append(piece)
-            numbers.append(number)
+            self.numbers.append(self.number)
             offsets.append(offsets[-1] + len(piece))
-        number += lines
-    return Units(texts, [*numbers, number], offsets)
+        self.number += lines
 
 
-def _join_blank(lines: Iterator[str]) -> Iterator[tuple[str, int]]:
+def _is_joined(before: str, line: str) -> bool:
+    return line.startswith(MARK) or line == before == "\n"
+
+
+def _join_blank(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Each line, as one; a run of empty lines as so many."""
     blank = 0
     for line in lines:
@@ -80,16 +110,15 @@ def _join_blank(lines: Iterator[str]) -> Iterator[tuple[str, int]]:
         yield "\n" * blank, blank
 
 
-def _read_lines(text: str) -> Iterator[str]:
+def _read_batches(text: str) -> Iterator[list[str]]:
     """The lines with their line breaks, a batch at a time: no call holds the interpreter for long."""
     start = 0
     while start < len(text):
         stop = text.find("\n", start + BATCH_CHARS) + 1 or len(text)
         lines = text[start:stop].split("\n")
         last = lines.pop()
-        yield from (f"{line}\n" for line in lines)
-        if last:
-            yield last
+        batch = [f"{line}\n" for line in lines]
+        yield [*batch, last] if last else batch
         start = stop
 
 
