@@ -102,7 +102,7 @@ def _sample(lines: Sequence[str]) -> Sequence[str]:
 
 def _is_signalled(sample: Sequence[str]) -> bool:
     """Whether it is a log after all: lines that begin as logs' do, and tell how something went."""
-    heads = [line[:400].rstrip() for line in sample]
+    heads = [line[:400].partition("\n")[0].rstrip() for line in sample]
     marked = find_marked(heads)
     loud = sum(
         heads[index].startswith(STARTS) or _is_statement(heads[index])

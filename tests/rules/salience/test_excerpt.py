@@ -222,3 +222,16 @@ def test_what_tidying_says_of_a_line_stays_with_it() -> None:
     kept = [index for index, line in enumerate(short) if line.endswith("equal to the one above omitted here]")]
     assert kept
     assert all(lines[lines.index(short[index]) - 1] == short[index - 1] for index in kept)
+
+
+def test_source_with_folded_lines_is_shortened() -> None:
+    """What tidying says of a line is a part of its unit, and no line for those who count lines."""
+    folded = "[trimtab: 29 more lines equal to the one above omitted here]"
+    code = [
+        line
+        for number in range(60)
+        for line in (f"def f{number}(a):", f"    return a + {number}", *[folded] * (number % 5 == 0))
+    ]
+    short = shorten_text("\n".join([*code, "exit code 2"]), 200, count, is_tidied=True)
+    assert count(short) <= 200
+    assert short.startswith("def f0(a):")
