@@ -9,7 +9,6 @@ from operator import eq, le
 
 from rules.tidy_pieces import cut_pieces
 
-MIN_EQUAL_LINES = 3
 MIN_ALIKE_LINES = 8
 """Lines that are not quite equal."""
 MIN_LETTERS = 10

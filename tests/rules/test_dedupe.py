@@ -82,6 +82,14 @@ def test_an_equal_result_becomes_a_pointer() -> None:
     assert again.conversation.messages[-1].texts == ("[trimtab: same as the tool result 2 back, of the same call]",)
 
 
+def test_no_diff_is_made_of_results_that_lost_lines() -> None:
+    """It would tell of markers that say another count, as though what they stand for had changed."""
+    old, new = (f"{TEXT}\n[trimtab: 90 lines (~{tokens} tokens) omitted here: narrow it]" for tokens in (773, 774))
+    messages = [replace(message, edited=message.role == "tool") for message in steps(old, new)]
+    assert dedupe(*messages).decisions == ()
+    assert dedupe(*steps(old, new)).decisions
+
+
 @pytest.mark.parametrize("edited", [1, 3])
 def test_a_pointer_says_no_more_of_shortened_results_than_is_known(edited: int) -> None:
     """What was cut out of them may have been different; the same of a diff."""
