@@ -14,13 +14,16 @@ from proxy.codecs.message import UndecodableError
 from proxy.compaction import Planned, describe_refused
 from proxy.config import PolicyConfig
 from proxy.delivery import Delivery, Done
-from proxy.errors import ContextExceededError, UnknownProfileError
+from proxy.errors import ContextExceededError, UnknownModeError, UnknownProfileError
 from proxy.exchange import Exchange
 from proxy.fail_open import fail_open
 from proxy.services import Services
 from proxy.texts import Call, Carried, carry_out, make_call
 from proxy.threads import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded, run_work
 from rules.pipeline import LimitExceededError
+
+MODES = ("off", "observe", "enforce")
+"""From the one that does least to the one that does most."""
 
 
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
@@ -42,12 +45,15 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
 
 
 def _choose_settings(services: Services, request: web.BaseRequest, model: str, exchange: Exchange) -> PolicyConfig:
-    """The policy of a request, its mode, and the label under which it is counted. Raises UnknownProfileError."""
+    """The policy of a request, its mode, and the label under which it is counted.
+
+    Raises UnknownModeError and UnknownProfileError.
+    """
     config = services.config
     overrides = request.headers if config.allow_header_override else {}
     match = config.match_for(model)
     exchange.model, exchange.match = model, match.match if match else None
-    exchange.mode = _lower_mode(config.mode, overrides.get("x-trimtab-mode", ""))
+    exchange.mode = _lower_mode(config.mode, overrides.get("x-trimtab-mode", config.mode))
     profile = overrides.get("x-trimtab-profile")
     try:
         return config.policy_for(model, profile)
@@ -58,9 +64,12 @@ def _choose_settings(services: Services, request: web.BaseRequest, model: str, e
 
 
 def _lower_mode(configured: str, wanted: str) -> str:
-    """The weaker of two modes: a header makes the proxy do less, never more."""
-    modes = ("off", "observe", "enforce")
-    return modes[min(modes.index(configured), modes.index(wanted) if wanted in modes else 2)]
+    """The weaker of two modes: a header makes the proxy do less, never more. Raises UnknownModeError."""
+    try:
+        return MODES[min(MODES.index(configured), MODES.index(wanted.strip().lower()))]
+    except ValueError as error:
+        message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
+        raise UnknownModeError(message) from error
 
 
 async def _compact(

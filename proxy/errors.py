@@ -112,5 +112,13 @@ class UnknownProfileError(ProxyError):
     param = "x-trimtab-profile"
 
 
+class UnknownModeError(ProxyError):
+    """The request named a mode that does not exist."""
+
+    status = 400
+    code = "unknown_mode"
+    param = "x-trimtab-mode"
+
+
 class ConfigError(Exception):
     """The configuration is wrong; the message has one line for each thing that is."""

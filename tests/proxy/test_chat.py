@@ -95,7 +95,7 @@ async def test_reported_usage_wins_over_our_count(client, upstream, start_proxy)
 
 
 @pytest.mark.parametrize("configured", ["enforce", "observe", "off"])
-@pytest.mark.parametrize("wanted", ["", "enforce", "observe", "off", "nonsense"])
+@pytest.mark.parametrize("wanted", ["", "enforce", "observe", "off", " Observe\t"])
 async def test_header_makes_the_proxy_do_less_never_more(configured, wanted, client, upstream, start_proxy):
     """Only with the configuration and the header both at enforce is anything changed."""
     proxy = await start_proxy(*SMALL, f"mode={configured}", "defaults.overflow_strategy=prune")
@@ -103,8 +103,34 @@ async def test_header_makes_the_proxy_do_less_never_more(configured, wanted, cli
     headers = {"x-trimtab-mode": wanted} if wanted else {}
     await post(client, proxy.url + "/v1/chat/completions", body, **headers)
     changed = upstream.requests[-1].body != body
-    assert changed == (configured == "enforce" and wanted in {"", "enforce", "nonsense"})
+    assert changed == (configured == "enforce" and wanted in {"", "enforce"})
     assert upstream.requests[-1].header("x-trimtab-mode") == []
+
+
+@pytest.mark.parametrize("configured", ["enforce", "observe", "off"])
+@pytest.mark.parametrize("wanted", ["bogus", "", "offf", "off, observe", "0"])
+async def test_an_unknown_mode_is_refused(configured, wanted, client, upstream, start_proxy):
+    """With 400 and the three values; nothing reaches the upstream, whatever the body is."""
+    proxy = await start_proxy(f"mode={configured}", "limits.max_body_bytes=2000")
+    small = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    for body in (small, b"no JSON", {**small, "x": "y" * 3000}):
+        response, answer = await post(client, proxy.url + "/v1/chat/completions", body, **{"x-trimtab-mode": wanted})
+        assert response.status == 400
+        assert orjson.loads(answer)["error"] == {
+            "message": "x-trimtab-mode must be off, observe or enforce",
+            "type": "trimtab_error",
+            "param": "x-trimtab-mode",
+            "code": "unknown_mode",
+        }
+    assert upstream.requests == []
+
+
+async def test_an_unknown_mode_does_no_harm_if_headers_say_nothing(client, upstream, start_proxy):
+    """`allow_header_override: false` ignores the header, whatever it holds."""
+    proxy = await start_proxy("allow_header_override=false")
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **{"x-trimtab-mode": "bogus"})
+    assert (response.status, len(upstream.requests)) == (200, 1)
 
 
 async def test_profile_is_picked_by_header(client, upstream, start_proxy):

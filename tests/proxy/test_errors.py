@@ -7,6 +7,7 @@ from proxy.errors import (
     ContextExceededError,
     OverloadedError,
     ProxyError,
+    UnknownModeError,
     UnknownProfileError,
     UpstreamTimeoutError,
     UpstreamUnreachableError,
@@ -21,6 +22,7 @@ from proxy.errors import (
         (OverloadedError, 503, "trimtab_error", None, "overloaded"),
         (ContextExceededError, 400, "invalid_request_error", "messages", "context_length_exceeded"),
         (UnknownProfileError, 400, "trimtab_error", "x-trimtab-profile", "unknown_profile"),
+        (UnknownModeError, 400, "trimtab_error", "x-trimtab-mode", "unknown_mode"),
         (ProxyError, 500, "trimtab_error", None, "internal_error"),
     ],
 )
