@@ -34,6 +34,7 @@ class Compactors:
         self._lock = threading.Lock()
         self._caches = Caches()
         self._counts: dict[str, CountTokens] = {HEURISTIC: count_by_heuristic}
+        self._stand_ins: dict[str, str] = {}
         self._made: dict[tuple[str, Costs], Compactor] = {}
         self._estimators: dict[str, Estimator] = {}
         self._load(O200K)
@@ -62,6 +63,16 @@ class Compactors:
                 )
         return made
 
+    def name_vocabulary(self, settings: PolicyConfig, model: str) -> str:
+        """What counts a model's texts: its vocabulary, or what stands in for one that could not be loaded.
+
+        A vocabulary that `choose` did not need yet is assumed to be there. Loads nothing.
+        """
+        vocabulary = _choose_vocabulary(settings, model)
+        while vocabulary in self._stand_ins:
+            vocabulary = self._stand_ins[vocabulary]
+        return vocabulary
+
     def load_estimators(self) -> None:
         """Have estimates at hand from now on. Not needed at the start, and slow: numpy is behind them."""
         try:
@@ -85,6 +96,7 @@ class Compactors:
             instead = HEURISTIC if vocabulary == O200K else O200K
             self._log.warning("vocabulary_missing", vocabulary=vocabulary, reason=str(error), instead=instead)
             count = self._load(instead)
+            self._stand_ins[vocabulary] = instead
         self._counts[vocabulary] = count
         return count
 

@@ -23,7 +23,7 @@ from proxy.checks import (
 from proxy.compactors import HEURISTIC, Compactors
 from proxy.config import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
 from proxy.facts import complete, recall
-from proxy.known import describe_window, name_vocabulary
+from proxy.known import describe_window
 from proxy.records import ModelName, Record, Records
 from proxy.stores import SummaryStore, open_store
 from proxy.upstream import UpstreamClient
@@ -119,11 +119,11 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         listening = await check_address(client, config)
         stored = await check_store(config, store, failures)
         chosen, unlisted = _choose_models(config, models, heard_of)
-        described = [await _describe(config, name, heard_of, store) for name in chosen]
+        compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, heard)
+        described = [await _describe(config, name, heard_of, store, compactors) for name in chosen]
     finally:
         await store.close()
         await client.close()
-    counting = await asyncio.to_thread(_check_counting, config, described, heard)
     asked = [answer.finding for answer in answers]
     findings = [
         *asked,
@@ -146,12 +146,14 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
     return [Finding("windows", "warning", found, advice)]
 
 
-def _check_counting(config: Config, models: Iterable[ModelFinding], heard: Heard) -> Finding:
-    """Which program counts; that a vocabulary is missing is heard."""
+def _check_counting(config: Config, models: Iterable[str], heard: Heard) -> tuple[Compactors, Finding]:
+    """What counts for these models, and which program does; that a vocabulary is missing is heard."""
     compactors = Compactors(heard)
     for model in models:
-        compactors.choose(config.policy_for(model.model), model.model)
-    return Finding("counting", "ok", f"by {' and '.join(sorted(set(heard.engines.values())) or ['tiktoken'])}")
+        compactors.choose(config.policy_for(model), model)
+    return compactors, Finding(
+        "counting", "ok", f"by {' and '.join(sorted(set(heard.engines.values())) or ['tiktoken'])}"
+    )
 
 
 def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, Answer]) -> tuple[list[str], int]:
@@ -168,7 +170,9 @@ def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, A
     return [*first, *listed[:MAX_LISTED]], max(len(listed) - MAX_LISTED, 0)
 
 
-async def _describe(config: Config, model: str, answers: dict[_Asked, Answer], store: SummaryStore) -> ModelFinding:
+async def _describe(
+    config: Config, model: str, answers: dict[_Asked, Answer], store: SummaryStore, compactors: Compactors
+) -> ModelFinding:
     settings, family = config.policy_for(model), find_family(model)
     upstream = config.upstream_for(settings.upstream)
     base_url = upstream.base_url
@@ -178,7 +182,7 @@ async def _describe(config: Config, model: str, answers: dict[_Asked, Answer], s
     told = answers[_tell_apart(upstream)].windows.find(model)
     facts = await asyncio.to_thread(complete, name, recall(kept, told or kept.window_tokens))
     window_tokens, window_from = describe_window(settings, facts)
-    vocabulary = name_vocabulary(settings, model)
+    vocabulary = compactors.name_vocabulary(settings, model)
     return ModelFinding(
         model,
         base_url,

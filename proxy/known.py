@@ -12,7 +12,6 @@ from proxy.config import DEFAULT_CONTEXT_WINDOW, PolicyConfig
 from proxy.facts import Facts, Known
 from proxy.records import ModelName
 from proxy.services import Services
-from rules.families import find_family
 
 MAX_SHOWN = 500
 
@@ -44,11 +43,6 @@ def describe_window(settings: PolicyConfig, facts: Facts) -> tuple[int, str]:
     return corrected, origin if corrected == window_tokens else "learned"
 
 
-def name_vocabulary(settings: PolicyConfig, model: str) -> str:
-    """What a model's texts are counted by."""
-    return find_family(model).vocabulary if settings.count == "auto" else settings.count
-
-
 def write_models(services: Services) -> bytes:
     """JSON: the models that an upstream has answered for, and those whose windows one has told; and how many more."""
     known = {(one.name.base_url, one.name.model): one for one in services.models.list_known()}
@@ -73,7 +67,7 @@ def _show(services: Services, known: Known) -> _Shown:
         upstream=urlsplit(known.name.base_url).netloc,
         window_tokens=window_tokens,
         window_from=window_from,
-        vocabulary=name_vocabulary(settings, model),
+        vocabulary=services.compactors.name_vocabulary(settings, model),
         token_ratio=known.facts.ratio,
         calibrated=known.is_calibrated,
         samples=known.samples,

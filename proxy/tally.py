@@ -16,7 +16,7 @@ from rules.sections import Sections
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One request's tokens, as its model is expected to count them."""
+    """One request's tokens, as its model is expected to count them; `vocabulary` names what counted."""
 
     model: str
     vocabulary: str
@@ -50,5 +50,4 @@ def tally_body(body: bytes, model: str | None, config: Config, compactors: Compa
     family, settings = find_family(name), config.policy_for(name)
     raw = compactors.choose(settings, name).count_sections(request)
     scaled = Sections(**{key: round(family.ratio * tokens) for key, tokens in asdict(raw).items()})
-    vocabulary = family.vocabulary if settings.count == "auto" else settings.count
-    return Tally(name, vocabulary, scaled.tokens, scaled)
+    return Tally(name, compactors.name_vocabulary(settings, name), scaled.tokens, scaled)

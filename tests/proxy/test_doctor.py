@@ -15,6 +15,7 @@ from serving import own_environment
 
 from proxy.app import data_directory
 from proxy.config_load import load_config
+from proxy.counter import VocabularyError
 from proxy.doctor import MAX_LISTED, Report, examine
 from proxy.records import ModelName, Record, Records
 from proxy.stores import open_store
@@ -70,6 +71,20 @@ async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
     assert [(model.window_tokens, model.window_from, model.ratio_from) for model in report.models] == [
         (7000, "catalogue", "characters")
     ]
+
+
+async def test_what_counts_is_named(upstream, monkeypatch) -> None:
+    """Where no vocabulary can be loaded it is the heuristic, and its counts are of characters."""
+
+    def lose(_name: str) -> None:
+        message = "no such file"
+        raise VocabularyError(message)
+
+    monkeypatch.setattr("proxy.compactors.load_encoding", lose)
+    report = await _examine(upstream, models=("gpt-4o", "gpt-4"))
+
+    assert [(model.vocabulary, model.ratio_from) for model in report.models] == [("heuristic", "characters")] * 2
+    assert any(finding.found.startswith("vocabulary_missing") for finding in report.findings)
 
 
 async def test_a_long_list_is_cut(upstream) -> None:

@@ -8,7 +8,10 @@ from asking import CHAT, post
 from fake_upstream import FakeUpstream, completion, error
 
 from proxy import known
-from proxy.app import Proxy
+from proxy.app import Proxy, run_proxy
+from proxy.compactors import Compactors
+from proxy.config_load import load_config
+from proxy.counter import VocabularyError
 
 
 async def _look(client, proxy: Proxy) -> dict:
@@ -52,6 +55,21 @@ async def test_a_model_is_shown_with_what_is_known_of_it(client, upstream: FakeU
         ],
         "unlisted": 0,
     }
+
+
+async def test_what_counts_is_named(client, upstream, log, monkeypatch) -> None:
+    """Not a vocabulary that could not be loaded, but what stands in for it."""
+
+    def lose(_name: str) -> None:
+        message = "no such file"
+        raise VocabularyError(message)
+
+    settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
+    monkeypatch.setattr("proxy.compactors.load_encoding", lose)
+    async with run_proxy(load_config(settings=settings, environment={}), log, Compactors(log)) as proxy:
+        await _ask(client, proxy, "gpt-4")
+        await _settle(proxy)
+        assert [model["vocabulary"] for model in (await _look(client, proxy))["models"]] == ["heuristic"]
 
 
 async def test_calibration_is_shown(client, upstream, start_proxy) -> None:

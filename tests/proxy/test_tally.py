@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from sessions import make_session
 
 from proxy.cli import main
-from proxy.counter import load_encoding
+from proxy.counter import VocabularyError, load_encoding
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
@@ -105,6 +105,41 @@ def test_the_configuration_says_how_to_count() -> None:
     result = _count("--set", "defaults.count=heuristic", input_bytes=orjson.dumps(HELLO))
 
     assert orjson.loads(result.stdout)["vocabulary"] == "heuristic"
+
+
+@pytest.mark.parametrize(
+    ("lost", "settings", "model", "named"),
+    [
+        (("o200k_base", "cl100k_base"), (), "gpt-4o", "heuristic"),
+        (("o200k_base", "cl100k_base"), (), "gpt-4", "heuristic"),
+        (("o200k_base", "cl100k_base"), (), "qwen3-8b", "heuristic"),
+        (("o200k_base", "cl100k_base"), ("--set", "defaults.count=cl100k_base"), "gpt-4o", "heuristic"),
+        (("cl100k_base",), (), "gpt-4", "o200k_base"),
+        (("cl100k_base",), (), "gpt-4o", "o200k_base"),
+        (("o200k_base",), (), "gpt-4o", "heuristic"),
+        (("o200k_base",), (), "gpt-4", "cl100k_base"),
+    ],
+)
+def test_what_counted_is_named(
+    lost: tuple[str, ...], settings: tuple[str, ...], model: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what should have counted: a vocabulary that cannot be loaded has a stand-in. The tokens are the stand-in's."""
+
+    def load(name: str) -> tiktoken.Encoding:
+        if name in lost:
+            message = "no such file"
+            raise VocabularyError(message)
+        return load_encoding(name)
+
+    body = orjson.dumps({**HELLO, "messages": [{"role": "user", "content": "我喜欢猫。 internationalisation" * 50}]})
+    arguments = ("--model", model, *settings)
+    expected = orjson.loads(_count(*arguments, "--set", f"defaults.count={named}", input_bytes=body).stdout)
+    monkeypatch.setattr("proxy.compactors.load_encoding", load)
+    counted = orjson.loads(_count(*arguments, input_bytes=body).stdout)
+    table = _count("--table", *arguments, input_bytes=body).stdout
+
+    assert (counted["vocabulary"], counted["tokens"]) == (named, expected["tokens"])
+    assert f"counted by {named}" in " ".join(table.split())
 
 
 @pytest.mark.parametrize("arguments", [("/no/such/file",), ("--set", "defaults.count=magic"), ("--nonsense",)])
