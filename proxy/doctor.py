@@ -146,13 +146,17 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
     return [Finding("windows", "warning", found, advice)]
 
 
-def _check_counting(config: Config, models: Iterable[str], heard: Heard) -> tuple[Compactors, Finding]:
+def _check_counting(config: Config, models: list[str], heard: Heard) -> tuple[Compactors, Finding]:
     """What counts for these models, and which program does; that a vocabulary is missing is heard."""
     compactors = Compactors(heard)
-    for model in models:
-        compactors.choose(config.policy_for(model), model)
+    used = set()
+    for model in models or ("",):
+        settings = config.policy_for(model)
+        compactors.choose(settings, model)
+        used.add(compactors.name_vocabulary(settings, model))
+    programs = sorted(set(heard.engines.values())) or ["tiktoken"]
     return compactors, Finding(
-        "counting", "ok", f"by {' and '.join(sorted(set(heard.engines.values())) or ['tiktoken'])}"
+        "counting", "ok", f"by {'characters' if used == {HEURISTIC} else ' and '.join(programs)}"
     )
 
 

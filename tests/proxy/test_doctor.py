@@ -84,7 +84,9 @@ async def test_what_counts_is_named(upstream, monkeypatch) -> None:
     report = await _examine(upstream, models=("gpt-4o", "gpt-4"))
 
     assert [(model.vocabulary, model.ratio_from) for model in report.models] == [("heuristic", "characters")] * 2
-    assert any(finding.found.startswith("vocabulary_missing") for finding in report.findings)
+    found = [finding.found for finding in report.findings]
+    assert "by characters" in found
+    assert any(text.startswith("vocabulary_missing") for text in found)
 
 
 async def test_a_long_list_is_cut(upstream) -> None:

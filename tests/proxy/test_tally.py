@@ -123,7 +123,7 @@ def test_the_configuration_says_how_to_count() -> None:
 def test_what_counted_is_named(
     lost: tuple[str, ...], settings: tuple[str, ...], model: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not what should have counted: a vocabulary that cannot be loaded has a stand-in. The tokens are the stand-in's."""
+    """A vocabulary that cannot be loaded has a stand-in: the name is the stand-in's, as the tokens are."""
 
     def load(name: str) -> tiktoken.Encoding:
         if name in lost:
