@@ -1,10 +1,13 @@
 """Wiring and lifecycle: a configuration becomes a proxy that listens."""
 
 import asyncio
+import os
 import secrets
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +62,19 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 @asynccontextmanager
-async def run_proxy(config: Config, log: Any, compactors: Compactors | None = None) -> AsyncIterator[Proxy]:
+async def run_proxy(
+    config: Config, log: Any, compactors: Compactors | None = None, lifecycle: Lifecycle | None = None
+) -> AsyncIterator[Proxy]:
     """A proxy that takes requests until the block is left; then those in flight may finish.
 
+    `lifecycle` is one of the caller's, that shows from outside how far it is.
     Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
     keep_header_bytes()
     compactors = compactors or Compactors(log)
     estimators: asyncio.Future[None] | None = None
     try:
-        async with _open_services(config, log, compactors) as services:
+        async with _open_services(config, log, compactors, lifecycle or Lifecycle()) as services:
             current = Current(services)
             async with _serve_pages(current) as pages_url, _serve_requests(current) as url:
                 estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
@@ -81,7 +87,9 @@ async def run_proxy(config: Config, log: Any, compactors: Compactors | None = No
 
 
 @asynccontextmanager
-async def _open_services(config: Config, log: Any, compactors: Compactors) -> AsyncIterator[Services]:
+async def _open_services(
+    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle
+) -> AsyncIterator[Services]:
     """What requests are served with, closed in the end. Raises ConfigError for a store that cannot be."""
     metrics = Metrics()
     store, tenancy = _open_store(config, metrics, log)
@@ -91,7 +99,7 @@ async def _open_services(config: Config, log: Any, compactors: Compactors) -> As
     recorder = Recorder(metrics, log)
     uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
     try:
-        yield Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, Lifecycle())
+        yield Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, lifecycle)
     finally:
         await summaries.close()
         await models.close()
@@ -114,6 +122,7 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
         max_headers=MAX_HEADERS,
         lingering_time=LINGERING_SECONDS,
     )
+    lifecycle.reset_clients = partial(_reset_clients, server)
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     try:
         await runner.setup()
@@ -129,11 +138,15 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
             async with asyncio.timeout(current.services.config.limits.drain_seconds):
                 await lifecycle.idle.wait()
         except TimeoutError:
-            for connection in server.connections:  # an answer that is cut must not look whole
-                if connection.transport is not None:
-                    reset_transport(connection.transport)
+            lifecycle.reset_clients()
     finally:
         await runner.cleanup()
+
+
+def _reset_clients(server: web.Server) -> None:
+    for connection in server.connections:
+        if connection.transport is not None:
+            reset_transport(connection.transport)
 
 
 @asynccontextmanager
@@ -155,6 +168,21 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
         yield site_url(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
+
+
+def stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecycle, log: Any) -> None:
+    """At the first signal, have the proxy drain; at the second, end the process: nothing that still runs may hold it.
+
+    The status is 128 and the signal's number, as shells have it.
+    """
+    if not stop.is_set():
+        stop.set()
+        return
+    try:
+        log.warning("ended_at_once", signal=number.name, requests=lifecycle.in_flight)
+        lifecycle.reset_clients()
+    finally:
+        os._exit(128 + number)
 
 
 def _load_the_rest(compactors: Compactors, config: Config) -> None:

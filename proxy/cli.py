@@ -19,7 +19,7 @@ import click
 import orjson
 import uvloop
 
-from proxy.app import run_proxy
+from proxy.app import run_proxy, stop_or_end
 from proxy.catalogue import find_window
 from proxy.codecs.chat import read_damaged_request, read_request
 from proxy.codecs.message import UndecodableError
@@ -30,6 +30,7 @@ from proxy.config_load import load_file
 from proxy.errors import ConfigError
 from proxy.logs import configure_log, get_log
 from proxy.reloading import reload_when_told, warn_of_open_addresses
+from proxy.services import Lifecycle
 from rules.families import find_family
 from rules.pipeline import LimitExceededError
 
@@ -74,7 +75,10 @@ def main() -> None:
 @_config_option
 @_set_option
 def serve(upstream: str | None, listen: str | None, config_path: Path | None, settings: tuple[str, ...]) -> None:
-    """Run the proxy until it is stopped (SIGTERM or Ctrl-C); SIGHUP has it read the --config file again."""
+    """Run the proxy until it is stopped. SIGTERM or Ctrl-C drains it, a second one ends it at once.
+
+    SIGHUP has it read the --config file again.
+    """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop takes it
     short = [f"upstream.base_url={upstream}"] if upstream else []
     short += [f"listen={listen}"] if listen else []
@@ -106,11 +110,12 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     log = get_log()
     stop, reload = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
+    lifecycle = Lifecycle()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop_or_end, number, stop, lifecycle, log)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     warn_of_open_addresses(config, log)
-    async with run_proxy(config, log) as proxy:
+    async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
         gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)

@@ -20,10 +20,14 @@ from proxy.upstream import UpstreamClient
 
 
 class Lifecycle:
-    """Whether the proxy takes requests, and how many it serves; `idle` is set while it serves none."""
+    """Whether the proxy takes requests, and how many it serves; `idle` is set while it serves none.
+
+    `reset_clients` resets every client's connection, so that no answer that is cut looks whole.
+    """
 
     def __init__(self) -> None:
         self.ready = False
+        self.reset_clients: Callable[[], None] = lambda: None  # until there is a server
         self.in_flight = 0
         self.idle = asyncio.Event()
         self.idle.set()

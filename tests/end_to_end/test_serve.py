@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 import pytest
 from fake_upstream import event
-from serving import own_environment, serving
+from serving import own_environment, read_log, serving
 
 
 async def test_streams_finish_before_the_process_ends(client, upstream):
@@ -42,6 +42,44 @@ async def test_streams_finish_before_the_process_ends(client, upstream):
         assert await asyncio.wait_for(process.wait(), 5) == 0
         logged = [orjson.loads(line) for line in (await process.stderr.read()).splitlines()]
         assert [(line["event"], line["outcome"]) for line in logged] == [("request", "unchanged")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [
+        (signal.SIGINT, signal.SIGINT, 130),
+        (signal.SIGTERM, signal.SIGTERM, 143),
+        (signal.SIGTERM, signal.SIGINT, 130),
+        (signal.SIGINT, signal.SIGTERM, 143),
+    ],
+)
+async def test_a_second_signal_ends_at_once(first, second, status, upstream):
+    """The stream in flight is reset, so that nobody takes it for whole; the status names the signal. No traceback."""
+
+    async def hang(_recorded, request):
+        response = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("half"))
+        await asyncio.Event().wait()
+
+    upstream.answer = hang
+    body = b'{"messages":[{"role":"user","content":"hi"}],"stream":true}'
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with serving("--upstream", upstream.url) as (process, url):
+        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head + body)
+        await reader.readuntil(b"half")
+        process.send_signal(first)
+        assert [line["event"] for line in await read_log(process, "draining")] == ["draining"]
+        process.send_signal(second)
+        assert await asyncio.wait_for(process.wait(), 10) == status
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
+        said = await process.stderr.read()
+    (line,) = map(orjson.loads, said.splitlines())
+    assert (line["event"], line["signal"], line["requests"]) == ("ended_at_once", second.name, 1)
 
 
 async def refuses_connections(url: str) -> None:
