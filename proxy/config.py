@@ -4,19 +4,15 @@ Law: frozen, and every key has a default. What a file says is read by config_loa
 """
 
 from fnmatch import fnmatchcase
-from typing import Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator
 
 from proxy.config_tools import Section, TidyConfig, ToolConfig, allow_a_switch
 from proxy.config_values import (
     Address,
     ContextWindow,
-    Glob,
+    NameGlob,
     OptionalKey,
     OptionalName,
     OwnKey,
@@ -25,6 +21,7 @@ from proxy.config_values import (
     Url,
     is_loopback,
 )
+from proxy.config_words import Wanted
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget, Treatment, Truncation
 
@@ -93,7 +90,7 @@ class PolicyConfig(Section):
     truncation: Truncation = Field(
         Truncation.SALIENT, description="what a long result keeps: salient (the lines that matter, too) | head_tail"
     )
-    tools: dict[Glob, ToolConfig] = Field({}, description="by a glob on the tool's name, the first match wins")
+    tools: dict[NameGlob, ToolConfig] = Field({}, description="by a glob on the tool's name, the first match wins")
     protect_turns: int = Field(2, ge=0, description="results of the newest user turns are not pruned")
     keep_user_tokens: int = Field(
         20_000,
@@ -141,7 +138,7 @@ class PolicyConfig(Section):
 class ModelConfig(PolicyConfig):
     """Any key of defaults, for the models that match."""
 
-    match: str = Field(min_length=1, description="a glob on the request's model")
+    match: NameGlob = Field(description="a glob on the request's model")
 
 
 class LimitsConfig(Section):
@@ -183,7 +180,9 @@ class Config(Section):
     metrics_listen: Address | None = Field(
         None, description="null: /metrics on the same port; else its own HOST:PORT, for our own pages alone"
     )
-    metrics_path: str = Field("/metrics", pattern="^/", description="where Prometheus scrapes")
+    metrics_path: Annotated[str, Wanted("a path that begins with /")] = Field(
+        "/metrics", pattern="^/", description="where Prometheus scrapes"
+    )
     mode: Literal["enforce", "observe", "off"] = Field(
         "enforce", description="enforce | observe (decide and count, forward the original) | off"
     )
@@ -217,35 +216,6 @@ class Config(Section):
             message = "must be plain ASCII, without a space and any of % ? #"
             raise ValueError(message)
         return path
-
-    @model_validator(mode="after")
-    def _check_addresses(self) -> Self:
-        if self.metrics_listen == self.listen and not self.listen.endswith(":0"):
-            message = "metrics_listen: must be another address than listen; null serves both there"
-            raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _check_policies(self) -> Self:
-        problems: list[str] = []
-        for path, policy in self._policies():
-            if path != "defaults" and policy == self.defaults:
-                continue
-            if policy.low_water >= policy.high_water:
-                waters = f"{policy.low_water} must be below high_water, {policy.high_water}"
-                problems.append(f"{path}.low_water: {waters}")
-            for key, name in (("upstream", policy.upstream), ("summary.upstream", policy.summary.upstream)):
-                if name is not None and name not in self.upstreams:
-                    known = ", ".join(self.upstreams) or "none"
-                    problems.append(f"{path}.{key}: {name!r} is not one of upstreams ({known})")
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
-
-    def _policies(self) -> list[tuple[str, PolicyConfig]]:
-        models = [(f"models[{index}]", self.over_defaults(model)) for index, model in enumerate(self.models)]
-        profiles = [(f"profiles.{name}", self.over_defaults(profile)) for name, profile in self.profiles.items()]
-        return [("defaults", self.defaults), *models, *profiles]
 
     def over_defaults(self, patch: PolicyConfig) -> PolicyConfig:
         """The defaults with what the patch sets."""

@@ -1,182 +1,129 @@
-"""A YAML text with the line of each key, and what is wrong with it said in sentences."""
+"""What is wrong with a configuration's values, said in words: the validator says where, the models what would do.
 
-import re
-import types
-from collections.abc import Iterator, Mapping
+Law: no value is repeated that may hold a secret; nothing is said in the validator's own words.
+"""
+
+import copy
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
-from itertools import islice
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Generic, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from proxy.errors import ConfigError
+from proxy.config_document import SECRET_KEYS, SHOWN_CHARS, Path, Problem
+from proxy.config_words import Slot, list_keys
 
-Path = tuple[str | int, ...]
+M = TypeVar("M", bound=BaseModel)
 
-SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token"})
-SHOWN_CHARS = 80
-MAX_PLACES = 100_000
-"""Keys and items of a file: aliases of aliases make billions of a few lines."""
-MAX_NUMBER_BITS = 4096
-"""Of a whole number: Python refuses to write one of more than 4300 digits."""
-_SECTION_WANTED = frozenset({"model_type", "dict_type", "tuple_type"})
-"""Errors where a section was wanted: what stands in its place may be a secret, one level too high."""
-_QUOTED = re.compile(r"(?<=[\w:]) '(?!<|.').*", re.DOTALL)
-"""From the first quotation on that is neither one character nor the name of a token: it may be a key that begins like
-an alias or a tag."""
-UNREADABLE = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
-"""What a text that is no YAML raises: dates that are none, escapes beyond Unicode, and so on."""
-_BOOLEAN = "tag:yaml.org,2002:bool"
-
-
-class PlainLoader(yaml.SafeLoader):
-    """YAML 1.2's booleans: `off` and `no` are words, so that `mode: off` says what it seems to say."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """As the base class does; hexadecimal, too, only as large as Python would write it out in a sentence."""
-        number = int(super().construct_yaml_int(node))
-        if number.bit_length() > MAX_NUMBER_BITS:
-            raise ValueError
-        return number
-
-
-PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_yaml_int)
-PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF"))
-
-
-def read_yaml(text: str) -> Any:
-    """What a YAML text says. Raises one of UNREADABLE."""
-    try:
-        return yaml.load(text, Loader=PlainLoader)  # noqa: S506 - a SafeLoader
-    except (ValueError, AttributeError, KeyError, TypeError):  # the loader's own words may quote a key
-        message = "a value is not the date or number that it looks like, or not what its tag says"
-        raise ValueError(message) from None
+MAX_ROUNDS = 8
+"""Taking wrong values out may bring others to light: a section's own checks run when its values are right."""
+STAND_IN = "*"
+"""For a text that must be there."""
+_WRONG_KEY = "[key]"
+"""What the validator puts behind the name of a mapping's key that is wrong itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """What a YAML text says, and the line (from 1) on which each of its keys stands."""
+class Validated(Generic[M]):
+    """A model of the data, and what is wrong with it.
 
-    data: Any
-    lines: Mapping[Path, int]
+    If something is, the model is that of the rest: what is at `wrong` has its default, or a stand-in in lists. None if
+    there is no such rest.
+    """
 
-    @classmethod
-    def parse(cls, text: str) -> "Document":
-        """Read a YAML text. Raises ConfigError where it is none, or has a key twice."""
+    model: M | None
+    problems: list[Problem]
+    wrong: set[Path]
+
+
+def validate(data: Any, model: type[M]) -> Validated[M]:
+    """Validate the data, which stays as it is."""
+    problems: dict[Problem, None] = {}
+    wrong: set[Path] = set()
+    for _ in range(MAX_ROUNDS):
         try:
-            places = list(islice(_walk(yaml.compose(text, Loader=PlainLoader), ()), MAX_PLACES + 1))
-            data = None if len(places) > MAX_PLACES else read_yaml(text)
-        except UNREADABLE as error:
-            message = f"not valid YAML: {_describe_yaml(error)}"
-            raise ConfigError(message) from None  # the parser's error quotes the file, keys and all
-        if len(places) > MAX_PLACES:
-            message = f"has more than {MAX_PLACES} keys and items, those behind an alias counted each time"
-            raise ConfigError(message)
-        lines: dict[Path, int] = {}
-        twice: list[str] = []
-        for path, line in places:
-            if path in lines:
-                twice.append(f"{name_path(path)} (line {line}): the key stands twice")
-            lines[path] = line
-        if twice:
-            raise ConfigError("\n".join(twice))
-        return cls({} if data is None else data, lines)
-
-    def place(self, path: Path) -> str:
-        """The path with its line, where that is known."""
-        line = self.lines.get(path)
-        return name_path(path) if line is None else f"{name_path(path)} (line {line})"
+            return Validated(model.model_validate(data), list(problems), wrong)
+        except ValidationError as error:
+            data, before = copy.deepcopy(data), frozenset(wrong)
+            found = [_read(item, model) for item in error.errors(include_url=False)]
+            inner = [path for path, _, _ in found]
+            for path, slot, words in found:
+                if any(len(path) < len(other) and other[: len(path)] == path for other in inner):
+                    continue  # a list is too short, say, without its wrong items
+                if not any(path[:length] in before for length in range(len(path) + 1)):  # else it is about a stand-in
+                    problems.update(dict.fromkeys(words))
+                wrong.add(path)
+                _take_out(data, path, slot)
+    return Validated(None, list(problems), wrong)
 
 
-def name_path(path: Path) -> str:
-    """`models[0].high_water` for ("models", 0, "high_water")."""
-    name = ""
-    for part in path:
-        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
-    return name
-
-
-def describe_errors(error: ValidationError, document: Document, model: type[BaseModel]) -> list[str]:
-    """One line for each thing wrong: where, what value, what is allowed."""
-    problems: dict[str, None] = {}
-    for item in error.errors(include_url=False):
-        path = tuple(part for part in item["loc"] if not _is_variant(part))
-        message = item["msg"].removeprefix("Value error, ")
-        if not path:
-            problems.update(dict.fromkeys(message.split("\n")))
-        elif item["type"] == "extra_forbidden":
-            problems[f"{document.place(path)}: unknown key{_suggest(path, model)}"] = None
-        elif item["type"] == "missing":
-            problems[f"{document.place(path)}: is required"] = None
-        else:
-            wanted = (message[:1].lower() + message[1:]).removeprefix("input ")
-            shown = "" if item["type"] in _SECTION_WANTED else _show(path, item["input"])
-            problems[f"{document.place(path)}: {shown}{wanted}"] = None
-    return list(problems)
-
-
-def _is_variant(part: str | int) -> bool:
-    """Whether a part of pydantic's location names a variant of a union, not a key of the file."""
-    return isinstance(part, str) and any(sign in part for sign in "[(,")
-
-
-def _show(path: Path, value: object) -> str:
-    """The value, where it cannot hold a secret."""
-    if not SECRET_KEYS.isdisjoint(path) or not isinstance(value, str | int | float | None):
+def show(path: Path, value: object) -> str:
+    """The value as YAML has it, with a blank behind it; nothing if it may hold a secret, or is no single value."""
+    if not SECRET_KEYS.isdisjoint(path):
+        return ""
+    if value is None or isinstance(value, bool):
+        return f"{'null' if value is None else str(value).lower()} "
+    if not isinstance(value, str | int | float | date):
         return ""
     text = str(value)
-    if "@" in text or "?" in text or (path[-1] == "store" and "://:" in text):  # addresses with a password
+    if "@" in text or "?" in text or (path[-1:] == ("store",) and "://:" in text):  # addresses with a password
         return ""
-    shown = repr(value)
-    return f"{shown[:SHOWN_CHARS]} " if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… "
+    shown = repr(value) if isinstance(value, str) else text
+    return f"{shown} " if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… "
+
+
+def _read(item: Any, model: type[BaseModel]) -> tuple[Path, Slot | None, list[Problem]]:
+    """Where one of the validator's errors is, what may stand there, and what to say of it."""
+    kind, value = item["type"], item["input"]
+    path, slot = _find(item["loc"], kind, model)
+    if kind == "value_error":
+        said = str(item["ctx"]["error"]).split("\n")
+        return path, slot, [Problem(path, f"{show(path, value) if path else ''}{line}") for line in said]
+    if kind == "missing":
+        return path, slot, [Problem(path[:-1], f"{path[-1]} is required")]
+    if slot is None:
+        return path, slot, [Problem(path, f"unknown key{_suggest(path, model)}")]
+    shown = "" if slot.holds_others and value is not None else show(path, value)
+    return path, slot, [Problem(path, f"{shown}must be {slot.words()}")]
+
+
+def _find(location: tuple[str | int, ...], kind: str, model: type[BaseModel]) -> tuple[Path, Slot | None]:
+    """The path of one of the validator's locations, and what may stand there; None for a key that nothing knows.
+
+    A location names keys and indexes, and behind them what is no part of the file: the mark of a wrong key, the name
+    of one type among several. So it is followed through the models' fields as far as these go.
+    """
+    path: Path = ()
+    slot, outer = Slot.of(model), None
+    for index, step in enumerate(location):
+        is_last = index == len(location) - 1
+        if outer is not None and outer.is_mapping and step == _WRONG_KEY and is_last and kind != "extra_forbidden":
+            return path, outer.key
+        inner = slot.enter(step)
+        if inner is None:
+            return (path, slot) if slot.section is None else ((*path, step), None)
+        path, slot, outer = (*path, step), inner, slot
+    return path, slot
 
 
 def _suggest(path: Path, model: type[BaseModel]) -> str:
-    section = _section_at(path[:-1], model)
-    known = [field.alias or name for name, field in section.model_fields.items()] if section else []
+    slot: Slot | None = Slot.of(model)
+    for step in path[:-1]:
+        slot = slot.enter(step) if slot else None
+    known = list_keys(slot.section) if slot and slot.section else []
     near = get_close_matches(str(path[-1]), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}" if known else ""
 
 
-def _section_at(path: Path, model: type[BaseModel]) -> type[BaseModel] | None:
-    section: type[BaseModel] | None = model
-    for part in path:
-        if section is None:
-            return None
-        field = section.model_fields.get(str(part))
-        if field is not None:
-            section = _section_in(field.annotation)
-    return section
-
-
-def _section_in(annotation: Any) -> type[BaseModel] | None:
-    """The section that a field holds: itself, or as the values of a mapping or the items of a list."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if get_origin(annotation) in {dict, tuple, list, Union, types.UnionType}:
-        return next((found for item in get_args(annotation) if (found := _section_in(item))), None)
-    return None
-
-
-def _walk(node: Any, path: Path) -> Iterator[tuple[Path, int]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield (*path, key.value), key.start_mark.line + 1
-            yield from _walk(value, (*path, key.value))
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield (*path, index), value.start_mark.line + 1
-            yield from _walk(value, (*path, index))
-
-
-def _describe_yaml(error: Exception) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {_QUOTED.sub('', error.problem or '')}"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+def _take_out(data: Any, path: Path, slot: Slot | None) -> None:
+    """Have the data go without what is at the path; what must be there gets a stand-in."""
+    parent = data
+    for step in path[:-1]:
+        parent = parent[step]
+    if not path:
+        data.clear()
+    elif isinstance(path[-1], int) or path[-1] not in parent:
+        parent[path[-1]] = {} if slot and slot.section else STAND_IN
+    else:
+        del parent[path[-1]]

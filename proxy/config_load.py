@@ -7,13 +7,14 @@ reads the environment, and the configuration's file.
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from proxy.config import Config, PolicyConfig
-from proxy.config_errors import UNREADABLE, Document, Path, describe_errors, name_path, read_yaml
+from proxy.config_checks import find_conflicts
+from proxy.config_document import Document, Path, Place, Problem
+from proxy.config_errors import validate
 from proxy.errors import ConfigError
 
 P = TypeVar("P", bound=PolicyConfig)
@@ -64,72 +65,92 @@ def load_config(
     """
     environment = os.environ if environment is None else environment
     document = Document.parse(text)
-    problems: list[str] = []
-    data = _fill(document.data, (), environment, problems)
-    unset = tuple(f"{problem.partition(':')[0]}{end}" for problem in problems for end in (":", " ("))
+    data = {} if document.data is None else document.data
     if not isinstance(data, dict):
         message = "the configuration must be a mapping of keys to values"
         raise ConfigError(message)
+    draft = _Draft(data, dict(document.places), list(document.problems))
+    draft.fill(environment)
     overlay = [f"{key}={environment[name]}" for name, key in ENVIRONMENT_KEYS.items() if environment.get(name)]
     for setting in (*overlay, *settings):
-        _lay_over(data, setting, problems)
-    high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), problems)
-    config: Config | None = None
-    try:
-        config = Config.model_validate(data)
-    except ValidationError as error:
-        # What is wrong with an empty text is only that its variable is not set.
-        described = describe_errors(error, document, Config)
-        problems.extend(problem for problem in described if not problem.startswith(unset))
-    if problems or config is None:
-        raise ConfigError("\n".join(problems))
+        draft.lay_over(setting)
+    high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), draft.problems)
+    validated = validate(draft.data, Config)
+    config, wrong = validated.model, validated.wrong | draft.unset
+    # What is wrong with an empty text is only that its variable is not set.
+    draft.problems += [problem for problem in validated.problems if problem.path not in draft.unset]
+    draft.problems += [] if config is None else find_conflicts(config, wrong)
+    if draft.problems or config is None:
+        raise ConfigError("\n".join(Document(None, draft.places).describe(draft.problems)))
     return config if high_water is None else _override_waters(config, high_water)
 
 
-def _fill(value: Any, path: Path, environment: Mapping[str, str], problems: list[str]) -> Any:
-    """The value with every ${NAME} and ${NAME:-default} in its texts replaced."""
-    if isinstance(value, dict):
-        return {key: _fill(item, (*path, key), environment, problems) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_fill(item, (*path, index), environment, problems) for index, item in enumerate(value)]
-    if not isinstance(value, str):
-        return value
+@dataclass(slots=True)
+class _Draft:
+    """What a file says, as the environment and settings change it, and what is wrong with it so far.
 
-    def read(match: re.Match[str]) -> str:
-        name, default = match.group(1, 2)
-        if name not in environment and default is None:
-            problems.append(f"{name_path(path)}: ${{{name}}} is not set in the environment and has no default")
-        return environment.get(name, default or "")
+    `unset` are the paths of texts whose variables are not set. A value that came from elsewhere has no place.
+    """
 
-    return _VARIABLE.sub(read, value)
+    data: dict[str, Any]
+    places: dict[Path, Place]
+    problems: list[Problem]
+    unset: set[Path] = field(default_factory=set)
 
+    def fill(self, environment: Mapping[str, str]) -> None:
+        """Replace every ${NAME} and ${NAME:-default} in the texts."""
+        self.data = self._fill(self.data, (), environment)
 
-def _lay_over(data: dict[str, Any], setting: str, problems: list[str]) -> None:
-    """Write `dotted.key=value` into the data; the value is YAML."""
-    dotted, equals, text = setting.partition("=")
-    try:
-        value = read_yaml(text)
-    except UNREADABLE:
-        value = text
-    if not equals or not all(dotted.split(".")):
-        problems.append(f"{setting.partition('=')[0]!r}: a setting is written dotted.key=value")
-        return
-    *parents, last = dotted.split(".")
-    section = data
-    for parent in parents:
-        inner = section.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            problems.append(f"{dotted}: {parent} is no section")
+    def _fill(self, value: Any, path: Path, environment: Mapping[str, str]) -> Any:
+        if isinstance(value, dict):
+            return {key: self._fill(item, (*path, key), environment) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._fill(item, (*path, index), environment) for index, item in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+
+        def read(match: re.Match[str]) -> str:
+            name, default = match.group(1, 2)
+            if name not in environment and default is None:
+                words = f"${{{name}}} is not set in the environment and has no default"
+                self.problems.append(Problem(path, words))
+                self.unset.add(path)
+            return environment.get(name, default or "")
+
+        return _VARIABLE.sub(read, value)
+
+    def lay_over(self, setting: str) -> None:
+        """Write `dotted.key=value` into the data; the value is YAML."""
+        dotted, equals, text = setting.partition("=")
+        if not equals or not all(dotted.split(".")):
+            self.problems.append(Problem((), f"{dotted!r}: a setting is written dotted.key=value"))
             return
-        section = inner
-    section[last] = value
+        *parents, last = path = tuple(dotted.split("."))
+        section = self.data
+        for parent in parents:
+            inner = section.setdefault(parent, {})
+            if not isinstance(inner, dict):
+                self.problems.append(Problem((), f"{dotted}: {parent} is no section"))
+                return
+            section = inner
+        section[last] = self._read_value(text, path)
+        self.places = {place: at for place, at in self.places.items() if place[: len(path)] != path}
+        self.unset = {place for place in self.unset if place[: len(path)] != path}
+
+    def _read_value(self, text: str, path: Path) -> Any:
+        try:
+            document = Document.parse(text)
+        except ConfigError:
+            return text
+        self.problems += [replace(problem, path=(*path, *problem.path)) for problem in document.problems]
+        return document.data
 
 
-def _read_percentage(text: str | None, problems: list[str]) -> float | None:
+def _read_percentage(text: str | None, problems: list[Problem]) -> float | None:
     if not text:
         return None
     if not _PERCENTAGE.fullmatch(text):
-        problems.append(f"TRIMTAB_AUTOCOMPACT_PCT: {text!r} must be a whole number from 1 to 100")
+        problems.append(Problem((), f"TRIMTAB_AUTOCOMPACT_PCT: {text!r} must be a whole number from 1 to 100"))
         return None
     return int(text) / 100
 

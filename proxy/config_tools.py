@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from proxy.config_values import Exclude
+from proxy.config_values import Exclude, refused
 from rules.tidy import Tidying
 from rules.treatment import ToolRule, Treatment, Truncation
 
@@ -25,11 +25,9 @@ class Section(BaseModel):
     def _keep_numbers_apart_from_switches(cls, value: Any, info: ValidationInfo) -> Any:
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, bool) and not _takes_switches(field.annotation):
-            message = "must not be true or false"
-            raise ValueError(message)
+            raise refused()
         if isinstance(value, int | float) and not isinstance(value, bool) and _is_switch(field.annotation):
-            message = "must be true or false"
-            raise ValueError(message)
+            raise refused()
         return value
 
 

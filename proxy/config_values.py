@@ -5,17 +5,31 @@ Law: a message says what the value must be, and never repeats it where it may ho
 
 import ipaddress
 import re
+from fnmatch import translate
 from pathlib import PurePath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from proxy.config_globs import NEVER, UNCLOSED, split_glob
+from proxy.config_words import Wanted
+from rules.treatment import MAX_NAME_CHARS
 
 MIN_CONTEXT_WINDOW = 1024
 MAX_DIGITS = 18
+ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
+"""What clients add to an address themselves; the longer ones first."""
 SERVER_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
+GLOB = Wanted("a glob of printable characters, not an empty one")
 _TENANT_HEADER = re.compile(r"header:[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Source: RFC 9110, a token."""
+
+
+def refused() -> PydanticCustomError:
+    """The error for a value of another kind: what is said is what its type wants (see config_words.py)."""
+    return PydanticCustomError("refused", "refused")
 
 
 def _check_url(url: str) -> str:
@@ -29,7 +43,12 @@ def _check_url(url: str) -> str:
     if parts.username is not None or "?" in url or "#" in url:
         message = "must carry no user name, query or fragment; a key belongs in api_key"
         raise ValueError(message)
-    return url.rstrip("/")
+    url = url.rstrip("/")
+    endpoint = next((path for path in ENDPOINTS if url.lower().endswith(path)), None)
+    if endpoint is not None:
+        message = f"must end before {endpoint}: requests to /v1/X go to base_url/X"
+        raise ValueError(message)
+    return url
 
 
 def _has_valid_port(url: str) -> bool:
@@ -46,13 +65,12 @@ def _drop_blank(key: object) -> object:
 
 def _check_key(key: str) -> str:
     if not key.isascii() or not key.isprintable() or " " in key:
-        message = "must be one word of printable ASCII, without a line break"
-        raise ValueError(message)
+        raise refused()
     return key
 
 
 def _check_own_key(key: str) -> str:
-    """A key that we ask for: a variable that is set to nothing must not open the door."""
+    """A key that clients must show: a variable that is set to nothing must not open the door."""
     if not key:
         message = "must not be empty"
         raise ValueError(message)
@@ -71,8 +89,7 @@ def is_loopback(address: str) -> bool:
 def _check_address(address: str) -> str:
     host, _, port = address.rpartition(":")
     if not host or not _is_number(port) or int(port) > 65_535:
-        message = "must be HOST:PORT, the port 0 to 65535"
-        raise ValueError(message)
+        raise refused()
     return address
 
 
@@ -84,8 +101,7 @@ def _is_number(text: str | int) -> bool:
 
 def _check_window(window: object) -> object:
     if window != "auto" and (isinstance(window, bool) or not isinstance(window, int | str) or not _is_number(window)):
-        message = "must be auto, or a whole number of tokens"
-        raise ValueError(message)
+        raise refused()
     if window != "auto" and int(str(window)) < MIN_CONTEXT_WINDOW:
         message = f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens"
         raise ValueError(message)
@@ -94,7 +110,21 @@ def _check_window(window: object) -> object:
 
 def _check_glob(glob: str) -> str:
     if not glob or not glob.isprintable():
-        message = "must be a glob of printable characters, not an empty one"
+        message = f"must be {GLOB.words}"
+        raise ValueError(message)
+    if UNCLOSED in split_glob(glob):
+        message = "has a [ that no ] closes; a literal one is written [[]"
+        raise ValueError(message)
+    if NEVER in translate(glob):
+        message = "never matches: one of its [...] holds no character"
+        raise ValueError(message)
+    return glob
+
+
+def _check_name_glob(glob: str) -> str:
+    """A glob on a name, which has so many characters at most."""
+    if sum(unit != "*" for unit in split_glob(_check_glob(glob))) > MAX_NAME_CHARS:
+        message = f"never matches: a name has {MAX_NAME_CHARS} characters at most"
         raise ValueError(message)
     return glob
 
@@ -103,15 +133,13 @@ def _check_exclude(exclude: object) -> object:
     """A switch, or globs; what is neither is told in one sentence, not one for each of the two."""
     globs = exclude if isinstance(exclude, list | tuple) else ()
     if not isinstance(exclude, bool) and (not globs or not all(isinstance(glob, str) for glob in globs)):
-        message = "must be true, false, or a list of globs"
-        raise ValueError(message)
+        raise refused()
     return exclude if isinstance(exclude, bool) else tuple(map(_check_glob, globs))
 
 
 def _check_tenant(tenant: str) -> str:
     if tenant != "authorization" and not _TENANT_HEADER.fullmatch(tenant):
-        message = "must be authorization, or header:NAME"
-        raise ValueError(message)
+        raise refused()
     return tenant
 
 
@@ -120,18 +148,20 @@ def _check_store(store: str) -> str:
     is_file = scheme == "sqlite" and rest.startswith("/") and PurePath(rest[1:]).name not in {"", ".", ".."}
     is_server = scheme in SERVER_SCHEMES and rest.strip("/") and _has_valid_port(store)
     if store not in {"memory", "sqlite"} and not is_file and not is_server:
-        message = "must be memory, sqlite, sqlite:///path or redis://host:port/db"
-        raise ValueError(message)
+        raise refused()
     return store
 
 
-Url = Annotated[str, AfterValidator(_check_url)]
+Url = Annotated[str, AfterValidator(_check_url), Wanted("an http:// or https:// address with a host")]
 OptionalName = Annotated[str | None, BeforeValidator(_drop_blank)]
-OptionalKey = Annotated[Annotated[str, AfterValidator(_check_key)] | None, BeforeValidator(_drop_blank)]
-OwnKey = Annotated[str, AfterValidator(_check_own_key)]
-Address = Annotated[str, AfterValidator(_check_address)]
-ContextWindow = Annotated[Literal["auto"] | int, BeforeValidator(_check_window)]
-Glob = Annotated[str, AfterValidator(_check_glob)]
-Exclude = Annotated[bool | tuple[str, ...], BeforeValidator(_check_exclude)]
-Tenant = Annotated[str, AfterValidator(_check_tenant)]
-Store = Annotated[str, AfterValidator(_check_store)]
+_Key = Wanted("one word of printable ASCII, without a line break")
+OptionalKey = Annotated[Annotated[str, AfterValidator(_check_key), _Key] | None, BeforeValidator(_drop_blank)]
+OwnKey = Annotated[str, AfterValidator(_check_own_key), _Key]
+Address = Annotated[str, AfterValidator(_check_address), Wanted("HOST:PORT, the port 0 to 65535")]
+ContextWindow = Annotated[
+    Literal["auto"] | int, BeforeValidator(_check_window), Wanted("auto, or a whole number of tokens")
+]
+NameGlob = Annotated[str, AfterValidator(_check_name_glob), GLOB]
+Exclude = Annotated[bool | tuple[str, ...], BeforeValidator(_check_exclude), Wanted("true, false, or a list of globs")]
+Tenant = Annotated[str, AfterValidator(_check_tenant), Wanted("authorization, or header:NAME")]
+Store = Annotated[str, AfterValidator(_check_store), Wanted("memory, sqlite, sqlite:///path or redis://host:port/db")]

@@ -105,8 +105,8 @@ def test_check_names_every_mistake(tmp_path: Path) -> None:
     result = _run("check", file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [
-        "trimtab: mode (line 2): 'maybe' should be 'enforce', 'observe' or 'off'",
         "trimtab: listn (line 1): unknown key; did you mean listen?",
+        "trimtab: mode (line 2): 'maybe' must be enforce, observe or off",
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from proxy.config import MAX_MODEL_CHARS, Config, PolicyConfig
-from proxy.config_errors import Document, name_path
+from proxy.config_document import Document, name_path
 from proxy.config_load import load_config
 from proxy.config_tools import ToolConfig
 from proxy.errors import ConfigError
@@ -41,7 +41,7 @@ def test_the_example_names_every_key_with_a_comment() -> None:
     """Nothing is to be found only in the source, and no key stands without a word on it."""
     text = EXAMPLE.read_text()
     lines = text.splitlines()
-    places = {name_path(path): line for path, line in Document.parse(text).lines.items()}
+    places = {name_path(path): line for path, (line, _) in Document.parse(text).places.items()}
 
     assert set(places) == _keys(Config)
     assert all(f"#      {key}: " in text for key in ToolConfig.model_fields)
@@ -212,7 +212,7 @@ def test_keys_of_ours_come_from_file_or_environment() -> None:
 
 def test_two_listeners_have_two_addresses() -> None:
     """Port 0 is another one each time."""
-    with pytest.raises(ConfigError, match="metrics_listen: must be another address than listen"):
+    with pytest.raises(ConfigError, match=r"metrics_listen \(line 1\): must be another address than listen"):
         _load("{listen: 'h:1', metrics_listen: 'h:1'}")
     assert _load("{listen: 'h:0', metrics_listen: 'h:0'}").metrics_listen == "h:0"
 

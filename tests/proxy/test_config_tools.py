@@ -60,18 +60,18 @@ def test_switches_are_laid_over_the_others(defaults: str, own: str, expected: Ti
 def test_what_a_tools_entry_does_not_set_is_the_policys() -> None:
     """Budgets are in the model's tokens; globs keep the order in which they stand."""
     text = """{max_tool_result_tokens: 1000, max_tool_result_bytes: 5000, truncation: head_tail, dedupe: false, tools: {
-      "z*": {}, "a*": {max_tool_result_tokens: 200, tidy: false}, "*": {max_tool_result_bytes: 300, dedupe: true},
-      "b": {exclude: true, truncation: salient}, "c": {exclude: ["*.md", "x"]}}}"""
+      "z*": {}, "a*": {max_tool_result_tokens: 200, tidy: false}, "b": {exclude: true, truncation: salient},
+      "c": {exclude: ["*.md", "x"]}, "*": {max_tool_result_bytes: 300, dedupe: true}}}"""
     own = Treatment(Budget(500, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False)
     assert policy(text, token_ratio=2.0).tools == (
         ToolRule("z*", own),
         ToolRule("a*", Treatment(Budget(100, 5000), Truncation.HEAD_TAIL, None, dedupe=False)),
-        ToolRule("*", Treatment(Budget(500, 300), Truncation.HEAD_TAIL, Tidying(), dedupe=True)),
         ToolRule("b", Treatment(Budget(500, 5000), Truncation.SALIENT, Tidying(), dedupe=False, is_exempt=True)),
         ToolRule(
             "c",
             Treatment(Budget(500, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False, exempt_arguments=("*.md", "x")),
         ),
+        ToolRule("*", Treatment(Budget(500, 300), Truncation.HEAD_TAIL, Tidying(), dedupe=True)),
     )
 
 
@@ -90,15 +90,15 @@ MISTAKES = {
     "tidy: {jsn: true}": "defaults.tidy.jsn (line 2): unknown key; did you mean json?",
     "tidy: {ansi: 3}": "defaults.tidy.ansi (line 2): 3 must be true or false",
     "tidy: {ansi: 1}": "defaults.tidy.ansi (line 2): 1 must be true or false",
-    "tools: {a: {dedupe: 0}}": "defaults.tools.a.dedupe (line 2): 0 must be true or false",
+    "tools: {a: {dedupe: 0}}": "defaults.tools.a.dedupe (line 2): 0 must be true, false or null",
     "tidy: 4": "defaults.tidy (line 2): 4 must be true, false, or a mapping of switches",
     "dedupe: 3": "defaults.dedupe (line 2): 3 must be true or false",
-    "truncation: foo": "defaults.truncation (line 2): 'foo' should be 'salient' or 'head_tail'",
-    "tools: {'': {}}": "defaults.tools. (line 2): '' must be a glob of printable characters, not an empty one",
-    "tools: {a: {max_tool_result_tokens: 3}}": "defaults.tools.a.max_tool_result_tokens (line 2): 3 should be greater"
-    " than or equal to 64",
-    "tools: {a: {max_tool_result_tokens: true}}": "defaults.tools.a.max_tool_result_tokens (line 2): True must not be"
-    " true or false",
+    "truncation: foo": "defaults.truncation (line 2): 'foo' must be salient or head_tail",
+    "tools: {'': {}}": "defaults.tools.\"\" (line 2): '' must be a glob of printable characters, not an empty one",
+    "tools: {a: {max_tool_result_tokens: 3}}": "defaults.tools.a.max_tool_result_tokens (line 2): 3 must be a whole"
+    " number, 64 or more, or null",
+    "tools: {a: {max_tool_result_tokens: true}}": "defaults.tools.a.max_tool_result_tokens (line 2): true must be a whole"
+    " number, 64 or more, or null",
     "tools: {a: {exclud: 1}}": "defaults.tools.a.exclud (line 2): unknown key; did you mean exclude?",
     "tools: {a: {exclude: 3}}": "defaults.tools.a.exclude (line 2): 3 must be true, false, or a list of globs",
     "tools: {a: {exclude: []}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",

@@ -1,0 +1,102 @@
+"""What keys of the configuration must be to each other.
+
+Law: a check whose own keys are wrong by themselves is left out; all others run.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+from proxy.config import Config, PolicyConfig
+from proxy.config_document import Path, Problem, name_path
+from proxy.config_errors import show
+from proxy.config_globs import covers
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """A policy as the configuration has it: what it sets itself, and with the defaults below that."""
+
+    path: Path
+    own: PolicyConfig
+    full: PolicyConfig
+
+    def owner(self, key: str) -> Path:
+        """Where the value of a key comes from."""
+        return (*(self.path if key in self.own.model_fields_set else ("defaults",)), key)
+
+
+class _Wrong:
+    """Places whose values are wrong, and everything within them."""
+
+    def __init__(self, paths: Container[Path]) -> None:
+        self._paths = paths
+
+    def has(self, path: Path) -> bool:
+        """Whether the value there cannot be relied on."""
+        return any(path[:length] in self._paths for length in range(len(path) + 1))
+
+
+def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
+    """What contradicts something else; `wrong` are the paths whose values stand in for others that are wrong."""
+    known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
+    places = _Wrong(wrong)
+    found = [*_check_addresses(config, places)]
+    for policy in _list_policies(config):
+        found += _check_waters(policy, places)
+        if not places.has(("upstreams",)):
+            found += _check_upstreams(policy, known, places)
+        found += _check_order((*policy.path, "tools"), [((glob,), glob) for glob in policy.own.tools], places)
+    matches = [((index, "match"), entry.match) for index, entry in enumerate(config.models)]
+    return [*found, *_check_order(("models",), matches, places)]
+
+
+def _list_policies(config: Config) -> list[_Policy]:
+    patches: list[tuple[Path, PolicyConfig]] = [
+        (("defaults",), config.defaults),
+        *((("models", index), model) for index, model in enumerate(config.models)),
+        *((("profiles", name), profile) for name, profile in config.profiles.items()),
+    ]
+    return [_Policy(path, patch, config.over_defaults(patch)) for path, patch in patches]
+
+
+def _check_addresses(config: Config, wrong: _Wrong) -> Iterator[Problem]:
+    """Two listeners need two addresses; port 0 is another one each time."""
+    is_same = config.metrics_listen == config.listen and not config.listen.endswith(":0")
+    if is_same and not wrong.has(("listen",)) and not wrong.has(("metrics_listen",)):
+        yield Problem(("metrics_listen",), "must be another address than listen; null serves both there")
+
+
+def _check_waters(policy: _Policy, wrong: _Wrong) -> Iterator[Problem]:
+    """Low below high. What is wrong in the defaults is told there, not again of each policy that has it from them."""
+    low, high = policy.owner("low_water"), policy.owner("high_water")
+    is_own = policy.path in {low[:-1], high[:-1]}
+    if not is_own or policy.full.low_water < policy.full.high_water or wrong.has(low) or wrong.has(high):
+        return
+    if "low_water" in policy.own.model_fields_set:
+        yield Problem(low, f"{policy.full.low_water} must be below high_water, {policy.full.high_water}")
+    else:
+        yield Problem(
+            (*policy.path, "high_water"), f"{policy.full.high_water} must be above low_water, {policy.full.low_water}"
+        )
+
+
+def _check_upstreams(policy: _Policy, known: Sequence[str], wrong: _Wrong) -> Iterator[Problem]:
+    """An upstream that is named is there."""
+    own = {(*policy.path, "upstream"): policy.own.upstream}
+    own[*policy.path, "summary", "upstream"] = policy.own.summary.upstream
+    for path, name in own.items():
+        if name is not None and name not in known and not wrong.has(path):
+            words = f"is not one of upstreams ({', '.join(known) or 'none'})"
+            yield Problem(path, f"{show(path, name)}{words}")
+
+
+def _check_order(path: Path, globs: Sequence[tuple[Path, str]], wrong: _Wrong) -> Iterator[Problem]:
+    """The first glob that matches wins; one behind another that matches all that it does is never asked."""
+    earlier: list[str] = []
+    for place, glob in globs:
+        if wrong.has((*path, *place)):
+            continue
+        first = next((other for other in earlier if covers(other, glob)), None)
+        if first is not None:
+            yield Problem((*path, *place), f"never matches: {name_path((first,))} before it does")
+        earlier.append(glob)

@@ -1,0 +1,221 @@
+"""A YAML text as plain data, with the place of each key.
+
+Law: keys are text, as they are written; nothing is ever quoted from the file but keys.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from proxy.errors import ConfigError
+
+Path = tuple[str | int, ...]
+Place = tuple[int, int]
+"""Line and column, from 1."""
+
+SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token"})
+SHOWN_CHARS = 80
+MAX_PLACES = 100_000
+"""Keys and items of a file: aliases of aliases make billions of a few lines."""
+MAX_NUMBER_BITS = 4096
+"""Of a whole number: Python refuses to write one of more than 4300 digits."""
+_QUOTED = re.compile(r"(?<=[\w:]) '(?!<|.').*", re.DOTALL)
+"""From the first quotation on that is neither one character nor the name of a token: it may be a key that begins like
+an alias or a tag."""
+_INDENTED_BY_TAB = re.compile(r"[ ]*\t")
+_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+"""As YAML counts lines."""
+_PLAIN_KEY = re.compile(r"[\w-]+")
+_BOOLEAN = "tag:yaml.org,2002:bool"
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML 1.2's booleans: `off` and `no` are words, so that `mode: off` says what it seems to say."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """As the base class does; hexadecimal, too, only as large as Python would write it out in a sentence."""
+        number = int(super().construct_yaml_int(node))
+        if number.bit_length() > MAX_NUMBER_BITS:
+            raise ValueError
+        return number
+
+
+PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_yaml_int)
+PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF"))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with the value at a path; the empty path stands for the whole, or for what is no key."""
+
+    path: Path
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a YAML text says, where each of its keys and items stands, and what is wrong with it as YAML."""
+
+    data: Any
+    places: Mapping[Path, Place]
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Document":
+        """Read a YAML text; an empty one says None. Raises ConfigError if it cannot be read."""
+        loader = None
+        try:
+            loader = PlainLoader(text)
+            reader = _Reader(loader)
+            node = loader.get_single_node()
+            data = None if node is None else reader.read(node, ())
+        except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+            message = f"not valid YAML: {_describe(error, text)}"
+            raise ConfigError(message) from None  # the parser's error quotes the file, keys and all
+        finally:
+            if loader is not None:
+                loader.dispose()
+        return cls(data, reader.places, tuple(reader.problems))
+
+    def describe(self, problems: list[Problem]) -> list[str]:
+        """A line for each problem, in the order of the text; one that an alias repeats is told once."""
+        told: dict[object, str] = {}
+        for problem in sorted(problems, key=lambda problem: self.places.get(problem.path, (0, 0))):
+            place = self.places.get(problem.path)
+            name = name_path(problem.path)
+            where = name if place is None else f"{name} (line {place[0]})"
+            key = problem if place is None else (place, problem.words)
+            told.setdefault(key, f"{where}: {problem.words}" if where else problem.words)
+        return list(told.values())
+
+
+def name_path(path: Path) -> str:
+    """`models[0].high_water` for ("models", 0, "high_water"); keys other than words are quoted."""
+    name = ""
+    for part in path:
+        name += f"[{part}]" if isinstance(part, int) else f".{_quote(part)}" if name else _quote(part)
+        if part in SECRET_KEYS and not isinstance(path[-1], int):
+            break  # what stands within is no key of ours, and may be a secret
+    return name
+
+
+def _quote(key: str) -> str:
+    if _PLAIN_KEY.fullmatch(key) and len(key) <= SHOWN_CHARS:
+        return key
+    shown = "".join(
+        f"\\{char}" if char in '"\\' else char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in key[:SHOWN_CHARS]
+    )
+    return f'"{shown}"' if len(key) <= SHOWN_CHARS else f'"{shown}…"'
+
+
+class _TooManyError(ValueError):
+    """More keys and items than a configuration has."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads nodes into data, and writes down where everything stands."""
+
+    loader: PlainLoader
+    places: dict[Path, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    count: int = 0
+
+    def read(self, node: yaml.Node, path: Path) -> Any:
+        """The data of a node. Raises what the loader raises."""
+        if isinstance(node, yaml.ScalarNode):
+            return self._read_scalar(node)
+        if node.tag != f"tag:yaml.org,2002:{'map' if isinstance(node, yaml.MappingNode) else 'seq'}":
+            raise _wrong(node, "a tag that means nothing here")
+        if isinstance(node, yaml.MappingNode):
+            return self._read_mapping(node, path)
+        return [self._read_at(item, item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def _read_mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        """What is merged in comes first, and gives way to the mapping's own keys."""
+        data: dict[str, Any] = {}
+        own: set[str] = set()
+        for merged in _find_merged(node):
+            self._count()
+            data.update(self._read_mapping(merged, path))
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _wrong(key_node, "a key must be one text")
+            key = key_node.value
+            inner = (*path, key)
+            value = self._read_at(key_node, value_node, inner)
+            if key in own:
+                self.problems.append(Problem(inner, "the key stands twice"))
+                if isinstance(data[key], dict) and isinstance(value, dict):
+                    value = data[key] | value  # so that mistakes in the first are told, too
+            own.add(key)
+            data[key] = value
+        return data
+
+    def _read_at(self, start: yaml.Node, node: yaml.Node, path: Path) -> Any:
+        self._count()
+        value = self.read(node, path)
+        self.places[path] = (start.start_mark.line + 1, start.start_mark.column + 1)
+        return value
+
+    def _count(self) -> None:
+        self.count += 1
+        if self.count > MAX_PLACES:
+            raise _TooManyError
+
+    def _read_scalar(self, node: yaml.ScalarNode) -> Any:
+        try:
+            return self.loader.construct_object(node)
+        except (ValueError, OverflowError, AttributeError, KeyError, TypeError):  # their words may quote the value
+            words = "a value is not the date or number that it looks like, or not what its tag says"
+            raise _wrong(node, words) from None
+
+
+def _find_merged(node: yaml.MappingNode) -> Iterator[yaml.MappingNode]:
+    """The mappings that `<<` names, the last to win last. Raises yaml.YAMLError if they are none."""
+    for key, value in node.value:
+        if key.tag != _MERGE:
+            continue
+        merged = reversed(value.value) if isinstance(value, yaml.SequenceNode) else [value]
+        for mapping in merged:
+            if not isinstance(mapping, yaml.MappingNode):
+                raise _wrong(value, "<< takes a mapping, or a list of mappings")
+            yield mapping
+
+
+def _wrong(node: yaml.Node, words: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=words, problem_mark=node.start_mark)
+
+
+def _describe(error: Exception, text: str) -> str:
+    """What keeps a text from being read, without a word of it."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return _describe_marked(error.problem or "", error.problem_mark.line, text)
+    if isinstance(error, yaml.reader.ReaderError):
+        line = len(_LINE_END.split(text[: error.position]))
+        return f"line {line}: the character U+{ord(text[error.position]):04X} is not allowed"
+    if isinstance(error, _TooManyError):
+        return f"it has more than {MAX_PLACES} keys and items, those behind an alias counted each time"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "an escape stands for no character"
+
+
+def _describe_marked(words: str, line: int, text: str) -> str:
+    """The parser's own words, cut where they quote more than a sign; its words on tabs say less than they could."""
+    lines = _LINE_END.split(text)
+    if line < len(lines) and _INDENTED_BY_TAB.match(lines[line]):
+        words = "it is indented with a tab; YAML wants spaces there"
+    elif "'\\t'" in words:
+        words = "a tab stands where YAML wants a space, or quotes around the text"
+    return f"line {line + 1}: {_QUOTED.sub('', words)}"

@@ -1,0 +1,119 @@
+"""What may stand at each place of a configuration, in plain words, read from the models' own fields."""
+
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+Step = str | int
+_NUMBERS = {int: "a whole number", float: "a number"}
+_BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Says what a value must be; stands among the annotations of its type."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What may stand at a place: a type without its annotations, these, and whether null will do."""
+
+    kind: Any
+    constraints: tuple[Any, ...] = ()
+    is_optional: bool = False
+
+    @classmethod
+    def of(cls, annotation: Any, constraints: Iterable[Any] = ()) -> "Slot":
+        """The slot of an annotation; constraints are those that a field adds to it."""
+        found, is_optional = tuple(constraints), False
+        while True:
+            inner = get_args(annotation)
+            if get_origin(annotation) is Annotated:
+                annotation, found = inner[0], (*inner[1:], *found)
+            elif get_origin(annotation) in {Union, types.UnionType} and type(None) in inner and len(inner) == 2:
+                annotation, is_optional = inner[inner[0] is type(None)], True
+            else:
+                return cls(annotation, found, is_optional)
+
+    @property
+    def section(self) -> type[BaseModel] | None:
+        """The model, if a section stands here."""
+        return self.kind if isinstance(self.kind, type) and issubclass(self.kind, BaseModel) else None
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether names of one's own choice stand here, each with a value."""
+        return get_origin(self.kind) is dict
+
+    @property
+    def holds_others(self) -> bool:
+        """Whether keys or items stand within."""
+        return self.section is not None or get_origin(self.kind) in {dict, tuple, list}
+
+    @property
+    def key(self) -> "Slot":
+        """What a name in a mapping may be."""
+        return Slot.of(get_args(self.kind)[0])
+
+    def enter(self, step: Step) -> "Slot | None":
+        """What may stand at a key or an index within; None if there is no such key."""
+        if self.section is not None:
+            return _enter_section(self.section, step)
+        if self.is_mapping:
+            return Slot.of(get_args(self.kind)[1])
+        if get_origin(self.kind) in {tuple, list}:
+            return Slot.of(get_args(self.kind)[0])
+        return None
+
+    def words(self) -> str:
+        """What a value must be, for behind `must be`."""
+        words = next((item.words for item in self.constraints if isinstance(item, Wanted)), None)
+        options = ["true", "false"] if self.kind is bool else _list_options(self.kind)
+        if words is None and options:
+            *others, last = [*options, "null"] if self.is_optional else options
+            return f"{', '.join(others)} or {last}" if others else last
+        words = words or self._describe_kind()
+        return f"{words}, or null" if self.is_optional else words
+
+    def _describe_kind(self) -> str:
+        if self.section is not None:
+            return f"a mapping with the keys {', '.join(list_keys(self.section))}"
+        if self.is_mapping:
+            return f"a mapping of names, each to {Slot.of(get_args(self.kind)[1]).words()}"
+        if get_origin(self.kind) in {tuple, list}:
+            least = " that is not empty" if any(getattr(item, "min_length", 0) for item in self.constraints) else ""
+            return f"a list{least}, each item {Slot.of(get_args(self.kind)[0]).words()}"
+        if self.kind in _NUMBERS:
+            bounds = [
+                words.format(f"{bound:g}" if isinstance(bound, float) else bound)
+                for name, words in _BOUNDS.items()
+                for item in self.constraints
+                if (bound := getattr(item, name, None)) is not None
+            ]
+            return ", ".join([_NUMBERS[self.kind], *([" and ".join(bounds)] if bounds else [])])
+        return "text, in quotes if it looks like something else" if self.kind is str else "something else"
+
+
+def list_keys(section: type[BaseModel]) -> list[str]:
+    """The keys of a section, as they are written."""
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _enter_section(section: type[BaseModel], step: Step) -> Slot | None:
+    for name, field in section.model_fields.items():
+        if step == (field.alias or name):
+            return Slot.of(get_type_hints(section, include_extras=True)[name], field.metadata)
+    return None
+
+
+def _list_options(kind: Any) -> list[str]:
+    """The words among which one may choose; none if it is no such choice."""
+    if get_origin(kind) is Literal:
+        return [str(option) for option in get_args(kind)]
+    return [str(option.value) for option in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
