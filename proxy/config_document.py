@@ -108,6 +108,11 @@ def name_path(path: Path) -> str:
     return name
 
 
+def has_half_characters(text: str) -> bool:
+    """Whether a text has surrogates, which no validator names as they are."""
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def _quote(key: str) -> str:
     if _PLAIN_KEY.fullmatch(key) and len(key) <= SHOWN_CHARS:
         return key
@@ -154,6 +159,8 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _wrong(key_node, "a key must be one text")
             key = key_node.value
+            if has_half_characters(key):
+                raise _wrong(key_node, "a key has half a character in it")
             inner = (*path, key)
             value = self._read_at(key_node, value_node, inner)
             if key in own:
@@ -214,7 +221,7 @@ def _describe(error: Exception, text: str) -> str:
 def _describe_marked(words: str, line: int, text: str) -> str:
     """The parser's own words, cut where they quote more than a sign; its words on tabs say less than they could."""
     lines = _LINE_END.split(text)
-    if line < len(lines) and _INDENTED_BY_TAB.match(lines[line]):
+    if "end of stream" not in words and line < len(lines) and _INDENTED_BY_TAB.match(lines[line]):
         words = "it is indented with a tab; YAML wants spaces there"
     elif "'\\t'" in words:
         words = "a tab stands where YAML wants a space, or quotes around the text"

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from proxy.config import Config, PolicyConfig
 from proxy.config_checks import find_conflicts
-from proxy.config_document import Document, Path, Place, Problem
+from proxy.config_document import Document, Path, Place, Problem, has_half_characters
 from proxy.config_errors import validate
 from proxy.errors import ConfigError
 
@@ -122,7 +122,7 @@ class _Draft:
     def lay_over(self, setting: str) -> None:
         """Write `dotted.key=value` into the data; the value is YAML."""
         dotted, equals, text = setting.partition("=")
-        if not equals or not all(dotted.split(".")):
+        if not equals or not all(dotted.split(".")) or has_half_characters(dotted):
             self.problems.append(Problem((), f"{dotted!r}: a setting is written dotted.key=value"))
             return
         *parents, last = path = tuple(dotted.split("."))

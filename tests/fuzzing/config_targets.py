@@ -1,8 +1,10 @@
 """Configurations as people write them, and as nobody does.
 
-Laws: a configuration or a ConfigError, nothing else; its message is never empty, and never tells a key.
+Laws: a configuration or a ConfigError, nothing else; its message is never empty, and never tells a key. What it names
+with a line stands on that line, and it speaks plainly.
 """
 
+import re
 from typing import Any
 
 import yaml
@@ -10,6 +12,7 @@ from fuzzing.choices import Choices, dump
 
 from proxy.app import split_address
 from proxy.config import Config
+from proxy.config_document import Document, name_path
 from proxy.config_load import load_config
 from proxy.errors import ConfigError
 from rules.policy import Prices
@@ -17,20 +20,29 @@ from rules.policy import Prices
 SECRET = "sk-planted-42"  # noqa: S105 - no secret
 _TREE: dict[str, Any] = Config().model_dump(mode="json")
 _PLACES = (
-    "listen", "upstream.base_url", "upstream.api_key", "upstreams.b.base_url", "upstreams.b.api_key", "store",
+    "listen", "defaults.tools", "models", "profiles.p.tools", "defaults.tidy", "upstream.base_url",
+    "upstream.api_key", "upstreams.b.base_url", "upstreams.b.api_key", "store",
     "tenant", "mode", "defaults.context_window", "defaults.high_water", "defaults.low_water",
     "defaults.summary.model", "defaults.count", "models", "profiles.p.high_water", "profiles.p.upstream",
     "prices.input", "limits.max_body_bytes", "store_ttl_seconds", "metrics_path",
 )  # fmt: skip
 _VALUES = (
     "auto", "", "off", "0", "-1", "1e400", "nan", ".inf", "0x10", "1_000", "1:30", "2020-13-45", "2020-01-01", "true",
-    "null", "~", "[]", "{}", "[{match: 'a*', high_water: 0.5}]", "[{match: ''}]", "memory", "redis://h:1/0",
+    "null", "~", "[]", "{}", "[3, {match: '*'}, {match: a}]", "{'[Rr]ead*': {dedupe: 3}, '(a,b)': {nope: 1}, '[': {}}",
+    "{x: &a {high_water: 3}, <<: *a}", "{'*': {}, '[key]': {tidy: 3}}", "http://h/v1/chat/completions",
+    "[{match: 'a*', high_water: 0.5}]", "[{match: ''}]", "memory", "redis://h:1/0",
     "redis://h:99999", "sqlite:///x", "http://[", "http://[::1]:1", "http://h:0", "http://h:x", "https://a@b",
     "HTTP://h", "http://h/\u00e9", "127.0.0.1:0", "[::]:80", ":1", "h:99999999999999999999", "h:²", "h:٣", "${HOME}",
     "${NOT_SET}", "${NOT_SET:-x}", "${", "!!python/object:os.system x", "!!binary x", "&a [*a]", "*a", "|\n  x",
     "? x", "---", "%YAML 9.9", "\t", "'", '"\\ud800"', "\ud800", "\x00", "\ufeff", "header:X-A", "header:a b",
     "header:\u00e9", "9" * 5000, "1" * 400, "²", "٣",
 )  # fmt: skip
+_LOCATED = re.compile(r"(.*?) \(line (\d+)\): ")
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?")
+_FOREIGN = re.compile(
+    r"\b(?:valid (?:tuple|dictionary|string|integer|number|boolean)|instance of|Input|NoneType|dict|tuple|str|chr|arg"
+    r"|Value error|something else$)\b"
+)
 _ENVIRONMENT = ("TRIMTAB_UPSTREAM", "TRIMTAB_LISTEN", "TRIMTAB_AUTOCOMPACT_PCT", "HOME")
 
 
@@ -49,6 +61,19 @@ def fuzz_config(data: bytes) -> None:
         _use(config, choices.text())
     assert problem != "nothing", "an error that says nothing"
     assert SECRET not in problem, "an error that tells a key"
+    _check_words(problem, text)
+
+
+def _check_words(problem: str, text: str) -> None:
+    """A line of the message for each mistake: a name that the text has on the line that is told, and plain words."""
+    lines = problem.split("\n")
+    for line in lines:
+        assert not _FOREIGN.search(_QUOTED.sub("", line)), f"an error in words of a library: {line!r}"
+        assert ": " in line or "\n" not in problem, f"an error broken over lines: {line!r}"
+    located = [(match[1], int(match[2])) for line in lines if (match := _LOCATED.match(line))]
+    if located:
+        places = {(name_path(path), place[0]) for path, place in Document.parse(text).places.items()}
+        assert places.issuperset(located), "an error at a place that is not there"
 
 
 def _use(config: Config, name: str) -> None:

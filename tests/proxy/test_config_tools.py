@@ -97,8 +97,8 @@ MISTAKES = {
     "tools: {'': {}}": "defaults.tools.\"\" (line 2): '' must be a glob of printable characters, not an empty one",
     "tools: {a: {max_tool_result_tokens: 3}}": "defaults.tools.a.max_tool_result_tokens (line 2): 3 must be a whole"
     " number, 64 or more, or null",
-    "tools: {a: {max_tool_result_tokens: true}}": "defaults.tools.a.max_tool_result_tokens (line 2): true must be a whole"
-    " number, 64 or more, or null",
+    "tools: {a: {max_tool_result_tokens: true}}": "defaults.tools.a.max_tool_result_tokens (line 2): true must be a"
+    " whole number, 64 or more, or null",
     "tools: {a: {exclud: 1}}": "defaults.tools.a.exclud (line 2): unknown key; did you mean exclude?",
     "tools: {a: {exclude: 3}}": "defaults.tools.a.exclude (line 2): 3 must be true, false, or a list of globs",
     "tools: {a: {exclude: []}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",

@@ -47,3 +47,23 @@ def test_a_tenant_is_authorization_or_a_header() -> None:
     for tenant in ("header", "header:a b", "cookie:x"):
         with pytest.raises(ConfigError, match="must be authorization, or header:NAME"):
             load_config(settings=[f"tenant={tenant}"], environment={})
+
+
+URLS = ["/v1/chat/completions", "/v1/chat/completions/", "/completions", "/v1/responses", "/v1/Messages", "/models//"]
+
+
+@pytest.mark.parametrize("path", URLS)
+@pytest.mark.parametrize("place", ["upstream", "upstreams.b"])
+def test_an_address_that_ends_in_an_endpoint_is_refused(place: str, path: str) -> None:
+    """Requests would go to /chat/completions/chat/completions."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(settings=[f"{place}.base_url=https://h{path}"], environment={})
+    endpoint = path.rstrip("/").removeprefix("/v1").lower()
+    assert str(caught.value).endswith(f" must end before {endpoint}: requests to /v1/X go to base_url/X")
+
+
+@pytest.mark.parametrize("path", ["", "/v1", "/v1/", "/models/v1", "/chat", "/my-models", "/openai/deployments/gpt-4o"])
+def test_other_addresses_are_taken(path: str) -> None:
+    """A path that only has such a word in it is somebody's own."""
+    url = f"https://h{path}"
+    assert load_config(settings=[f"upstream.base_url={url}"], environment={}).upstream.base_url == url.rstrip("/")

@@ -1,0 +1,106 @@
+"""What a glob can match at all."""
+
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from proxy.config_globs import covers
+from proxy.config_load import load_config
+from proxy.errors import ConfigError
+
+UNITS = st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]", "[a]", "!", "]", "[]]", "[!]", "[[]", "[b-a]"])
+GLOBS = st.lists(UNITS, max_size=6).map("".join)
+NAMES = st.text("ab![]", max_size=6)
+
+
+@given(GLOBS, GLOBS, st.lists(NAMES, min_size=5, max_size=20))
+@example("?", "*", ["", "ab"])
+@example("[!a]*", "?b", ["ab"])
+@example("*b]c", "[ab]c", ["ac"])
+def test_what_a_glob_covers_it_matches(earlier: str, later: str, names: list[str]) -> None:
+    """No name that the later one matches escapes the earlier one."""
+    if covers(earlier, later):
+        assert [name for name in names if fnmatchcase(name, later) and not fnmatchcase(name, earlier)] == []
+
+
+@given(GLOBS, st.lists(UNITS.filter(lambda unit: "[" not in unit), max_size=3).map("".join))
+def test_what_is_surely_covered_is_seen(glob: str, more: str) -> None:
+    """By itself, by a star, and by its own beginning with a star behind."""
+    assert covers(glob, glob)
+    assert covers("*", glob)
+    if "[" not in glob:
+        assert covers(glob + "*", glob + more)
+
+
+@pytest.mark.parametrize(
+    ("globs", "shadowed"),
+    [
+        (["gpt-4o", "gpt-4o"], {1: "gpt-4o"}),
+        (["*", "gpt-4o", "x*"], {1: '"*"', 2: '"*"'}),
+        (["gpt-*", "gpt-4o*", "gpt-4o-mini"], {1: '"gpt-*"', 2: '"gpt-*"'}),
+        (["gpt-4o*", "gpt-*"], {}),
+        (["[Rr]ead*", "read_file", "[Rr]ead_it"], {1: '"[Rr]ead*"', 2: '"[Rr]ead*"'}),
+        (["Read*", "read*"], {}),
+        (["a?", "ab", "a*"], {1: '"a?"'}),
+        (["**", "?"], {1: '"**"'}),
+    ],
+)
+@pytest.mark.parametrize(
+    "place", ["models[{}].match", "defaults.tools.{}", "profiles.p.tools.{}", "models[0].tools.{}"]
+)
+def test_a_glob_behind_one_that_matches_all_of_it_is_named(globs: list[str], shadowed: dict, place: str) -> None:
+    """Of models and of tools: the first match wins, so it never does what it says."""
+    if len(set(globs)) < len(globs) and not place.startswith("models[{}]"):
+        return  # a mapping's key that stands twice is another mistake
+    tools = "{" + ", ".join(f"'{glob}': {{}}" for glob in globs) + "}"
+    text = {
+        "models[{}].match": "models: [" + ", ".join(f"{{match: '{glob}'}}" for glob in globs) + "]",
+        "defaults.tools.{}": f"defaults: {{tools: {tools}}}",
+        "profiles.p.tools.{}": f"profiles: {{p: {{tools: {tools}}}}}",
+        "models[0].tools.{}": f"models: [{{match: m, tools: {tools}}}]",
+    }[place]
+    said = []
+    try:
+        load_config(text, environment={})
+    except ConfigError as error:
+        said = [line.partition(" (line 1): ")[2] for line in str(error).splitlines()]
+    assert said == [f"never matches: {first} before it does" for first in shadowed.values()]
+
+
+@pytest.mark.parametrize(
+    ("glob", "words"),
+    [
+        ("[]", "has a [ that no ] closes; a literal one is written [[]"),
+        ("[!]x", "has a [ that no ] closes; a literal one is written [[]"),
+        ("read[a-", "has a [ that no ] closes; a literal one is written [[]"),
+        ("x[z-a]", "never matches: one of its [...] holds no character"),
+        ("?" * 257, "never matches: a name has 256 characters at most"),
+        ("*" + "[a]" * 257, "never matches: a name has 256 characters at most"),
+        ("", "must be a glob of printable characters, not an empty one"),
+        ("a\\tb", "must be a glob of printable characters, not an empty one"),
+    ],
+)
+@pytest.mark.parametrize("text", ['models: [{match: "%s"}]', 'defaults: {tools: {"%s": {}}}'])
+def test_a_glob_that_can_match_nothing_is_refused(text: str, glob: str, words: str) -> None:
+    """By itself, whatever stands before it."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(text % glob, environment={})
+    (said,) = str(caught.value).splitlines()
+    assert said.endswith(words)
+
+
+@pytest.mark.parametrize("glob", ["[[]", "[]]", "[!]]x", "[!z-a]", "*" * 300, "?" * 256, "[a]" * 256, "a]", "[a-]"])
+def test_other_globs_are_taken(glob: str) -> None:
+    """Odd, and each matches something."""
+    load_config(
+        f"models: [{{match: '{glob}'}}]\ndefaults: {{tools: {{'{glob}': {{exclude: ['{glob}']}}}}}}", environment={}
+    )
+
+
+def test_an_argument_may_be_longer_than_a_name() -> None:
+    """A path, say; but its brackets are closed, too."""
+    load_config(f"defaults: {{tools: {{a: {{exclude: ['{'x' * 300}']}}}}}}", environment={})
+    with pytest.raises(ConfigError, match="a literal one is written"):
+        load_config("defaults: {tools: {a: {exclude: ['*/[id/page']}}}", environment={})
