@@ -185,7 +185,7 @@ async def test_the_command_ends_with_1_when_something_will_fail(upstream) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--set", "mode=maybe"), "mode: 'maybe' should be"),
+        (("--set", "mode=maybe"), "mode: 'maybe' must be"),
         (("--config", "no-such-file"), "cannot be read"),
         (("--key-from-env", "NO_SUCH_VARIABLE"), "there is no key"),
         (("--key-from-env", "TWO_LINES"), "there is no key"),
