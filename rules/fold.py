@@ -14,7 +14,8 @@ from hashlib import sha256
 from typing import Protocol
 
 from rules.conversation import Message
-from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
+from rules.open_step import Cap, OpenStep
+from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
 from rules.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.sums import Sums
 from rules.window import Cut, CutKind, Window
@@ -55,12 +56,12 @@ def replay_cut(
 ) -> Window:
     """Fold the messages, oldest first, into the window's state; `hashes` are those of their prefixes (prefix.py)."""
     if memo is None:
-        return _extend(Fold(room, policy), messages).window
+        return _extend(Fold(room, policy), messages).finish()
     context = sha256(repr((room, policy)).encode()).digest()
     found = (memo.take(context + hashes[stop]) for stop in range(len(messages), 0, -1))
     known = next((fold for fold in found if fold is not None and fold.has_seen(messages)), None)
     fold = _extend(known or Fold(room, policy), messages)
-    window = fold.window
+    window = fold.finish()
     memo.keep(context + hashes[len(messages)], fold)
     return window
 
@@ -80,12 +81,16 @@ def _ask_ahead(window: Window, chosen: Window) -> Window:
 
 
 class Fold:
-    """The fold's state and the sums that it needs to go on. Every method is a function of the messages added."""
+    """The fold's state and the sums that it needs to go on. Every method is a function of the messages added.
 
-    __slots__ = ("_forwarded", "_policy", "_room", "_sums", "_waited", "window")
+    `window` is what has been decided for good; `finish` adds what a request that ends here needs.
+    """
+
+    __slots__ = ("_forwarded", "_open", "_policy", "_room", "_sums", "_waited", "window")
 
     def __init__(self, room: Room, policy: Policy) -> None:
         self.window = Window()
+        self._open = OpenStep()
         self._room = room
         self._policy = policy
         self._sums = Sums(room.leading)
@@ -110,9 +115,13 @@ class Fold:
 
     def add(self, message: Message) -> None:
         """Go on by one message."""
+        if message.role == "assistant":
+            self._answer()
         self._forwarded += self._sums.add(message)
-        if self.window.task != self._sums.task:
-            self.window = replace(self.window, task=self._sums.task)
+        is_task = self.window.task != self._sums.task
+        self._open.add(message, is_task=is_task)
+        if is_task:
+            self._note_task(message)
         high = self._policy.high_water
         if self._forwarded < self._share(high - PREFETCH_GAP):
             return
@@ -124,6 +133,35 @@ class Fold:
             self.window = self._look_ahead()
         if self._forwarded >= self._share(high):
             self._cut(is_request=message.role == "assistant")
+
+    def finish(self) -> Window:
+        """The state for a request that ends here: its newest messages are shortened if they do not fit."""
+        caps = self._share_room()
+        return replace(self.window, caps=(*self.window.caps, *caps)) if caps else self.window
+
+    def _answer(self) -> None:
+        """The model has answered what stands here: what was shortened for that stays so."""
+        window = self.finish()
+        for cap in window.caps[len(self.window.caps) :]:
+            self._sums.shorten(cap.at, self._sums.costs[cap.at] - cap.tokens)
+        self.window = window
+        self._forwarded = self._size(window)
+
+    def _note_task(self, task: Message) -> None:
+        caps, cap = self.window.caps, self._room.task_tokens
+        if cap is not None and cap < task.tokens:
+            caps = (*caps, Cap(len(self) - 1, cap))
+        self.window = replace(self.window, task=self._sums.task, caps=caps)
+
+    def _share_room(self) -> tuple[Cap, ...]:
+        """What each of the newest messages may keep; nothing where all fit, or where it would not help.
+
+        They fit while the window holds them beside the completion; if not, they share what the limit leaves.
+        """
+        if self._policy.on_exceeded is not OnExceeded.TRUNCATE or self._forwarded <= self._tokens + self._room.spare:
+            return ()
+        excesses = (self._forwarded - self._tokens, self._forwarded - self._tokens - self._room.spare)
+        return next((caps for caps in map(self._open.share, excesses) if caps is not None), ())
 
     @property
     def _is_worth_it(self) -> bool:
@@ -188,8 +226,30 @@ class Fold:
                 self._apply(chosen, self._keep_budget)
         elif chosen and size < self._forwarded and size <= self._tokens:
             self._apply(chosen, self._keep_budget)
+        elif self._can_share_room():
+            if made_way := self._make_way():
+                self._apply(made_way, self._keep_budget)
         elif shrunk := self._shrink():
             self._apply(shrunk, 0)
+
+    def _can_share_room(self) -> bool:
+        """Whether the open step could be shortened so much that it fits behind a cut with a summary of its own size."""
+        if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
+            return False
+        open_tokens = self._sums.between(self._sums.open_step, len(self)) - self._open.spare_tokens
+        return open_tokens + min(self._rest, self._share(self._policy.low_water)) <= self._tokens
+
+    @property
+    def _rest(self) -> int:
+        """What is forwarded between the head and the open step."""
+        return self._forwarded - self._sums.between(self._sums.open_step, len(self))
+
+    def _make_way(self) -> Window | None:
+        """The window cut right before an open step that is too long; None where little stands before it."""
+        at = self._sums.open_step
+        if self._rest <= self._share(self._policy.low_water) or self._sums.between(self._floor(self.window), at) <= 0:
+            return None
+        return self._cut_at(self.window, at)
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether a window frees enough, and having waited for it has cost enough; else its summary is asked for."""

@@ -177,9 +177,10 @@ def test_thresholds_do_not_rename_summaries() -> None:
 
 @pytest.mark.parametrize(("left", "right", "same"), [(1025, 2048, True), (1, 1, True), (1000, 1500, False)])
 def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> None:  # noqa: FBT001
-    """Within a power of two the request's own maximum decides nothing."""
+    """Within a power of two the request's own maximum decides nothing but what may go out without a wait."""
     plans = [
-        plan(conversation(*session(40)), POLICY, count=count, request_max_tokens=wanted) for wanted in (left, right)
+        replace(plan(conversation(*session(40)), POLICY, count=count, request_max_tokens=wanted), fitting=0)
+        for wanted in (left, right)
     ]
     assert (plans[0] == plans[1]) == same
 
@@ -247,8 +248,8 @@ def test_what_fits_the_window_is_forwarded_though_it_exceeds_the_limit() -> None
     "before",
     [
         conversation(user("task"), fixed_tokens=4000),
-        conversation(user(fill("huge", 4000)), assistant(None)),
-        conversation(user(fill("huge", 4000)), assistant("short")),
+        conversation(user("task"), assistant(fill("huge", 4000))),
+        conversation(system(fill("rules", 3150)), user(fill("huge", 4000))),
     ],
 )
 def test_what_no_truncation_brings_down_is_refused(before: Conversation) -> None:
