@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.conversation import Message
-from rules.fold import SUMMARY_FRAME_TOKENS, Fold
+from rules.cuts import SUMMARY_FRAME_TOKENS
+from rules.fold import Fold
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
 from rules.window import Window
