@@ -31,13 +31,20 @@ from rules.window import Window
 
 
 class LimitExceededError(ValueError):
-    """Nothing could bring the request within its limit, and the policy says to refuse it."""
+    """Nothing could bring the request within the window, and the policy says to refuse it.
 
-    def __init__(self, original_tokens: int, tokens: int, limit: int, decisions: Sequence[Decision]) -> None:
+    `tokens` are those of the prompt after compaction, `limit` is what it was planned for. `window` is in the model's
+    own tokens.
+    """
+
+    def __init__(
+        self, original_tokens: int, tokens: int, limit: int, *, window: int, decisions: Sequence[Decision]
+    ) -> None:
         super().__init__(f"{tokens} prompt tokens after compaction, limit {limit}")
         self.original_tokens = original_tokens
         self.tokens = tokens
         self.limit = limit
+        self.window = window
         self.decisions = tuple(decisions)
 
 
@@ -166,5 +173,6 @@ def apply(
         current = spliced.conversation
     # Between limit and window the completion may be cut short: that is for the upstream to judge.
     if current.tokens > plan.hard_limit and policy.on_exceeded is not OnExceeded.FORWARD and current.messages:
-        raise LimitExceededError(plan.original.tokens, current.tokens, plan.limit, decisions)
+        window = policy.context_window
+        raise LimitExceededError(plan.original.tokens, current.tokens, plan.limit, window=window, decisions=decisions)
     return Outcome(plan.original if not decisions else current, decisions)

@@ -124,7 +124,7 @@ async def test_profile_is_picked_by_header(client, upstream, start_proxy):
 
 async def test_what_cannot_fit_is_refused_in_the_form_that_clients_know(client, upstream, start_proxy):
     """on_exceeded: error gives 400 context_length_exceeded with the decisions, and the upstream is not asked."""
-    proxy = await start_proxy(*SMALL)
+    proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
     body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
     response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
     assert response.status == 400
@@ -134,7 +134,9 @@ async def test_what_cannot_fit_is_refused_in_the_form_that_clients_know(client, 
         "messages",
         "context_length_exceeded",
     )
-    assert "7000 tokens" in failure["message"]
+    said = failure["message"]
+    assert said.startswith("This model's maximum context length is 8000 tokens. However, your messages resulted in 900")
+    assert "1000 tokens of the window are reserved for the completion, which leaves a limit of 7000 tokens" in said
     assert upstream.requests == []
 
 
@@ -278,7 +280,7 @@ async def test_what_is_not_decoded_goes_to_its_models_upstream_all_the_same(
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 async def test_what_cannot_fit_is_told_in_figures(mode, client, upstream, start_proxy, log):
     """Refused or only observed: headers, log and metrics say how many tokens came and what the limit is."""
-    proxy = await start_proxy(*SMALL, f"mode={mode}")
+    proxy = await start_proxy(*SMALL, f"mode={mode}", "defaults.on_exceeded=error")
     body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
     tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
@@ -300,7 +302,8 @@ async def test_long_model_names_are_no_labels(client, start_proxy):
 @pytest.mark.parametrize(("mode", "words"), [("observe", 900), ("enforce", 9000)])
 async def test_what_was_not_sent_is_not_said_to_have_been(mode, words, client, upstream, start_proxy, log):
     """Observed requests go out whole, refused ones not at all: header, log and metrics say the same of both."""
-    proxy = await start_proxy(*SMALL, f"mode={mode}", "defaults.max_tool_result_tokens=100")
+    settings = ("defaults.on_exceeded=error", "defaults.max_tool_result_tokens=100")
+    proxy = await start_proxy(*SMALL, f"mode={mode}", *settings)
     messages = [*make_session(1, result_words=4000)["messages"][:-1], {"role": "user", "content": "word " * words}]
     response, _ = await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
     tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
