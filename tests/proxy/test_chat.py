@@ -152,6 +152,40 @@ async def test_what_cannot_fit_is_forwarded_or_truncated_on_request(policy, fits
     assert (upstream.requests[0].body == body) is not fits
 
 
+async def test_a_step_larger_than_the_window_goes_on(client, upstream, start_proxy):
+    """Fourteen parallel results, twice as much as the limit: each says what is missing, and stays as it was sent."""
+    proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=2000")
+    function = {"name": "read_file", "arguments": "{}"}
+    calls = [{"id": f"c{number}", "type": "function", "function": function} for number in range(14)]
+    messages = [
+        {"role": "system", "content": "You are careful."},
+        {"role": "user", "content": "Read them all."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        *(
+            {"role": "tool", "tool_call_id": call["id"], "content": " ".join(f"w{call['id']}x{n}" for n in range(420))}
+            for call in calls
+        ),
+    ]
+    later = [
+        {"role": "assistant", "content": "I have read them."},
+        {"role": "user", "content": "And now?"},
+        {"role": "assistant", "content": "Now I mend it."},
+        {"role": "user", "content": "Good."},
+    ]
+    for more in (0, 2, 4):
+        response, _ = await post(
+            client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": [*messages, *later[:more]]}
+        )
+        assert response.status == 200
+        tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+        assert int(tokens["original"]) > 23_000
+        assert int(tokens["sent"]) <= int(tokens["limit"]) == 14_000
+        assert response.headers["x-trimtab-decisions"].startswith("exceeded;saved=")
+    first, *others = [recorded.json["messages"] for recorded in upstream.chats]
+    assert all("[trimtab: " in message["content"] for message in first[3:])
+    assert [sent[: len(first)] for sent in others] == [first, first]
+
+
 async def test_orphans_are_mended(client, upstream, start_proxy):
     """A result without its call goes, a call without its result is answered."""
     proxy = await start_proxy()
