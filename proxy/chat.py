@@ -137,8 +137,10 @@ def _describe_excess(error: LimitExceededError) -> str:
     )
     # OpenAI's own wording, which clients look for.
     return (
-        f"This model's maximum context length is {error.limit} tokens (the completion's reserve taken off)."
+        f"This model's maximum context length is {error.window} tokens."
         f" However, your messages resulted in {error.tokens} tokens after compaction ({done})."
+        f" {error.window - error.limit} tokens of the window are reserved for the completion,"
+        f" which leaves a limit of {error.limit} tokens for the prompt."
         " Please reduce the length of the newest messages, or of what is always kept:"
         " system messages, tools, the first user message."
     )

@@ -158,7 +158,8 @@ class Compactor:
         except LimitExceededError as error:
             decisions = [_scale(decision, ratio) for decision in error.decisions]
             original, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
-            raise LimitExceededError(original, tokens, limit, decisions) from error
+            window = planned.policy.context_window
+            raise LimitExceededError(original, tokens, limit, window=window, decisions=decisions) from error
         return Compacted(
             body=self._codec.encode(planned.request, planned.original, outcome.conversation),
             forwarded=outcome.conversation,

@@ -76,7 +76,10 @@ class PolicyConfig(Section):
     overflow_strategy: OverflowStrategy = Field(
         OverflowStrategy.AUTO_COMPACT, description="auto_compact | prune | summarize | error"
     )
-    on_exceeded: OnExceeded = Field(OnExceeded.ERROR, description="when nothing fits: error | forward | truncate")
+    on_exceeded: OnExceeded = Field(
+        OnExceeded.TRUNCATE,
+        description="when nothing fits: truncate (the newest results, then the last message) | error | forward",
+    )
     tidy: TidyConfig = Field(
         TidyConfig(),
         description="what tool results lose that says nothing; true: all of it, false: none",
@@ -84,7 +87,9 @@ class PolicyConfig(Section):
     )
     dedupe: bool = Field(default=True, description="a result like an earlier one becomes a pointer to it, or a diff")
     max_tool_result_tokens: int = Field(
-        4000, ge=64, description="a longer tool result is truncated; errors have twice as much"
+        4000,
+        ge=64,
+        description="a longer tool result is truncated; errors have twice as much; counted by our vocabulary",
     )
     max_tool_result_bytes: int | None = Field(None, ge=256, description="the same by bytes, where set")
     truncation: Truncation = Field(
@@ -109,9 +114,13 @@ class PolicyConfig(Section):
         """
         window = self.context_window
         found = window_tokens or DEFAULT_CONTEXT_WINDOW
-        max_tokens = max(round(self.max_tool_result_tokens / token_ratio), 1)
+        # A budget for one result is not divided by the ratio: a ratio that is learned later would cut results anew
+        # that were forwarded before.
         otherwise = Treatment(
-            Budget(max_tokens, self.max_tool_result_bytes), self.truncation, self.tidy.to_tidying(), self.dedupe
+            Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
+            self.truncation,
+            self.tidy.to_tidying(),
+            self.dedupe,
         )
         return Policy(
             context_window=found if window == "auto" else window,
@@ -131,7 +140,7 @@ class PolicyConfig(Section):
             truncation=self.truncation,
             tidying=otherwise.tidying,
             dedupe=self.dedupe,
-            tools=tuple(tool.to_rule(glob, otherwise, token_ratio) for glob, tool in self.tools.items()),
+            tools=tuple(tool.to_rule(glob, otherwise) for glob, tool in self.tools.items()),
         )
 
 

@@ -106,14 +106,14 @@ class ToolConfig(Section):
         " with a matching argument are not",
     )
 
-    def to_rule(self, glob: str, otherwise: Treatment, token_ratio: float) -> ToolRule:
-        """What the rules need, over the policy's treatment; of the model's tokens `token_ratio` make one of ours."""
+    def to_rule(self, glob: str, otherwise: Treatment) -> ToolRule:
+        """What the rules need, over the policy's treatment."""
         changes: dict[str, Any] = {"is_exempt": self.exclude is True}
         if not isinstance(self.exclude, bool):
             changes["exempt_arguments"] = self.exclude
         budget = otherwise.budget
         if self.max_tool_result_tokens is not None:
-            budget = replace(budget, max_tokens=max(round(self.max_tool_result_tokens / token_ratio), 1))
+            budget = replace(budget, max_tokens=self.max_tool_result_tokens)
         if self.max_tool_result_bytes is not None:
             budget = replace(budget, max_bytes=self.max_tool_result_bytes)
         if self.truncation is not None:

@@ -1,6 +1,6 @@
 """The text that a plan needs: found, put off, or waited for; and the next one, ahead of time.
 
-Law: a request waits only where it fits the window in no other way. One summary for one request at most.
+Law: a request waits only if it fits the window in no other way. One summary for one request at most.
 """
 
 import time
@@ -84,8 +84,9 @@ async def make_call(
 async def carry_out(call: Call, planned: Planned, *, in_thread: bool) -> Carried:
     """The planned request with the text that it needs.
 
-    Where that has not been written yet, the request goes out as the one before it did, as long as it fits; then it
-    waits. Raises LimitExceededError where the policy refuses, UndecodableError where the body defies splicing.
+    If that has not been written yet, the request goes out as the one before it did, as long as the window holds it
+    together with the completion that it asks for; else it waits. Raises LimitExceededError where the policy refuses,
+    UndecodableError where the body defies splicing.
     """
     exchange, recorder = call.exchange, call.services.recorder
     chosen = _Chosen(planned, None, planned.plan.prefetch)
@@ -124,7 +125,7 @@ async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> 
         task = replace(_make_task(call, wanted), may_ask=False)
         return _Chosen(planned, await services.summaries.get(task), planned.plan.prefetch)
     earlier = await _put_off(call, planned)
-    if earlier is not None and earlier.planned.plan.reserved_tokens <= planned.plan.limit:
+    if earlier is not None and earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
         return replace(earlier, later=wanted)
     return _Chosen(planned, await _wait(call, wanted, earlier))
 

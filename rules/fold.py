@@ -14,16 +14,13 @@ from hashlib import sha256
 from typing import Protocol
 
 from rules.conversation import Message
-from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
+from rules.cuts import Cuts
+from rules.open_step import Cap, OpenStep
+from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
 from rules.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.sums import Sums
-from rules.window import Cut, CutKind, Window
+from rules.window import CutKind, Window
 
-SUMMARY_FRAME_TOKENS = 160
-"""Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
-AIM = 2 / 3
-"""Of low water: what a cut is placed to leave, its summary included. Steps are not equally long, and what stays grows
-until the cut is applied: so at most low water is left, nearly always."""
 PATIENCE = 0.25
 """A cut is put off until waiting has cost this share of what the cut costs, counted over the whole session: one that
 has outlasted its first wait is taken to go on.
@@ -55,12 +52,12 @@ def replay_cut(
 ) -> Window:
     """Fold the messages, oldest first, into the window's state; `hashes` are those of their prefixes (prefix.py)."""
     if memo is None:
-        return _extend(Fold(room, policy), messages).window
+        return _extend(Fold(room, policy), messages).finish()
     context = sha256(repr((room, policy)).encode()).digest()
     found = (memo.take(context + hashes[stop]) for stop in range(len(messages), 0, -1))
     known = next((fold for fold in found if fold is not None and fold.has_seen(messages)), None)
     fold = _extend(known or Fold(room, policy), messages)
-    window = fold.window
+    window = fold.finish()
     memo.keep(context + hashes[len(messages)], fold)
     return window
 
@@ -80,15 +77,20 @@ def _ask_ahead(window: Window, chosen: Window) -> Window:
 
 
 class Fold:
-    """The fold's state and the sums that it needs to go on. Every method is a function of the messages added."""
+    """The fold's state and the sums that it needs to go on. Every method is a function of the messages added.
 
-    __slots__ = ("_forwarded", "_policy", "_room", "_sums", "_waited", "window")
+    `window` is what has been decided for good; `finish` adds what a request that ends here needs.
+    """
+
+    __slots__ = ("_cuts", "_forwarded", "_open", "_policy", "_room", "_sums", "_waited", "window")
 
     def __init__(self, room: Room, policy: Policy) -> None:
         self.window = Window()
+        self._open = OpenStep()
         self._room = room
         self._policy = policy
         self._sums = Sums(room.leading)
+        self._cuts = Cuts(room, policy, self._sums)
         self._forwarded = 0  # tokens that would be forwarded behind the head now
         self._waited = 0.0  # what putting cuts off has cost so far, in the price of an input token
 
@@ -110,32 +112,65 @@ class Fold:
 
     def add(self, message: Message) -> None:
         """Go on by one message."""
+        if message.role == "assistant":
+            self._answer()
         self._forwarded += self._sums.add(message)
-        if self.window.task != self._sums.task:
-            self.window = replace(self.window, task=self._sums.task)
+        is_task = self.window.task != self._sums.task
+        self._open.add(message, is_task=is_task)
+        if is_task:
+            self._note_task(message)
         high = self._policy.high_water
-        if self._forwarded < self._share(high - PREFETCH_GAP):
+        if self._forwarded < self._cuts.share(high - PREFETCH_GAP):
             return
-        if self._tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
+        if self._cuts.tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
             return
         if self.window.next_cut is None:
-            self.window = replace(self.window, next_cut=self._choose(PREFETCH_GAP))
-        if not self.window.prefetch_tokens and self._forwarded >= self._share(high - PREFETCH_GAP / 2):
+            self.window = replace(self.window, next_cut=self._cuts.find_cut(self.window, PREFETCH_GAP))
+        if not self.window.prefetch_tokens and self._forwarded >= self._cuts.share(high - PREFETCH_GAP / 2):
             self.window = self._look_ahead()
-        if self._forwarded >= self._share(high):
+        if self._forwarded >= self._cuts.share(high):
             self._cut(is_request=message.role == "assistant")
+
+    def finish(self) -> Window:
+        """The state for a request that ends here: its newest messages are shortened if they do not fit."""
+        return self._with_caps(self._share_room())
+
+    def _with_caps(self, caps: Sequence[Cap]) -> Window:
+        return replace(self.window, caps=(*self.window.caps, *caps)) if caps else self.window
+
+    def _answer(self) -> None:
+        """The model has answered what stands here: what was shortened for that stays so."""
+        caps = self._share_room()
+        for cap in caps:
+            self._sums.shorten(cap.at, self._sums.costs[cap.at] - cap.tokens)
+        if caps:
+            self.window = self._with_caps(caps)
+            self._forwarded = self._cuts.size(self.window)
+
+    def _note_task(self, task: Message) -> None:
+        caps, cap = self.window.caps, self._room.task_tokens
+        if cap is not None and cap < task.tokens:
+            caps = (*caps, Cap(len(self) - 1, cap))
+        self.window = replace(self.window, task=self._sums.task, caps=caps)
+
+    def _share_room(self) -> tuple[Cap, ...]:
+        """What each of the newest messages may keep; nothing where all fit, or where it would not help.
+
+        They fit while the window holds them beside the completion. If they do not, they share what is left below
+        prefetch: filled up to the limit, the room would have them cut away again by the next message.
+        """
+        room = self._cuts.tokens
+        most = room + self._room.spare
+        if self._policy.on_exceeded is not OnExceeded.TRUNCATE or self._forwarded <= most:
+            return ()
+        sizes = (self._cuts.share(self._policy.high_water - PREFETCH_GAP), room, most)
+        shared = (self._open.share(self._forwarded - size) for size in sizes)
+        return next((caps for caps in shared if caps is not None), ())
 
     @property
     def _is_worth_it(self) -> bool:
         """In a small room cuts would be many and save little: only what would not fit otherwise is worth them."""
-        return self._forwarded > self._tokens >= self._room.limit * LEAST_ROOM_SHARE
-
-    @property
-    def _tokens(self) -> int:
-        return self._room.early if self._sums.task is None else self._room.tokens
-
-    def _share(self, share: float) -> int:
-        return int(self._tokens * share)
+        return self._forwarded > self._cuts.tokens >= self._room.limit * LEAST_ROOM_SHARE
 
     def _look_ahead(self) -> Window:
         """The window with its next summary asked for, where one is expected to be needed soon.
@@ -145,56 +180,44 @@ class Fold:
         policy, window = self._policy, self.window
         if window.next_cut is None:
             return window
-        candidate = self._cut_at(window, window.next_cut)
-        growth = max(self._share(policy.high_water) - self._forwarded, 0)
-        pruned = self._prune(window)
-        prune_does = pruned is not None and self._size(pruned) + growth <= self._share(policy.low_water)
-        soon = REQUESTS_AHEAD * (self._forwarded - self._size(candidate)) * policy.prices.cached_input
+        candidate = self._cuts.cut_at(window, window.next_cut)
+        growth = max(self._cuts.share(policy.high_water) - self._forwarded, 0)
+        pruned = self._cuts.prune(window)
+        prune_does = pruned is not None and self._cuts.size(pruned) + growth <= self._cuts.share(policy.low_water)
+        soon = REQUESTS_AHEAD * (self._forwarded - self._cuts.size(candidate)) * policy.prices.cached_input
         waits = self._waited + soon < self._price(candidate) * PATIENCE
         return window if prune_does or waits else _ask_ahead(window, candidate)
-
-    def _choose(self, growth: float) -> int | None:
-        """Where to cut so that about low water is left when `growth` of room has come on top.
-
-        The open step where no other leaves so little; None where there is nothing new to cut.
-        """
-        low = self._policy.low_water
-        stays = self._share(low * AIM - growth) - SUMMARY_FRAME_TOKENS - self._reserve
-        at = self._sums.find_step(max(stays, 0))
-        return at if self._sums.between(self._floor(self.window), at) > 0 else None
-
-    @property
-    def _reserve(self) -> int:
-        return min(self._policy.summary_max_tokens, self._share(self._policy.low_water) // 2)
-
-    def _floor(self, window: Window) -> int:
-        """The first message that is forwarded behind the head."""
-        return window.cut.at if window.cut else min(self._room.leading, len(self))
-
-    def _size(self, window: Window) -> int:
-        """What would be forwarded behind the head in a state."""
-        base = window.cut.tokens if window.cut else 0
-        return base + self._sums.behind(self._floor(window), window.prune_stop)
 
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""
         if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
-        over = self._forwarded > self._tokens
-        chosen = self._choose_window(over=over)
-        size = self._size(chosen) if chosen else self._forwarded
+        over = self._forwarded > self._cuts.tokens
+        chosen = self._cuts.choose(self.window, over=over)
+        size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
-                self._apply(chosen, self._keep_budget)
-        elif chosen and size < self._forwarded and size <= self._tokens:
-            self._apply(chosen, self._keep_budget)
-        elif shrunk := self._shrink():
+                self._apply(chosen, self._cuts.keep_budget)
+        elif chosen and size < self._forwarded and size <= self._cuts.tokens:
+            self._apply(chosen, self._cuts.keep_budget)
+        elif self._can_share_room():
+            if made_way := self._cuts.make_way(self.window):
+                self._apply(made_way, self._cuts.keep_budget)
+        elif shrunk := self._cuts.shrink(self.window):
             self._apply(shrunk, 0)
+
+    def _can_share_room(self) -> bool:
+        """Whether the open step could be shortened so much that it fits behind a cut with a summary of its own size."""
+        if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
+            return False
+        open_tokens = self._sums.between(self._sums.open_step, len(self)) - self._open.spare_tokens
+        rest = min(self._cuts.rest(self.window), self._cuts.share(self._policy.low_water))
+        return open_tokens + rest <= self._cuts.tokens
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether a window frees enough, and having waited for it has cost enough; else its summary is asked for."""
         policy = self._policy
-        if gain < self._share((policy.high_water - policy.low_water) / 4):
+        if gain < self._cuts.share((policy.high_water - policy.low_water) / 4):
             return False
         self._waited += gain * policy.prices.cached_input if is_request else 0.0
         if self._waited >= self._price(chosen) * PATIENCE:
@@ -209,70 +232,10 @@ class Fold:
         """
         prices = self._policy.prices
         fresh = self._sums.between(self._sums.open_step, len(self))
-        price = max(self._size(chosen) - fresh, 0) * (prices.input - prices.cached_input)
+        price = max(self._cuts.size(chosen) - fresh, 0) * (prices.input - prices.cached_input)
         if len(chosen.cuts) > len(self.window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE:
             price += chosen.cuts[-1].reserved_tokens * prices.output + self._forwarded * prices.cached_input
         return price
-
-    def _choose_window(self, *, over: bool) -> Window | None:
-        """Pruned where that is enough, else cut; None where neither is to be had or worth asking a model for."""
-        policy = self._policy
-        pruned = self._prune(self.window)
-        cut = self._summarise()
-        asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
-        enough = policy.low_water if asks else policy.high_water
-        if pruned is not None and self._size(pruned) <= self._share(enough):
-            return pruned
-        return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
-
-    def _prune(self, window: Window) -> Window | None:
-        """The window with the results before the next cut pruned; None where that is not allowed or does nothing."""
-        if self._policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
-            return None
-        stop = min(window.next_cut, self._protected())
-        return replace(window, prune_stop=stop) if stop > max(window.prune_stop, self._floor(window)) else None
-
-    def _protected(self) -> int:
-        """Where the newest `protect_turns` user turns begin; the end, where those alone exceed prefetch."""
-        turns, users = self._policy.protect_turns, self._sums.users
-        if turns == 0:
-            return len(self)
-        start = users[-turns] if len(users) >= turns else min(self._room.leading, len(self))
-        protected = self._sums.between(start, len(self))
-        return len(self) if protected > self._share(self._policy.high_water - PREFETCH_GAP) else start
-
-    def _summarise(self) -> Window | None:
-        """The window with a summary up to the next cut.
-
-        Chosen anew if what stays would still be too much, or what goes too little to ask a model for.
-        """
-        at = self.window.next_cut
-        if at is None:
-            return None
-        candidate = self._cut_at(self.window, at)
-        too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
-        if too_few or self._size(candidate) > self._share(self._policy.high_water):
-            at = self._choose(0.0)
-            candidate = self._cut_at(self.window, at) if at is not None else candidate
-        return candidate
-
-    def _cut_at(self, window: Window, at: int) -> Window:
-        policy = self._policy
-        steps = self._sums.steps(self._floor(window), at)
-        asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
-        kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
-        cut = self._make_cut(kind, at, self._reserve, self._keep_budget)
-        return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop)))
-
-    @property
-    def _keep_budget(self) -> int:
-        return min(self._policy.keep_user_tokens, self._share(self._policy.low_water) // 4)
-
-    def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int) -> Cut:
-        """A cut that keeps user messages of `budget` tokens; which ones is written down when it is applied."""
-        words = self._sums.user_tokens(self._sums.newest_users(at, budget))
-        systems = self._sums.systems(min(self._room.leading, at), at)
-        return Cut(kind, at, reserved, (), SUMMARY_FRAME_TOKENS + reserved + systems + words)
 
     def _apply(self, chosen: Window, budget: int) -> None:
         """Go over to a window; a new cut names the user messages that it keeps."""
@@ -281,16 +244,4 @@ class Fold:
             kept = tuple(self._sums.users[rank] for rank in self._sums.newest_users(cut.at, budget))
             chosen = replace(chosen, cuts=(*chosen.cuts[:-1], replace(cut, kept=kept)))
         self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
-        self._forwarded = self._size(self.window)
-
-    def _shrink(self) -> Window | None:
-        """The last cut with as little as can be in its place: the open step alone takes what is left of the room."""
-        window, at = self.window, self._sums.open_step
-        if self._sums.between(min(self._room.leading, at), at) == 0:
-            return None
-        last = window.cut
-        earlier = (window.earlier or window) if last is not None and last.at == at else window
-        bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, 0)))
-        reserved = min(max(self._tokens - self._size(bare), 0), self._policy.summary_max_tokens)
-        cut = replace(self._make_cut(CutKind.DIGEST, at, reserved, 0), prune_stop=earlier.prune_stop)
-        return replace(window, cuts=(*earlier.cuts, cut))
+        self._forwarded = self._cuts.size(self.window)

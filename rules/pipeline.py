@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import (
-    HEAD_ROLES,
     RESULT_ROLES,
     Conversation,
     CountTokens,
@@ -15,11 +14,10 @@ from rules.conversation import (
     Message,
     Outcome,
     count_leading,
-    split_steps,
 )
 from rules.dedupe import Memos, dedupe_tool_results
+from rules.exceeded import shorten_newest
 from rules.fold import FoldMemo, replay_cut
-from rules.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.pairing import pair_tool_calls
 from rules.policy import OnExceeded, Policy
 from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
@@ -33,13 +31,20 @@ from rules.window import Window
 
 
 class LimitExceededError(ValueError):
-    """Nothing could bring the request within its limit, and the policy says to refuse it."""
+    """Nothing could bring the request within the window, and the policy says to refuse it.
 
-    def __init__(self, original_tokens: int, tokens: int, limit: int, decisions: Sequence[Decision]) -> None:
+    `tokens` are those of the prompt after compaction, `limit` is what it was planned for. `window` is in the model's
+    own tokens.
+    """
+
+    def __init__(
+        self, original_tokens: int, tokens: int, limit: int, *, window: int, decisions: Sequence[Decision]
+    ) -> None:
         super().__init__(f"{tokens} prompt tokens after compaction, limit {limit}")
         self.original_tokens = original_tokens
         self.tokens = tokens
         self.limit = limit
+        self.window = window
         self.decisions = tuple(decisions)
 
 
@@ -48,8 +53,9 @@ class Plan:
     """What is to be done with one request.
 
     `original` is the client's transcript; `conversation` the same after the rules that need no window, `hashes` those
-    of prefixes. `limit` is what it is planned for, `hard_limit` what the window holds at most. `request` is the text
-    to get before `apply`, None where nothing was cut; `prefetch` one that the next cut is expected to need.
+    of prefixes. `limit` is what it is planned for, `fitting` what the window holds beside the completion asked for,
+    `hard_limit` what it holds at most. `request` is the text to get before `apply`, None where nothing was cut;
+    `prefetch` one that the next cut is expected to need.
     """
 
     original: Conversation
@@ -60,6 +66,7 @@ class Plan:
     prefetch: SummaryRequest | None
     decisions: tuple[Decision, ...]
     limit: int
+    fitting: int
     hard_limit: int
 
     def put_off(self) -> "Plan | None":
@@ -116,17 +123,22 @@ def plan(
     paired = pair_tool_calls(conversation, count=count)
     short, hashes = edit_and_hash(paired.conversation, policy, (TIDY, TRUNCATE), work)
     messages = short.conversation.messages
-    room = Room.measure(messages, conversation.fixed_tokens, limit)
+    shortens = policy.on_exceeded is OnExceeded.TRUNCATE
+    spare = policy.spare_tokens(request_max_tokens)
+    room = Room.measure(messages, conversation.fixed_tokens, limit, spare=spare, shortens=shortens)
     window = replay_cut(messages, hashes, room=room, policy=policy, memo=folds)
+    fitted = shorten_newest(short.conversation, paired.conversation, window.caps, policy=policy, work=work)
+    messages = fitted.conversation.messages
     return Plan(
         original=conversation,
-        conversation=short.conversation,
+        conversation=fitted.conversation,
         hashes=hashes,
         window=window,
         request=request_summary(messages, hashes, window),
         prefetch=request_prefetch(messages, hashes, window),
-        decisions=(*paired.decisions, *short.decisions),
+        decisions=(*paired.decisions, *short.decisions, *fitted.decisions),
         limit=limit,
+        fitting=policy.fitting_tokens(request_max_tokens),
         hard_limit=policy.hard_limit_tokens(request_max_tokens),
     )
 
@@ -159,64 +171,9 @@ def apply(
         spliced = splice_summary(current, window=window, summary=summary, role=policy.summary_role, count=count)
         decisions += spliced.decisions
         current = spliced.conversation
-    if current.tokens > plan.limit:
-        exceeded = _exceed(current, plan, policy, decisions, count)
-        decisions += exceeded.decisions
-        current = exceeded.conversation
+    # Between limit and window the completion may be cut short: that is for the upstream to judge.
+    if current.tokens > plan.hard_limit and policy.on_exceeded is not OnExceeded.FORWARD and current.messages:
+        raise LimitExceededError(
+            plan.original.tokens, current.tokens, plan.limit, window=policy.context_window, decisions=decisions
+        )
     return Outcome(plan.original if not decisions else current, decisions)
-
-
-def _exceed(
-    conversation: Conversation, plan: Plan, policy: Policy, decisions: Sequence[Decision], count: CountTokens
-) -> Outcome:
-    """Rung 8: what is done with a request that is over its limit still."""
-    if policy.on_exceeded is OnExceeded.FORWARD or not conversation.messages:
-        return Outcome(conversation)
-    if policy.on_exceeded is OnExceeded.TRUNCATE:
-        for limit in (plan.limit, plan.hard_limit):
-            shortened = _truncate_open_step(conversation, limit, count)
-            if shortened.conversation.tokens <= limit:
-                return shortened
-    if conversation.tokens <= plan.hard_limit:
-        return Outcome(conversation)  # the completion's reserve is ours, and for the upstream to judge
-    raise LimitExceededError(plan.original.tokens, conversation.tokens, plan.limit, decisions)
-
-
-def _truncate_open_step(conversation: Conversation, limit: int, count: CountTokens) -> Outcome:
-    """The largest texts of the last message and of the results beside it, head and tail each, until the whole fits."""
-    messages = list(conversation.messages)
-    start = split_steps(messages)[-1].start
-    last = len(messages) - 1
-    open_step = [index for index in range(start, last) if messages[index].role in RESULT_ROLES]
-    if messages[last].role not in HEAD_ROLES:
-        open_step.append(last)
-    excess = conversation.tokens - limit
-    changed: list[int] = []
-    for index in sorted(open_step, key=lambda index: -messages[index].tokens):
-        short = _truncate_largest(messages[index], excess, count)
-        if short is not messages[index]:
-            excess -= messages[index].tokens - short.tokens
-            messages[index] = short
-            changed.append(index)
-        if excess <= 0:
-            break
-    if not changed:
-        return Outcome(conversation)
-    outcome = Conversation(tuple(messages), conversation.fixed_tokens)
-    reason = "largest texts of the last step"
-    decision = Decision("exceeded", reason, conversation.tokens, outcome.tokens, len(changed), min(changed))
-    return Outcome(outcome, (decision,))
-
-
-def _truncate_largest(message: Message, excess: int, count: CountTokens) -> Message:
-    """The message with its largest text shorter by `excess` tokens, or by as much as leaves something of it."""
-    sizes = [count(text) for text in message.texts]
-    if not sizes or max(sizes) <= MIN_TEXT_TOKENS:
-        return message
-    largest = sizes.index(max(sizes))
-    text = truncate_text(message.texts[largest], max(sizes[largest] - excess, MIN_TEXT_TOKENS), count)
-    saved = sizes[largest] - count(text)
-    if saved <= 0:
-        return message
-    texts = (*message.texts[:largest], text, *message.texts[largest + 1 :])
-    return replace(message, texts=texts, tokens=message.tokens - saved, edited=True)

@@ -65,10 +65,10 @@ class Policy:
     """What a model's requests are compacted by.
 
     `context_window`, `completion_reserve` and `ceiling_tokens` are in the model's own tokens, of which `token_ratio`
-    make one of ours. All else is in ours. `ceiling_tokens` bounds the limit where an upstream has refused more.
-    `added_tokens` is set where it adds what the completion may have to the prompt: so much where a request asks for
-    no maximum. `result_budget`, `truncation`, `tidying` and `dedupe` are for the results of all tools that none of
-    `tools` matches.
+    make one of ours. All else is in ours; budgets of single results do not depend on the ratio. `ceiling_tokens` bounds
+    the limit where an upstream has refused more. `added_tokens` is set where it adds what the completion may have to
+    the prompt: so much where a request asks for no maximum. `result_budget`, `truncation`, `tidying` and `dedupe` are
+    for the results of all tools that none of `tools` matches.
     """
 
     context_window: int = 128_000
@@ -76,7 +76,7 @@ class Policy:
     high_water: float = 0.80
     low_water: float = 0.40
     overflow_strategy: OverflowStrategy = OverflowStrategy.AUTO_COMPACT
-    on_exceeded: OnExceeded = OnExceeded.ERROR
+    on_exceeded: OnExceeded = OnExceeded.TRUNCATE
     result_budget: Budget = DEFAULT_BUDGET
     protect_turns: int = 2
     keep_user_tokens: int = 20_000
@@ -119,6 +119,23 @@ class Policy:
             hard = min(hard, self.ceiling_tokens)
         return max(int(hard / self.token_ratio), self.limit_tokens(request_max_tokens))
 
+    def fitting_tokens(self, request_max_tokens: int | None = None) -> int:
+        """Prompt tokens that the window holds beside the completion that the request asks for, as we count them.
+
+        If it asks for no maximum: the prompt alone. Never less than `limit_tokens`.
+        """
+        asked_tokens = 0 if self.added_tokens is not None else request_max_tokens or 0
+        hard = self.hard_limit_tokens(request_max_tokens) - int(asked_tokens / self.token_ratio)
+        return max(hard, self.limit_tokens(request_max_tokens))
+
+    def spare_tokens(self, request_max_tokens: int | None = None) -> int:
+        """What a prompt may have beyond `limit_tokens` before it is shortened, as we count it.
+
+        The request's own maximum enters as `limit_tokens` takes it: one that changes a little changes nothing.
+        """
+        asked_tokens = None if request_max_tokens is None else _round_up(request_max_tokens)
+        return max(self.fitting_tokens(asked_tokens) - self.limit_tokens(request_max_tokens), 0)
+
     def model_limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """The same in the model's own tokens: the window less the reserve for the completion.
 
@@ -128,9 +145,14 @@ class Policy:
         """
         reserve = min(self.completion_reserve, self.context_window // 4)
         if request_max_tokens is not None and request_max_tokens > 0:
-            reserve = max(reserve, 1 << (request_max_tokens - 1).bit_length())
+            reserve = max(reserve, _round_up(request_max_tokens))
         limit = self.context_window - min(reserve, self.context_window // 2)
         if self.added_tokens is not None:
             added_tokens = self.added_tokens if request_max_tokens is None else request_max_tokens
             limit = min(limit, max(int(EXACT_SHARE * (self.context_window - added_tokens)), 0))
         return limit if self.ceiling_tokens is None else min(limit, self.ceiling_tokens)
+
+
+def _round_up(tokens: int) -> int:
+    """The next power of two."""
+    return 1 << (tokens - 1).bit_length() if tokens > 0 else 0

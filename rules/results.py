@@ -4,7 +4,7 @@ Law: what becomes of a result is decided by the result and by its own call, whic
 before; little is not worth a change. What was worked out once is remembered, also that nothing was to be done.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Protocol
@@ -209,7 +209,7 @@ class Edits:
         for place, short in zip(wanted, _recall(messages, wanted, tally.editor, work), strict=True):
             if short.texts:
                 message = messages[place.at]
-                edited = replace(message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True)
+                edited = _edit(message, short)
                 messages[place.at] = edited
                 tally.note(place, message.tokens, edited.tokens)
                 self.size_bytes += weigh_message(edited)
@@ -222,7 +222,19 @@ class Edits:
         return Outcome(Conversation(tuple(self._edited), conversation.fixed_tokens), decisions)
 
 
-def _recall(messages: Sequence[Message], places: Sequence[Place], editor: Editor, work: Work) -> Iterator[Shortened]:
+def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Message:
+    """One result as the editor has it; the same message if there is nothing to do. Raises LargeWorkError."""
+    (short,) = _recall({place.at: message}, [place], editor, work)
+    return _edit(message, short) if short.texts else message
+
+
+def _edit(message: Message, short: Shortened) -> Message:
+    return replace(message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True)
+
+
+def _recall(
+    messages: Sequence[Message] | Mapping[int, Message], places: Sequence[Place], editor: Editor, work: Work
+) -> Iterator[Shortened]:
     """What becomes of each result: remembered, or worked out and then remembered."""
     memo = work.memo
     keys = [] if memo is None else [_name(messages[place.at], place, editor.rule) for place in places]

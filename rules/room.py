@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rules.conversation import Message, count_leading
+from rules.open_step import least_tokens
 
 MIN_ROOM_SHARE = 0.25
 """Of the limit. Below it cuts would come at nearly every step: they are made only where nothing else would fit."""
@@ -18,20 +19,48 @@ HEAD_STEPS = 16
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the head leaves of `limit`: `early` until the first user message has come, `tokens` from then on."""
+    """What the head leaves of `limit`: `early` until the first user message has come, `tokens` from then on.
+
+    `spare` is what a request may have beyond the limit before its newest messages are shortened. `task_tokens` is what
+    the task statement may cost if the head is too long by itself; None if it is not.
+    """
 
     limit: int
     leading: int
     early: int
     tokens: int
+    spare: int = 0
+    task_tokens: int | None = None
 
     @classmethod
-    def measure(cls, messages: Sequence[Message], fixed_tokens: int, limit: int) -> "Room":
-        """The room behind the head of these messages; `fixed_tokens` is what stands outside them."""
+    def measure(
+        cls, messages: Sequence[Message], fixed_tokens: int, limit: int, *, spare: int = 0, shortens: bool = False
+    ) -> "Room":
+        """The room behind the head of these messages; `fixed_tokens` is what stands outside them.
+
+        `shortens` says that the task statement may be shortened.
+        """
         leading = count_leading(messages)
-        task = next((message.tokens for message in messages if message.role == "user"), 0)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
-        return cls(limit, leading, _leave(limit, head), _leave(limit, head + task))
+        task = next((message for message in messages if message.role == "user"), None)
+        if task is None:
+            return cls(limit, leading, _leave(limit, head), _leave(limit, head), spare)
+        cap = _cap_task(task, head, limit, spare) if shortens else None
+        room = _leave(limit, head + (task.tokens if cap is None else cap))
+        return cls(limit, leading, _leave(limit, head), room, spare, cap)
+
+
+def _cap_task(task: Message, head: int, limit: int, spare: int) -> int | None:
+    """What a task may cost that does not fit behind the rest of the head; None if it fits, or cannot be made to.
+
+    It leaves MIN_ROOM_SHARE of the limit to the conversation to come; if the rest of the head is too long for that,
+    what the limit holds. The head is rounded up, so that a timestamp in it does not change the shortened text.
+    """
+    if head + task.tokens <= limit + spare:
+        return None
+    left = _leave(limit, head)
+    caps = (left - int(limit * MIN_ROOM_SHARE), left)
+    return next((cap for cap in caps if cap >= least_tokens(task)), None)
 
 
 def _leave(limit: int, head: int) -> int:

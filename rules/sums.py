@@ -1,6 +1,7 @@
 """A transcript's running sums, extended message by message.
 
-Law: append-only. Every figure is a function of the messages added so far, and each costs O(log n) at most.
+Law: append-only, but for messages of the open step that are shortened. Every figure is a function of what was added
+so far, and each costs O(log n) at most.
 """
 
 from array import array
@@ -15,10 +16,15 @@ def _tokens(*values: int) -> "array[int]":
 
 
 class Sums:
-    """Tokens of what stands behind the head. The head's own messages (the leading ones, the task) enter as nothing."""
+    """Tokens of what stands behind the head. The head's own messages (the leading ones, the task) enter as nothing.
+
+    `open_step` is where the step begins that the model has not answered: the last one, or the one whose tool results no
+    answer has followed, if only messages of other roles stand behind them.
+    """
 
     __slots__ = (
         "_full",
+        "_is_unanswered",
         "_leading",
         "_pruned",
         "_start_sums",
@@ -26,6 +32,7 @@ class Sums:
         "_systems",
         "_user_sums",
         "costs",
+        "open_step",
         "task",
         "users",
     )
@@ -33,6 +40,8 @@ class Sums:
     def __init__(self, leading: int) -> None:
         self._leading = leading
         self.task: int | None = None
+        self.open_step = 0
+        self._is_unanswered = False  # whether tool results have come since the last answer
         self.costs = _tokens()  # of each message, the head's too
         self._full = _tokens(0)
         self._pruned = _tokens(0)  # the same with every result a placeholder
@@ -53,6 +62,9 @@ class Sums:
         self.costs.append(message.tokens)
         tokens = 0 if is_task or index < self._leading else message.tokens
         opens = starts_step(message) or index == 0
+        self._is_unanswered = not opens or (self._is_unanswered and message.role != "assistant")
+        if opens and not self._is_unanswered:
+            self.open_step = index
         if opens:
             self._starts.append(index)
             self._start_sums.append(self._full[-1])
@@ -65,11 +77,6 @@ class Sums:
         self._pruned.append(self._pruned[-1] + (tokens if opens else min(tokens, PLACEHOLDER_TOKENS)))
         self._systems.append(self._systems[-1] + (tokens if message.role in HEAD_ROLES else 0))
         return tokens
-
-    @property
-    def open_step(self) -> int:
-        """Where the last step begins."""
-        return self._starts[-1]
 
     @property
     def size_bytes(self) -> int:
@@ -95,9 +102,22 @@ class Sums:
         return bisect_left(self._starts, stop) - bisect_left(self._starts, start)
 
     def find_step(self, tokens: int) -> int:
-        """Where the oldest step begins behind which at most `tokens` stay; the last one where none is that short."""
+        """Where the oldest step begins behind which at most `tokens` stay; the open one if none is that short."""
         rank = bisect_left(self._start_sums, self._full[-1] - tokens)
-        return self._starts[min(rank, len(self._starts) - 1)]
+        return min(self._starts[min(rank, len(self._starts) - 1)], self.open_step)
+
+    def shorten(self, at: int, saved_tokens: int) -> None:
+        """Message `at`, behind the head and in the open step, costs so much less from now on."""
+        is_user = at in self.users[-1:]
+        self._lower(self._full, at + 1, saved_tokens)
+        self._lower(self._start_sums, bisect_left(self._starts, at + 1), saved_tokens)
+        if is_user:
+            self._lower(self._pruned, at + 1, saved_tokens)
+            self._lower(self._user_sums, len(self._user_sums) - 1, saved_tokens)
+
+    def _lower(self, sums: "array[int]", start: int, tokens: int) -> None:
+        for index in range(start, len(sums)):
+            sums[index] -= tokens
 
     def newest_users(self, at: int, budget: int) -> range:
         """Ranks of the newest user messages before `at` within `budget` tokens; never the first, which is the task.

@@ -46,7 +46,12 @@ def shorten_text(
 
 def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
     """The result's texts within its budget."""
-    budget, call = result.budget, result.call
+    return truncate_result(result, result.budget, count)
+
+
+def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple[str, ...]:
+    """The result's texts within a budget, which may be another than its own; as its treatment truncates."""
+    call = result.call
     is_salient = result.treatment.truncation is Truncation.SALIENT
 
     def shorten(text: str, limit: int) -> str:
@@ -58,13 +63,15 @@ def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
         return _shorten_to_bytes(text, limit, count, call) if is_salient else _truncate_bytes(text, limit)
 
     texts = result.message.texts
-    short = _share(texts, budget.max_tokens, count, shorten)
+    short = share_limit(texts, budget.max_tokens, count, shorten)
     if budget.max_bytes is None:
         return short
-    small = _share(short, budget.max_bytes, measure_bytes, shorten_to_bytes)
+    small = share_limit(short, budget.max_bytes, measure_bytes, shorten_to_bytes)
     if sum(map(count, small)) <= sum(map(count, texts)):
         return small
-    return _share(short, budget.max_bytes, measure_bytes, lambda text, limit: take_head(text, limit, measure_bytes))
+    return share_limit(
+        short, budget.max_bytes, measure_bytes, lambda text, limit: take_head(text, limit, measure_bytes)
+    )
 
 
 def _truncate_bytes(text: str, limit: int) -> str:
@@ -90,7 +97,7 @@ def _shorten_to_bytes(text: str, limit: int, count: CountTokens, call: ToolCall 
     return best if is_enough else _truncate_bytes(text, limit)
 
 
-def _share(texts: tuple[str, ...], limit: int, measure: Measure, shorten: Shorten) -> tuple[str, ...]:
+def share_limit(texts: tuple[str, ...], limit: int, measure: Measure, shorten: Shorten) -> tuple[str, ...]:
     """Several texts within one limit: the short ones whole, the long ones an equal share of what is left."""
     sizes = [measure(text) for text in texts]
     if sum(sizes) <= limit:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rules.open_step import Cap
+
 
 class CutKind(StrEnum):
     """What stands in for the part before a cut: a model's summary, or a digest made without one."""
@@ -33,7 +35,8 @@ class Window:
 
     `cuts` are the summaries so far, oldest first: the last one stands. Results before `prune_stop` are placeholders.
     `next_cut` is the cut fixed at prefetch and not applied yet; `prefetch_tokens` the reserve of the summary that is to
-    be written for it ahead of time, 0 for none. `task` is the first user message.
+    be written for it ahead of time, 0 for none. `task` is the first user message. `caps` are the messages that did not
+    fit when they were the newest ones, oldest first: they are forwarded shortened, then and ever after.
     """
 
     task: int | None = None
@@ -41,6 +44,7 @@ class Window:
     prune_stop: int = 0
     next_cut: int | None = None
     prefetch_tokens: int = 0
+    caps: tuple[Cap, ...] = ()
 
     @property
     def cut(self) -> Cut | None:

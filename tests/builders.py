@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Media, Message, ToolCall
 from rules.fold import FoldMemo, replay_cut
-from rules.policy import Policy, Prices
+from rules.policy import OnExceeded, Policy, Prices
 from rules.prefix import digest_message, hash_prefixes
 from rules.results import MemoKey, Shortened
 from rules.room import Room
@@ -125,8 +125,13 @@ def fold(
     messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0, memo: FoldMemo | None = None
 ) -> Window:
     """The window's state after the last message."""
-    room = Room.measure(messages, fixed_tokens, limit)
+    room = measure(messages, policy, limit=limit, fixed_tokens=fixed_tokens)
     return replay_cut(messages, hash_prefixes(messages), room=room, policy=policy, memo=memo)
+
+
+def measure(messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0) -> Room:
+    """The room behind the head of a transcript, as plan() measures it for a policy."""
+    return Room.measure(messages, fixed_tokens, limit, shortens=policy.on_exceeded is OnExceeded.TRUNCATE)
 
 
 def session(steps: int, *, call_tokens: int = 10, result_tokens: int = 60) -> tuple[Message, ...]:

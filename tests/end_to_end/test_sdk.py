@@ -98,7 +98,7 @@ async def test_errors(status, exception, sdk: AsyncOpenAI, upstream: FakeUpstrea
 
 async def test_overflow_that_we_refuse_is_one_that_the_sdk_knows(start_proxy):
     """Our own context_length_exceeded carries the code that clients look for."""
-    proxy = await start_proxy("defaults.context_window=1024")
+    proxy = await start_proxy("defaults.context_window=1024", "defaults.on_exceeded=error")
     async with AsyncOpenAI(base_url=f"{proxy.url}/v1", api_key="k", max_retries=0) as client:
         with pytest.raises(openai.BadRequestError) as caught:
             await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "word " * 2000}])

@@ -150,7 +150,7 @@ async def test_profile_is_picked_by_header(client, upstream, start_proxy):
 
 async def test_what_cannot_fit_is_refused_in_the_form_that_clients_know(client, upstream, start_proxy):
     """on_exceeded: error gives 400 context_length_exceeded with the decisions, and the upstream is not asked."""
-    proxy = await start_proxy(*SMALL)
+    proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
     body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
     response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
     assert response.status == 400
@@ -160,7 +160,9 @@ async def test_what_cannot_fit_is_refused_in_the_form_that_clients_know(client, 
         "messages",
         "context_length_exceeded",
     )
-    assert "7000 tokens" in failure["message"]
+    said = failure["message"]
+    assert said.startswith("This model's maximum context length is 8000 tokens. However, your messages resulted in 900")
+    assert "1000 tokens of the window are reserved for the completion, which leaves a limit of 7000 tokens" in said
     assert upstream.requests == []
 
 
@@ -174,6 +176,40 @@ async def test_what_cannot_fit_is_forwarded_or_truncated_on_request(policy, fits
     assert (int(tokens["sent"]) <= 7000) is fits
     assert upstream.requests[0].json["messages"][0]["content"].endswith("THE END")
     assert (upstream.requests[0].body == body) is not fits
+
+
+async def test_a_step_larger_than_the_window_goes_on(client, upstream, start_proxy):
+    """Fourteen parallel results, twice as much as the limit: each says what is missing, and stays as it was sent."""
+    proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=2000")
+    function = {"name": "read_file", "arguments": "{}"}
+    calls = [{"id": f"c{number}", "type": "function", "function": function} for number in range(14)]
+    messages = [
+        {"role": "system", "content": "You are careful."},
+        {"role": "user", "content": "Read them all."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        *(
+            {"role": "tool", "tool_call_id": call["id"], "content": " ".join(f"w{call['id']}x{n}" for n in range(420))}
+            for call in calls
+        ),
+    ]
+    later = [
+        {"role": "assistant", "content": "I have read them."},
+        {"role": "user", "content": "And now?"},
+        {"role": "assistant", "content": "Now I mend it."},
+        {"role": "user", "content": "Good."},
+    ]
+    for more in (0, 2, 4):
+        response, _ = await post(
+            client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": [*messages, *later[:more]]}
+        )
+        assert response.status == 200
+        tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+        assert int(tokens["original"]) > 23_000
+        assert int(tokens["sent"]) <= int(tokens["limit"]) == 14_000
+        assert response.headers["x-trimtab-decisions"].startswith("exceeded;saved=")
+    first, *others = [recorded.json["messages"] for recorded in upstream.chats]
+    assert all("[trimtab: " in message["content"] for message in first[3:])
+    assert [sent[: len(first)] for sent in others] == [first, first]
 
 
 async def test_orphans_are_mended(client, upstream, start_proxy):
@@ -304,7 +340,7 @@ async def test_what_is_not_decoded_goes_to_its_models_upstream_all_the_same(
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 async def test_what_cannot_fit_is_told_in_figures(mode, client, upstream, start_proxy, log):
     """Refused or only observed: headers, log and metrics say how many tokens came and what the limit is."""
-    proxy = await start_proxy(*SMALL, f"mode={mode}")
+    proxy = await start_proxy(*SMALL, f"mode={mode}", "defaults.on_exceeded=error")
     body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
     tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
@@ -326,7 +362,8 @@ async def test_long_model_names_are_no_labels(client, start_proxy):
 @pytest.mark.parametrize(("mode", "words"), [("observe", 900), ("enforce", 9000)])
 async def test_what_was_not_sent_is_not_said_to_have_been(mode, words, client, upstream, start_proxy, log):
     """Observed requests go out whole, refused ones not at all: header, log and metrics say the same of both."""
-    proxy = await start_proxy(*SMALL, f"mode={mode}", "defaults.max_tool_result_tokens=100")
+    settings = ("defaults.on_exceeded=error", "defaults.max_tool_result_tokens=100")
+    proxy = await start_proxy(*SMALL, f"mode={mode}", *settings)
     messages = [*make_session(1, result_words=4000)["messages"][:-1], {"role": "user", "content": "word " * words}]
     response, _ = await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
     tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))

@@ -205,7 +205,7 @@ def test_compact_of_no_chat_request_ends_with_status_1(body: bytes) -> None:
 def test_compact_of_what_cannot_fit_ends_with_status_1() -> None:
     """The sentence names both sizes."""
     body = orjson.dumps({"messages": [{"role": "user", "content": "x" * 40_000}]})
-    result = _run("compact", *SMALL, input_bytes=body)
+    result = _run("compact", *SMALL, "--set", "defaults.on_exceeded=error", input_bytes=body)
 
     assert (result.exit_code, result.stdout_bytes) == (1, b"")
     assert result.stderr.startswith("trimtab: 100")

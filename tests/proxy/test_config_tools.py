@@ -58,20 +58,22 @@ def test_switches_are_laid_over_the_others(defaults: str, own: str, expected: Ti
 
 
 def test_what_a_tools_entry_does_not_set_is_the_policys() -> None:
-    """Budgets are in the model's tokens; globs keep the order in which they stand."""
+    """Budgets are counted by our vocabulary, whatever the model's ratio; globs keep the order in which they stand."""
     text = """{max_tool_result_tokens: 1000, max_tool_result_bytes: 5000, truncation: head_tail, dedupe: false, tools: {
       "z*": {}, "a*": {max_tool_result_tokens: 200, tidy: false}, "b": {exclude: true, truncation: salient},
       "c": {exclude: ["*.md", "x"]}, "*": {max_tool_result_bytes: 300, dedupe: true}}}"""
-    own = Treatment(Budget(500, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False)
+    own = Treatment(Budget(1000, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False)
     assert policy(text, token_ratio=2.0).tools == (
         ToolRule("z*", own),
-        ToolRule("a*", Treatment(Budget(100, 5000), Truncation.HEAD_TAIL, None, dedupe=False)),
-        ToolRule("b", Treatment(Budget(500, 5000), Truncation.SALIENT, Tidying(), dedupe=False, is_exempt=True)),
+        ToolRule("a*", Treatment(Budget(200, 5000), Truncation.HEAD_TAIL, None, dedupe=False)),
+        ToolRule("b", Treatment(Budget(1000, 5000), Truncation.SALIENT, Tidying(), dedupe=False, is_exempt=True)),
         ToolRule(
             "c",
-            Treatment(Budget(500, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False, exempt_arguments=("*.md", "x")),
+            Treatment(
+                Budget(1000, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False, exempt_arguments=("*.md", "x")
+            ),
         ),
-        ToolRule("*", Treatment(Budget(500, 300), Truncation.HEAD_TAIL, Tidying(), dedupe=True)),
+        ToolRule("*", Treatment(Budget(1000, 300), Truncation.HEAD_TAIL, Tidying(), dedupe=True)),
     )
 
 

@@ -217,7 +217,8 @@ async def test_reasoning_that_a_server_drops_teaches_nothing(member, client, ups
         return completion(prompt_tokens=count_by(compactors, read), completion_tokens=1)
 
     upstream.answer = answer
-    proxy = await start_proxy("defaults.context_window=32768", "defaults.completion_reserve=1000")
+    settings = ("defaults.context_window=32768", "defaults.completion_reserve=1000", "defaults.on_exceeded=error")
+    proxy = await start_proxy(*settings)
     for _ in range(WARM_UP_SAMPLES + 1):
         thought = say(1, "assistant", **{member: " word" * 4000})
         answered, tokens = await ask(client, proxy, say(6000), thought, say(1), key="sk-one")

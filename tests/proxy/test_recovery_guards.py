@@ -192,7 +192,7 @@ async def test_a_server_that_adds_a_completion_refuses_once_in_a_session(named, 
 
 async def test_what_fits_the_window_but_not_the_reserve_is_for_the_upstream_to_judge(client, upstream, start_proxy):
     """One message of four fifths of the window, and a request that asks for no completion."""
-    proxy = await start_proxy("defaults.context_window=8000")
+    proxy = await start_proxy("defaults.context_window=8000", "defaults.on_exceeded=error")
     url = proxy.url + "/v1/chat/completions"
     for words, status in ((6500, 200), (9000, 400)):
         body = {"model": "m", "messages": [{"role": "user", "content": "word " * words}]}

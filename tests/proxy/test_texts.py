@@ -61,8 +61,12 @@ async def test_summaries_are_written_before_a_request_needs_them(client, upstrea
     assert await read_metric(client, proxy, 'trimtab_prefix_kept_ratio_count{model="m"}') >= STEPS - 2
 
 
-async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(client, upstream, start_proxy):
-    """While the summary is being written the prefix stays as it was; only a full window makes a request wait."""
+@pytest.mark.parametrize(("more", "most"), [({}, 8000), ({"max_tokens": 400}, 7600)])
+async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(more, most, client, upstream, start_proxy):
+    """While the summary is being written the prefix stays as it was; only a full window makes a request wait.
+
+    It is full if it does not hold the prompt and the completion asked for, and not before: the reserve is ours.
+    """
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
     get, waits = proxy.services.summaries.get, asyncio.Event()
@@ -72,8 +76,8 @@ async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(client, 
         return get(task)
 
     proxy.services.summaries.get = wait
-    requests = bodies()
-    sent = 0
+    requests = bodies(**more)
+    sent = []
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(waits.wait())
         for body in requests:
@@ -81,12 +85,14 @@ async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(client, 
             done, _ = await asyncio.wait({asking, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if waiting in done:
                 break
-            sent += 1
+            tokens = asking.result()[0].headers["x-trimtab-tokens"]
+            sent.append(int(tokens.partition("sent=")[2].partition(",")[0]))
         assert count_moves(upstream.chats) == 0
         assert len(upstream.summaries) == 1
         release.set()
         waits.set()
-    assert 10 < sent < len(requests)
+    assert 10 < len(sent) < len(requests)
+    assert most - 300 < sent[-1] <= most
     assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
 
 

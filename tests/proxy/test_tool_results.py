@@ -1,12 +1,15 @@
 """Tool results through a running proxy: tidied, truncated and deduplicated by what is configured for their tool."""
 
+import re
 import threading
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
 import orjson
 import pytest
 from asking import post
+from fake_upstream import completion
 
 from proxy.compaction import Compactor
 
@@ -183,3 +186,26 @@ def watch_threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
 
         monkeypatch.setattr(Compactor, name, watch)
     return seen
+
+
+async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, upstream, start_proxy):
+    """The upstream reports more tokens than were counted: no byte changes that was forwarded before."""
+    proxy = await start_proxy("defaults.dedupe=false")
+    turns, sent = [], []
+    for number in range(16):
+        turns.append(("run", {}, "".join(f"{number}.{line} {uuid4()}\n" for line in range(400))))
+        counted = sent[-1][1] if sent else 0
+
+        async def report(_recorded: Any, _request: Any, tokens: int = int(counted * 1.4)) -> Any:
+            return completion(prompt_tokens=tokens, completion_tokens=3)
+
+        upstream.answer = report
+        response, _ = await post(client, proxy.url + CHAT, talk(*turns))
+        shown = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
+        sent.append((upstream.chats[-1].json["messages"], int(shown["sent"])))
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    changes = re.search(r'policy_changes_total\{cause="calibration",model="m"\} (\d+)', metrics)
+    assert changes is not None
+    assert int(changes[1]) >= 1
+    assert all(after[: len(before)] == before for (before, _), (after, _) in pairwise(sent))
+    assert all("omitted here" in message["content"] for message in sent[-1][0] if message["role"] == "tool")

@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Message
-from rules.fold import AIM, SUMMARY_FRAME_TOKENS, Fold
-from rules.policy import OverflowStrategy, Policy, Prices
+from rules.cuts import AIM, SUMMARY_FRAME_TOKENS
+from rules.fold import Fold
+from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, Prices
 from rules.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window import Cut, CutKind, Window
 
 LIMIT = 3200
 POLICY = Policy(protect_turns=0, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3, prices=FREE)
+WHOLE = replace(POLICY, on_exceeded=OnExceeded.ERROR)
+"""Nothing is shortened: what does not fit is for others to judge."""
 STRATEGIES = st.sampled_from(OverflowStrategy)
 
 
@@ -274,16 +277,70 @@ def test_a_huge_step_is_cut_before() -> None:
     """A step that fills the room alone has everything before it give way; later its result becomes a placeholder."""
     huge = (assistant("look", call("1")), result("1", fill("huge", 2800)))
     messages = (user("task"), *chat(4, 50), *huge)
-    assert fold(messages).cuts[-1].at == 9
-    assert fold((*messages, user("and now?"))).prune_stop == 11
+    assert fold(messages, WHOLE).cuts[-1].at == 9
+    assert fold((*messages, assistant("I see.")), WHOLE).prune_stop == 11
+
+
+def test_a_step_that_is_too_long_shares_what_is_left() -> None:
+    """The largest results give way first; what stands before the step stays if it is little, else it is cut."""
+    sizes = (100, 2000, 300, 2000)
+    calls = [call(str(number)) for number in range(len(sizes))]
+    step = (assistant("look", *calls), *(result(str(number), fill("x", size)) for number, size in enumerate(sizes)))
+    little, much = (user("task"), *chat(2, 50)), (user("task"), *chat(10, 80))
+    for before in (little, much):
+        window = fold((*before, *step))
+        start = len(before) + 1
+        assert [cut.at for cut in window.cuts] == ([] if before is little else [len(before)])
+        assert [cap.at for cap in window.caps] == [start + 1, start + 3]
+        assert window.caps[0].tokens == window.caps[1].tokens > 400
+        kept = sum(cap.tokens for cap in window.caps) + sum(step[index].tokens for index in (0, 1, 3))
+        kept += window.cuts[-1].tokens if window.cuts else sum(message.tokens for message in before[1:])
+        most = int((LIMIT - LIMIT // HEAD_STEPS) * (POLICY.high_water - PREFETCH_GAP))
+        assert most - 1 <= kept <= most
+        assert fold((*before, *step, assistant("I see."))).caps == window.caps
+        assert fold((*before, *step), WHOLE).caps == ()
+
+
+def test_results_that_the_model_has_not_seen_are_not_cut_for_words_behind_them() -> None:
+    """A reminder behind the newest results belongs to the same request: they share what is left, and none is cut."""
+    step = (assistant("look", call("1")), result("1", fill("x", 4000)))
+    for words in ((user("Remember the rules."),), (system("Remember."), user("Go on."))):
+        window = fold((user("task"), *chat(2, 50), *step, *words))
+        assert window.cuts == ()
+        assert [cap.at for cap in window.caps] == [6]
+
+
+def test_the_last_messages_own_text_gives_way_only_if_the_results_are_not_enough() -> None:
+    """Results of one step first; then, with them, the user's words behind them, but no answer and no earlier words."""
+    step = (assistant("look", call("1")), result("1", fill("x", 3000)))
+    window = fold((user("task"), *step, user(fill("also", 900))))
+    assert [cap.at for cap in window.caps] == [2]
+    window = fold((user("task"), *step, user(fill("also", 4000))))
+    assert [cap.at for cap in window.caps] == [2, 3]
+    assert fold((user("task"), assistant(fill("said", 4000)))).caps == ()
+
+
+def test_a_task_that_does_not_fit_leaves_a_quarter_of_the_limit() -> None:
+    """It is shortened from the first request on, to the same size however the conversation goes on."""
+    task = user(fill("a whole book", 9000))
+    windows = [fold((system(), task, *chat(turns, 60))) for turns in (0, 1, 5, 9)]
+    caps = {window.caps for window in windows}
+    assert len(caps) == 1
+    ((cap,),) = caps
+    assert cap.at == 1
+    assert LIMIT * 0.6 < cap.tokens <= LIMIT * 0.75
+    assert fold((system(), task), WHOLE).caps == ()
+    # Behind a head that leaves less than that, it has what the limit holds.
+    window = fold((system(fill("rules", 2700)), task))
+    assert [cap.tokens for cap in window.caps] == [LIMIT // HEAD_STEPS * 2]
 
 
 def test_a_digest_shrinks_with_what_is_left() -> None:
     """When the open step leaves little, the digest is reserved just that, and replaced while the step is open."""
     calls = [call("1"), call("2")]
     messages = (user("task"), *chat(4, 100), assistant("look", *calls), result("1", fill("x", 2660)))
-    first = fold(messages)
-    second = fold((*messages, result("2", fill("y", 60))))
+    first = fold(messages, WHOLE)
+    second = fold((*messages, result("2", fill("y", 60))), WHOLE)
     assert [cut.at for cut in first.cuts] == [cut.at for cut in second.cuts]
     assert first.cuts[-1].kind is second.cuts[-1].kind is CutKind.DIGEST
     assert first.cuts[-1].reserved_tokens > second.cuts[-1].reserved_tokens >= 0

@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from builders import FREE, DictMemo, assistant, fold, session, system, transcripts, user, valid_transcripts
+from builders import FREE, DictMemo, assistant, fold, measure, session, system, transcripts, user, valid_transcripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.conversation import Message
-from rules.fold import SUMMARY_FRAME_TOKENS, Fold
-from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
+from rules.cuts import SUMMARY_FRAME_TOKENS
+from rules.fold import Fold
+from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
 from rules.window import Window
 
@@ -34,16 +35,17 @@ def policies() -> st.SearchStrategy[Policy]:
         protect_turns=st.integers(0, 2),
         low_water=st.sampled_from([0.2, 0.4]),
         summary_min_steps=st.sampled_from([1, 4]),
+        on_exceeded=st.sampled_from([OnExceeded.TRUNCATE, OnExceeded.ERROR]),
     )
 
 
 def states(messages: Sequence[Message], policy: Policy, room: Room) -> list[Window]:
-    """The state after each message of one single fold, and the one before the first."""
+    """The state of a request that ends after each message of one single fold, and the one before the first."""
     folded = Fold(room, policy)
-    found = [folded.window]
+    found = [folded.finish()]
     for message in messages:
         folded.add(message)
-        found.append(folded.window)
+        found.append(folded.finish())
     return found
 
 
@@ -53,7 +55,7 @@ def test_no_message_changes_what_was_decided_before_it(
     messages: tuple[Message, ...], policy: Policy, fixed_tokens: int
 ) -> None:
     """Each state on the way is the one that a transcript ending there has."""
-    room = Room.measure(messages, fixed_tokens, LIMIT)
+    room = measure(messages, policy, limit=LIMIT, fixed_tokens=fixed_tokens)
     for stop, state in enumerate(states(messages, policy, room)):
         assert state == fold(messages[:stop], policy, limit=LIMIT, fixed_tokens=fixed_tokens)
 
@@ -63,7 +65,7 @@ def test_no_message_changes_what_was_decided_before_it(
 def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Policy) -> None:
     """Cuts are added behind each other; only the last one is made anew, in the same place, while its step is open."""
     messages = (*HEAD, *messages)
-    for before, after in pairwise(states(messages, policy, Room.measure(messages, 0, LIMIT))):
+    for before, after in pairwise(states(messages, policy, measure(messages, policy, limit=LIMIT))):
         assert after.prune_stop >= before.prune_stop
         if before.cut and after.cuts[: len(before.cuts)] != before.cuts:
             assert after.cuts[:-1] == before.cuts[:-1]
@@ -74,11 +76,32 @@ def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Poli
 @MANY
 @given(messages=transcripts(), policy=policies())
 def test_the_window_before_a_cut_is_the_state_before_it(messages: tuple[Message, ...], policy: Policy) -> None:
-    """A cut can be put off exactly: what is left without it is what was decided one message earlier."""
+    """A cut can be put off exactly: what is left without it is what was decided one message earlier.
+
+    Only the messages that the model has not answered may be shortened anew.
+    """
     messages = (*HEAD, *messages)
-    for before, after in pairwise(states(messages, policy, Room.measure(messages, 0, LIMIT))):
+    for before, after in pairwise(states(messages, policy, measure(messages, policy, limit=LIMIT))):
         if len(after.cuts) > len(before.cuts):
-            assert after.earlier == replace(before, next_cut=None, prefetch_tokens=0)
+            assert after.earlier == replace(before, next_cut=None, prefetch_tokens=0, caps=after.caps)
+
+
+@MANY
+@given(messages=transcripts(), policy=policies(), limit=st.sampled_from([600, 1200, 2400]))
+def test_what_was_shortened_when_the_model_answered_stays_so(
+    messages: tuple[Message, ...], policy: Policy, limit: int
+) -> None:
+    """Later messages add caps behind those of before; none before the model's last answer changes."""
+    messages = (*HEAD, *messages)
+    found = states(messages, policy, measure(messages, policy, limit=limit))
+    answered = 0  # the messages before the model's last answer
+    for index, (message, before, after) in enumerate(zip(messages, found, found[1:], strict=False)):
+        if message.role == "assistant":
+            answered = index
+            assert after.caps == before.caps
+        settled = [cap for cap in before.caps if cap.at < answered]
+        assert list(after.caps[: len(settled)]) == settled
+        assert [cap.at for cap in after.caps] == sorted({cap.at for cap in after.caps})
 
 
 @MANY
@@ -88,15 +111,24 @@ def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: 
     if policy.overflow_strategy is OverflowStrategy.ERROR:
         return
     messages = (*HEAD, *messages)
-    folded = Fold(room := Room.measure(messages, 0, limit), policy)
+    folded = Fold(room := measure(messages, policy, limit=limit), policy)
     for stop, message in enumerate(messages, start=1):
         folded.add(message)
-        assert folded._forwarded <= max(room.tokens, _least(messages[:stop]))
+        caps = folded.finish().caps[len(folded.window.caps) :]
+        shortened = sum(messages[cap.at].tokens - cap.tokens for cap in caps)
+        assert folded._forwarded - shortened <= max(room.tokens, _least(messages[:stop]))
+        if shortened:
+            assert folded._forwarded > room.tokens
 
 
 def _least(messages: Sequence[Message]) -> int:
     """The open step, the last word of the user and the system messages, with the frame of a digest."""
-    open_step = max(index for index, one in enumerate(messages) if one.role not in {"tool", "function"})
+    results = {"tool", "function"}
+    open_step = max(index for index, one in enumerate(messages) if one.role not in results)
+    answered = max((index for index, one in enumerate(messages) if one.role == "assistant"), default=0)
+    if any(one.role in results for one in messages[answered + 1 :]):
+        unseen = min(index for index, one in enumerate(messages) if index > answered and one.role in results)
+        open_step = max(index for index, one in enumerate(messages[:unseen]) if one.role not in results)
     kept = [one for one in messages[len(HEAD) : open_step] if one.role in {"system", "developer"}]
     users = [one for one in messages[len(HEAD) :] if one.role == "user"]
     rest = messages[max(open_step, len(HEAD)) :]

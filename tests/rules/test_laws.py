@@ -10,7 +10,9 @@ from dataclasses import replace
 import pytest
 from builders import (
     FREE,
+    assistant,
     broken_transcripts,
+    call,
     conversation,
     count,
     fill,
@@ -19,6 +21,7 @@ from builders import (
     rereading,
     result,
     session,
+    system,
     transcripts,
     user,
     valid_transcripts,
@@ -225,6 +228,25 @@ def test_a_long_session_forwards_the_same_prefix() -> None:
     assert _check_append_law(rereading(100), replace(POLICY, prices=FREE)) >= 3
 
 
+@given(messages=transcripts(16), policy=policies(), window=st.sampled_from([400, 600, 900, 1600]))
+def test_what_was_shortened_is_forwarded_so_again(messages: tuple[Message, ...], policy: Policy, window: int) -> None:
+    """What the model has answered was shortened for good; only the messages behind its last answer may change."""
+    _check_append_law(messages, replace(policy, on_exceeded=OnExceeded.TRUNCATE, context_window=window))
+
+
+@pytest.mark.parametrize("strategy", OverflowStrategy)
+def test_steps_that_are_too_long_are_forwarded_so_again(strategy: OverflowStrategy) -> None:
+    """Every step is larger than the window, here and there the user's words behind it are, too."""
+    messages: list[Message] = [system(), user(fill("task", 3000))]
+    for number in range(12):
+        calls = [call(f"{number}-{rank}") for rank in range(4)]
+        messages += [assistant("look", *calls), *(result(one.id, fill(one.id, 280)) for one in calls)]
+        messages += [user(fill("words", 400 * (number % 3)))] if number % 2 else []
+        messages += [assistant("I see.")] * (number % 3)
+    policy = replace(POLICY, context_window=1200, overflow_strategy=strategy, on_exceeded=OnExceeded.TRUNCATE)
+    assert _check_append_law(tuple(messages), policy) >= (0 if strategy is OverflowStrategy.ERROR else 5)
+
+
 @given(messages=transcripts(), policy=policies(), on_exceeded=st.sampled_from(OnExceeded))
 def test_whatever_is_forwarded_is_valid(messages: tuple[Message, ...], policy: Policy, on_exceeded: OnExceeded) -> None:
     """A strict upstream takes what the pipeline makes of any transcript, and its client finds nothing missing."""
@@ -265,11 +287,15 @@ def _check_append_law(messages: tuple[Message, ...], policy: Policy) -> int:
     moves = 0
     before_plan, before = _run(conversation(), policy)
     for stop in range(1, len(messages) + 1):
-        after_plan, after = _run(conversation(*messages[:stop]), policy)
+        try:
+            after_plan, after = _run(conversation(*messages[:stop]), policy)
+        except LimitExceededError:
+            continue  # nothing was forwarded that a cache could hold
         if _cut_place(before_plan) != _cut_place(after_plan):
             moves += 1
         else:
-            settled = _count_settled(messages[: stop - 1], messages[stop - 1], before)
+            may_shorten = policy.on_exceeded is OnExceeded.TRUNCATE
+            settled = _count_settled(messages[: stop - 1], messages[stop - 1], before, may_shorten=may_shorten)
             assert after.conversation.messages[:settled] == before.conversation.messages[:settled]
         before_plan, before = after_plan, after
     return moves
@@ -279,16 +305,17 @@ def _cut_place(planned: Plan) -> object:
     return planned.window.cuts, planned.window.prune_stop
 
 
-def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome) -> int:
+def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome, *, may_shorten: bool = False) -> int:
     """Of the messages forwarded, how many the newest one may not change: all, unless it is a result.
 
-    A result may still answer a call of the last stretch, which opens with the last assistant message behind anything
-    but another one. A transcript of nothing but results is forwarded as it is.
+    If messages that do not fit are shortened, any but an answer may: it shares the room with those before it. A result
+    may still answer a call of the last stretch, which opens with the last assistant message behind anything but another
+    one. A transcript of nothing but results is forwarded as it is.
     """
     sent = outcome.conversation.messages
     if all(message.role == "tool" for message in messages):
         return 0
-    if newest.role != "tool":
+    if newest.role != "tool" and not (may_shorten and newest.role != "assistant"):
         return len(sent)
     opens = [
         message
@@ -296,5 +323,5 @@ def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcom
         if message.role == "assistant" and (index == 0 or messages[index - 1].role != "assistant")
     ]
     if not opens:
-        return len(sent)
+        return 0 if may_shorten else len(sent)
     return next((index for index, message in enumerate(sent) if message is opens[-1]), 0)

@@ -1,5 +1,7 @@
 """plan() and apply(): all rules in their order."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -23,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Message, Outcome, split_steps
-from rules.fold import SUMMARY_FRAME_TOKENS
+from rules.cuts import SUMMARY_FRAME_TOKENS
 from rules.pipeline import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results import Work
@@ -177,9 +179,10 @@ def test_thresholds_do_not_rename_summaries() -> None:
 
 @pytest.mark.parametrize(("left", "right", "same"), [(1025, 2048, True), (1, 1, True), (1000, 1500, False)])
 def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> None:  # noqa: FBT001
-    """Within a power of two the request's own maximum decides nothing."""
+    """Within a power of two the request's own maximum decides nothing but what may go out without a wait."""
     plans = [
-        plan(conversation(*session(40)), POLICY, count=count, request_max_tokens=wanted) for wanted in (left, right)
+        replace(plan(conversation(*session(40)), POLICY, count=count, request_max_tokens=wanted), fitting=0)
+        for wanted in (left, right)
     ]
     assert (plans[0] == plans[1]) == same
 
@@ -247,8 +250,8 @@ def test_what_fits_the_window_is_forwarded_though_it_exceeds_the_limit() -> None
     "before",
     [
         conversation(user("task"), fixed_tokens=4000),
-        conversation(user(fill("huge", 4000)), assistant(None)),
-        conversation(user(fill("huge", 4000)), assistant("short")),
+        conversation(user("task"), assistant(fill("huge", 4000))),
+        conversation(system(fill("rules", 3150)), user(fill("huge", 4000))),
     ],
 )
 def test_what_no_truncation_brings_down_is_refused(before: Conversation) -> None:
@@ -281,6 +284,50 @@ def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:
             texts.setdefault(planned.window.cuts, set()).add(wire[1]["content"])
     assert texts
     assert all(cut[-1].kind is CutKind.SUMMARISE and len(found) == 1 for cut, found in texts.items())
+
+
+def parallel(sizes: Sequence[int]) -> tuple[Message, ...]:
+    """One step: a call for each size, and results of so many tokens, in lines that differ."""
+    calls = [call(f"p{number}", "read") for number in range(len(sizes))]
+    texts = [
+        "".join(f"{number}: line {line} of what was read\n" for line in range(size // 7))
+        for number, size in enumerate(sizes)
+    ]
+    return (assistant("I read all.", *calls), *(result(one.id, text) for one, text in zip(calls, texts, strict=True)))
+
+
+def test_a_step_larger_than_the_window_is_shortened_once_and_for_all() -> None:
+    """Each result keeps something and says what is missing of it; in later requests it is byte for byte the same."""
+    step = parallel([3000, 80, 1500, 9000, 2000, 3000])
+    later = (assistant("Now I know.", call("n")), result("n", "fine"), assistant("And this.", call("m")), result("m"))
+    before = (system(), user("Mend the build."), *step)
+    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(2500), prices=Prices())
+    first = run(conversation(*before), policy)[1]
+    assert rules_of(first) == ["truncate", "exceeded"]
+    sent = first.conversation.messages
+    assert first.conversation.tokens <= policy.limit_tokens()
+    assert (sent[:3], sent[4]) == (before[:3], before[4])
+    assert all(40 < message.tokens < 1000 for message in (sent[3], *sent[5:]))
+    for short, whole in zip((sent[3], *sent[5:]), (step[1], *step[3:]), strict=True):
+        lines, told = whole.text.splitlines(), re.search(r"\[trimtab: (\d+) lines \(~?(\d+) tokens\)", short.text)
+        assert told is not None
+        shown = [line for line in short.text.splitlines() if line in lines]
+        assert int(told[1]) == len(lines) - len(shown)
+        assert int(told[2]) == pytest.approx(whole.tokens - short.tokens, rel=0.1)
+    for stop in (2, 4):
+        outcome = run(conversation(*before, *later[:stop]), policy)[1]
+        assert outcome.conversation.messages[: len(sent)] == sent
+        assert rules_of(outcome) == ["truncate", "exceeded"]
+
+
+def test_what_stands_before_a_step_that_is_too_long_keeps_a_summary_of_its_full_size() -> None:
+    """The results give way, not all that the session has come to know."""
+    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(4000))
+    planned, outcome = run(conversation(*session(16), *parallel([9000, 9000])), policy)
+    assert planned.request is not None
+    assert (planned.request.max_tokens, planned.request.asks_model) == (policy.summary_max_tokens, True)
+    assert rules_of(outcome) == ["truncate", "exceeded", "summarise"]
+    assert outcome.conversation.tokens <= policy.limit_tokens()
 
 
 def test_truncate_shortens_the_results_of_the_last_step_one_after_the_other() -> None:

@@ -1,8 +1,21 @@
 """Running sums: each is what adding up by hand would give."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
-from builders import assistant, call, fill, function_result, result, session, system, transcripts, user
+from builders import (
+    assistant,
+    call,
+    fill,
+    function_result,
+    result,
+    session,
+    system,
+    transcripts,
+    user,
+    valid_transcripts,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,13 +67,44 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
 
 @given(messages=transcripts(), tokens=st.integers(0, 4000))
 def test_a_step_is_found_by_what_stays_behind_it(messages: tuple[Message, ...], tokens: int) -> None:
-    """The oldest one behind which that much stays at most; the last one where even that is too long."""
+    """The oldest one behind which that much stays at most; the open one if even that is too long."""
     messages = (user(), *messages)
     sums, costs = sum_up(messages), behind_head(messages)
     begins = [step.start for step in split_steps(messages)]
     fits = [start for start in begins if sum(costs[start:]) <= tokens]
-    assert sums.find_step(tokens) == (fits or begins)[0 if fits else -1]
-    assert sums.open_step == begins[-1]
+    assert sums.open_step == _find_open_step(messages)
+    assert sums.find_step(tokens) == min((fits or begins)[0 if fits else -1], sums.open_step)
+
+
+def _find_open_step(messages: Sequence[Message]) -> int:
+    """The step of the first result that no answer has followed; the last step if there is none."""
+    begins = [step.start for step in split_steps(messages)]
+    open_step = begins[-1]
+    for start, stop in zip(reversed(begins), reversed([*begins[1:], len(messages)]), strict=True):
+        if stop - start > 1:
+            open_step = start
+        if messages[start].role == "assistant":
+            break
+    return open_step
+
+
+@given(messages=valid_transcripts(), share=st.floats(0, 1))
+def test_a_shortened_message_costs_less_in_every_sum(messages: tuple[Message, ...], share: float) -> None:
+    """As if it had been added at that size, whichever message of the open step it is."""
+    messages = (user(), assistant("Yes."), *messages)
+    sums = sum_up(messages)
+    behind = [index for index in range(sums.open_step, len(messages)) if messages[index].role in {"user", "tool"}]
+    for at in (index for index in behind if messages[index].tokens > PLACEHOLDER_TOKENS):
+        tokens = max(int(messages[at].tokens * share), PLACEHOLDER_TOKENS)
+        messages = (*messages[:at], replace(messages[at], tokens=tokens), *messages[at + 1 :])
+        sums.shorten(at, sums.costs[at] - tokens)
+    fresh = sum_up(messages)
+    for start, stop in pairwise(range(len(messages) + 1)):
+        assert sums.between(start, stop) == fresh.between(start, stop)
+        assert sums.behind(start, stop) == fresh.behind(start, stop)
+        assert sums.find_step(sums.between(start, len(sums))) == fresh.find_step(fresh.between(start, len(fresh)))
+    ranks = range(len(sums.users))
+    assert [sums.user_tokens(ranks[:stop]) for stop in ranks] == [fresh.user_tokens(ranks[:stop]) for stop in ranks]
 
 
 def test_results_open_no_step_unless_they_are_first() -> None:

@@ -1,0 +1,145 @@
+"""The windows that could come next: pruned, cut, or cut down to the open step.
+
+Law: functions of the sums of a transcript, the room and the policy. Which of them is taken, and when, fold.py decides.
+"""
+
+from dataclasses import replace
+
+from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
+from rules.room import Room
+from rules.sums import Sums
+from rules.window import Cut, CutKind, Window
+
+SUMMARY_FRAME_TOKENS = 160
+"""Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
+AIM = 2 / 3
+"""Of low water: what a cut is placed to leave, its summary included. Steps are not equally long, and what stays grows
+until the cut is applied: so at most low water is left, nearly always."""
+
+
+class Cuts:
+    """The windows that could follow a given one, after the messages that `sums` has seen."""
+
+    __slots__ = ("_policy", "_room", "_sums")
+
+    def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
+        self._room = room
+        self._policy = policy
+        self._sums = sums
+
+    @property
+    def tokens(self) -> int:
+        """The room as it is by now: the task statement may not have come yet."""
+        return self._room.early if self._sums.task is None else self._room.tokens
+
+    def share(self, share: float) -> int:
+        """So much of the room, in tokens."""
+        return int(self.tokens * share)
+
+    def floor(self, window: Window) -> int:
+        """The first message that is forwarded behind the head."""
+        return window.cut.at if window.cut else min(self._room.leading, len(self._sums))
+
+    def size(self, window: Window) -> int:
+        """What would be forwarded behind the head in a state."""
+        base = window.cut.tokens if window.cut else 0
+        return base + self._sums.behind(self.floor(window), window.prune_stop)
+
+    def rest(self, window: Window) -> int:
+        """What would be forwarded between the head and the open step in a state."""
+        return self.size(window) - self._sums.between(self._sums.open_step, len(self._sums))
+
+    def choose(self, window: Window, *, over: bool) -> Window | None:
+        """Pruned where that is enough, else cut; None where neither is to be had or worth asking a model for."""
+        policy = self._policy
+        pruned = self.prune(window)
+        cut = self._summarise(window)
+        asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
+        enough = policy.low_water if asks else policy.high_water
+        if pruned is not None and self.size(pruned) <= self.share(enough):
+            return pruned
+        return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
+
+    def prune(self, window: Window) -> Window | None:
+        """The window with the results before the next cut pruned; None where that is not allowed or does nothing."""
+        if self._policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
+            return None
+        stop = min(window.next_cut, self._protected())
+        return replace(window, prune_stop=stop) if stop > max(window.prune_stop, self.floor(window)) else None
+
+    def _protected(self) -> int:
+        """Where the newest `protect_turns` user turns begin; the end, where those alone exceed prefetch."""
+        turns, users = self._policy.protect_turns, self._sums.users
+        if turns == 0:
+            return len(self._sums)
+        start = users[-turns] if len(users) >= turns else min(self._room.leading, len(self._sums))
+        protected = self._sums.between(start, len(self._sums))
+        return len(self._sums) if protected > self.share(self._policy.high_water - PREFETCH_GAP) else start
+
+    def _summarise(self, window: Window) -> Window | None:
+        """The window with a summary up to the next cut.
+
+        Chosen anew if what stays would still be too much, or what goes too little to ask a model for.
+        """
+        at = window.next_cut
+        if at is None:
+            return None
+        candidate = self.cut_at(window, at)
+        too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
+        if too_few or self.size(candidate) > self.share(self._policy.high_water):
+            at = self.find_cut(window, 0.0)
+            candidate = self.cut_at(window, at) if at is not None else candidate
+        return candidate
+
+    def find_cut(self, window: Window, growth: float) -> int | None:
+        """Where to cut so that about low water is left when `growth` of room has come on top.
+
+        The open step where no other leaves so little; None where there is nothing new to cut.
+        """
+        low = self._policy.low_water
+        stays = self.share(low * AIM - growth) - SUMMARY_FRAME_TOKENS - self._reserve
+        at = self._sums.find_step(max(stays, 0))
+        return at if self._sums.between(self.floor(window), at) > 0 else None
+
+    @property
+    def _reserve(self) -> int:
+        return min(self._policy.summary_max_tokens, self.share(self._policy.low_water) // 2)
+
+    def cut_at(self, window: Window, at: int) -> Window:
+        """The window cut before message `at`, with a summary if enough steps go."""
+        policy = self._policy
+        steps = self._sums.steps(self.floor(window), at)
+        asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
+        kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
+        cut = self._make_cut(kind, at, self._reserve, self.keep_budget)
+        return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop)))
+
+    @property
+    def keep_budget(self) -> int:
+        """What the user's words behind a cut may cost."""
+        return min(self._policy.keep_user_tokens, self.share(self._policy.low_water) // 4)
+
+    def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int) -> Cut:
+        """A cut that keeps user messages of `budget` tokens; which ones is written down when it is applied."""
+        words = self._sums.user_tokens(self._sums.newest_users(at, budget))
+        systems = self._sums.systems(min(self._room.leading, at), at)
+        return Cut(kind, at, reserved, (), SUMMARY_FRAME_TOKENS + reserved + systems + words)
+
+    def shrink(self, window: Window) -> Window | None:
+        """The last cut with as little as can be in its place: the open step alone takes what is left of the room."""
+        at = self._sums.open_step
+        if self._sums.between(min(self._room.leading, at), at) == 0:
+            return None
+        last = window.cut
+        earlier = (window.earlier or window) if last is not None and last.at == at else window
+        bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, 0)))
+        reserved = min(max(self.tokens - self.size(bare), 0), self._policy.summary_max_tokens)
+        cut = replace(self._make_cut(CutKind.DIGEST, at, reserved, 0), prune_stop=earlier.prune_stop)
+        return replace(window, cuts=(*earlier.cuts, cut))
+
+    def make_way(self, window: Window) -> Window | None:
+        """The window cut right before an open step that is too long; None where little stands before it."""
+        at = self._sums.open_step
+        if self.rest(window) <= self.share(self._policy.low_water) or self._sums.between(self.floor(window), at) <= 0:
+            return None
+        return self.cut_at(window, at)

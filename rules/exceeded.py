@@ -1,0 +1,86 @@
+"""Rung 8: the newest messages are shortened if not even a cut makes room for them.
+
+Law: how much each may keep is decided by the fold (fold.py), so what was shortened once is forwarded so ever after. A
+text is shortened from what the client said, once, and its marker tells how much of that is missing.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
+from rules.head_tail import truncate_text
+from rules.open_step import Cap
+from rules.places import Place, find_results
+from rules.policy import Policy
+from rules.results import Result, Shortened, Work, edit_one
+from rules.tidy_results import TIDY
+from rules.treatment import Budget
+from rules.truncate import share_limit, truncate_result
+
+
+def shorten_newest(
+    conversation: Conversation, original: Conversation, caps: Iterable[Cap], *, policy: Policy, work: Work
+) -> Outcome:
+    """The conversation with each message of `caps` within its cap.
+
+    `original` has the same messages as they were before any rule on texts. Tool results are shortened as the policy
+    says of their tool, the user's words to head and tail. Raises LargeWorkError if `work` does not allow for so much.
+    """
+    messages = list(conversation.messages)
+    changed: list[int] = []
+    places = _find_places(original.messages, caps, policy)
+    for cap in caps:
+        shorter = _shorten(original.messages[cap.at], places.get(cap.at), cap.tokens, work)
+        if shorter.tokens < messages[cap.at].tokens:
+            messages[cap.at] = shorter
+            changed.append(cap.at)
+    if not changed:
+        return Outcome(conversation)
+    outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+    reason = f"{len(changed)} messages that did not fit the window"
+    decision = Decision("exceeded", reason, conversation.tokens, outcome.tokens, len(changed), min(changed))
+    return Outcome(outcome, (decision,))
+
+
+def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Policy) -> dict[int, Place]:
+    results = {cap.at for cap in caps if messages[cap.at].role in RESULT_ROLES}
+    if not results:
+        return {}
+    return {place.at: place for place in find_results(messages, policy, min(results)) if place.at in results}
+
+
+def _shorten(message: Message, place: Place | None, max_tokens: int, work: Work) -> Message:
+    """The message at `max_tokens`, remembered."""
+    said = message.digest or message.texts
+    call = None if place is None else place.call
+    name, arguments = ("", "") if call is None else (call.name, call.arguments)
+    treatment = "" if place is None else place.treatment_name
+    key = (f"exceeded {max_tokens}", treatment, said, message.is_error, name, arguments)
+    known = None if work.memo is None else work.memo.get_many([key])[0]
+    if known is None:
+        work.allowance.spend(sum(map(len, message.texts)))
+        known = _work_out(message, place, max_tokens, work)
+        if work.memo is not None:
+            work.memo[key] = known
+    if not known.texts:
+        return message
+    return replace(message, texts=known.texts, tokens=message.tokens - known.saved_tokens, edited=True)
+
+
+def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work) -> Shortened:
+    count = work.count
+    tokens = sum(map(count, message.texts))
+    # What is left of the cap for texts: never nothing, because no text is emptied.
+    limit = max(max_tokens - (message.tokens - tokens), 1)
+    texts = message.texts
+    if place is None:
+        texts = _share_head_tail(texts, limit, count)
+    else:
+        tidied = edit_one(message, place, TIDY, work)
+        budget = Budget(limit, place.treatment.budget.max_bytes)
+        texts = truncate_result(Result(tidied, place.call, place.treatment), budget, count)
+    return Shortened(texts, tokens - sum(map(count, texts)))
+
+
+def _share_head_tail(texts: tuple[str, ...], limit: int, count: CountTokens) -> tuple[str, ...]:
+    return share_limit(texts, limit, count, lambda text, share: truncate_text(text, share, count))

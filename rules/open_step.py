@@ -1,0 +1,87 @@
+"""The newest messages, which the model has not answered yet: how much of each goes out if all of them do not fit.
+
+Law: a function of the messages added. Nothing is shared out that fits; no message gets less than a placeholder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rules.conversation import RESULT_ROLES, Message
+from rules.prune import PLACEHOLDER_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Message `at` is forwarded with at most `tokens` tokens, its frame and its attachments included."""
+
+    at: int
+    tokens: int
+
+
+class _Part(NamedTuple):
+    at: int
+    tokens: int
+    least_tokens: int
+    is_result: bool
+
+
+def least_tokens(message: Message) -> int:
+    """What a message costs if its texts are cut as far as they may be: attachments stay."""
+    return min(message.tokens, PLACEHOLDER_TOKENS + sum(part.tokens for part in message.media))
+
+
+class OpenStep:
+    """The tool results that no answer has followed, and the user's words behind them."""
+
+    __slots__ = ("_parts", "_seen")
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+        self._seen = 0  # messages of the whole transcript
+
+    def add(self, message: Message, *, is_task: bool) -> None:
+        """Go on by one message. The task statement has a rule of its own (room.py)."""
+        is_result = message.role in RESULT_ROLES
+        if message.role == "assistant":
+            self._parts.clear()
+        elif is_result or (message.role == "user" and not is_task):
+            self._parts.append(_Part(self._seen, message.tokens, least_tokens(message), is_result))
+        self._seen += 1
+
+    @property
+    def spare_tokens(self) -> int:
+        """How many tokens could be taken away at most."""
+        return sum(part.tokens - part.least_tokens for part in self._shared(self._parts))
+
+    def share(self, excess: int) -> tuple[Cap, ...] | None:
+        """What each message may keep so that `excess` tokens go, oldest first; None if they cannot spare so much.
+
+        The results give way first, the largest before the others; the last message's own text only if that is not
+        enough.
+        """
+        results = [part for part in self._parts if part.is_result]
+        for parts in (results, self._shared(self._parts)):
+            if sum(part.tokens - part.least_tokens for part in parts) >= excess:
+                return _level(parts, excess)
+        return None
+
+    def _shared(self, parts: Sequence[_Part]) -> list[_Part]:
+        """The results, and the last message if it is the user's."""
+        return [part for part in parts if part.is_result or part.at == self._seen - 1]
+
+
+def _level(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...]:
+    """The highest level that, as a cap for each message, takes `excess` tokens away."""
+    low, high = 0, max((part.tokens for part in parts), default=0)
+    while low < high:
+        level = (low + high + 1) // 2
+        if sum(part.tokens - _cap(part, level) for part in parts) >= excess:
+            low = level
+        else:
+            high = level - 1
+    return tuple(Cap(part.at, _cap(part, low)) for part in parts if _cap(part, low) < part.tokens)
+
+
+def _cap(part: _Part, level: int) -> int:
+    return min(part.tokens, max(part.least_tokens, level))

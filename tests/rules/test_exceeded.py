@@ -1,0 +1,110 @@
+"""The newest messages within their caps."""
+
+from dataclasses import replace
+
+import pytest
+from builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, read, result, system, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import Conversation, Message, Outcome
+from rules.exceeded import shorten_newest
+from rules.open_step import Cap, least_tokens
+from rules.policy import Policy
+from rules.results import Allowance, LargeWorkError, Work
+from rules.tidy import Tidying
+from rules.treatment import Budget, ToolRule, Treatment, Truncation
+from rules.truncate import truncate_tool_results
+
+POLICY = Policy(tidying=None)
+
+
+def shorten(before: Conversation, *caps: Cap, policy: Policy = POLICY, work: Work | None = None) -> Outcome:
+    """The conversation within caps, when no other rule has acted."""
+    return shorten_newest(before, before, caps, policy=policy, work=work or Work(count))
+
+
+def step(text: str, name: str = "run") -> tuple[Message, ...]:
+    """A task, a call, and its result."""
+    return (user("go"), assistant("look", call("1", name)), result("1", text))
+
+
+@given(tokens=st.integers(60, 3000), share=st.floats(0.02, 0.9), parts=st.integers(1, 4), is_user=st.booleans())
+def test_each_message_is_within_its_cap(tokens: int, share: float, parts: int, is_user: bool) -> None:  # noqa: FBT001
+    """In one part or several: never over it, never emptied, and what is gone is said."""
+    texts = [fill(f"part {number}", tokens // parts) for number in range(parts)]
+    content = [{"type": "text", "text": text} for text in texts]
+    last = read({"role": "user", "content": content}) if is_user else result("1", *texts)
+    before = conversation(user("go"), assistant("look", call("1")), last)
+    cap = Cap(2, max(int(last.tokens * share), least_tokens(last)))
+    if cap.tokens >= last.tokens:
+        return
+    outcome = shorten(before, cap)
+    short = outcome.conversation.messages[2]
+    assert short.tokens <= cap.tokens
+    assert short.tokens - sum(map(count, short.texts)) == last.tokens - sum(map(count, last.texts))
+    assert all(short.texts)
+    assert outcome.conversation.messages[:2] == before.messages[:2]
+    (decision,) = outcome.decisions
+    assert (decision.rule, decision.messages, decision.first_changed) == ("exceeded", 1, 2)
+    assert decision.saved_tokens == before.tokens - outcome.conversation.tokens
+
+
+def test_a_result_that_was_truncated_before_is_cut_from_what_the_tool_said() -> None:
+    """There is one marker, and it counts the original."""
+    text = "".join(f"line {number} of it\n" for number in range(3000))
+    before = conversation(*step(text))
+    policy = replace(POLICY, result_budget=Budget(2000), truncation=Truncation.HEAD_TAIL)
+    truncated = truncate_tool_results(before, policy=policy, work=Work(count)).conversation
+    outcome = shorten_newest(truncated, before, [Cap(2, 300)], policy=policy, work=Work(count))
+    (said,) = outcome.conversation.messages[2].texts
+    assert said.count("[trimtab: ") == 1
+    shown = sum(line in text.splitlines() for line in said.splitlines())
+    assert f"[trimtab: {3000 - shown} lines" in said
+
+
+def test_each_result_is_shortened_as_its_tool_is_treated() -> None:
+    """By head and tail, or by what matters; tidied first, if its tool's results are; also if it is exempt."""
+    noise = "".join(f"\x1b[32mstep {number * 7919 % 1000} is done and well\x1b[0m\n" for number in range(400))
+    text = noise + "ERROR: the harbour is closed\n" + noise
+    policy = replace(
+        POLICY,
+        tools=(
+            ToolRule("plain", Treatment(Budget(4000), Truncation.HEAD_TAIL)),
+            ToolRule("tidy", Treatment(Budget(4000), Truncation.SALIENT, Tidying())),
+            ToolRule("kept", Treatment(Budget(4000), Truncation.HEAD_TAIL, Tidying(), is_exempt=True)),
+        ),
+    )
+    found = {}
+    for name in ("plain", "tidy", "kept"):
+        outcome = shorten(conversation(*step(text, name)), Cap(2, 400), policy=policy)
+        found[name] = outcome.conversation.messages[2].text
+    assert ["harbour" in found[name] for name in ("plain", "tidy", "kept")] == [False, True, False]
+    assert ["\x1b[32m" in found[name] for name in ("plain", "tidy", "kept")] == [True, False, True]
+
+
+def test_attachments_and_other_messages_stay() -> None:
+    """An image keeps its place beside the shortened text."""
+    last = user(fill("words", 900), IMAGE)
+    before = conversation(system(), user("go"), assistant("yes"), last)
+    outcome = shorten(before, Cap(3, 300))
+    assert outcome.conversation.messages[3].media == last.media
+    assert outcome.conversation.messages[:3] == before.messages[:3]
+
+
+def test_nothing_to_do_is_the_same_object() -> None:
+    """Without caps, or where a message is short enough already."""
+    before = conversation(*step("short"))
+    assert shorten(before).conversation is before
+    assert shorten(before, Cap(2, 900)).conversation is before
+
+
+def test_what_was_worked_out_once_is_remembered() -> None:
+    """A memo changes nothing but the work; more than is allowed for is not begun."""
+    before = conversation(*step(fill("x", 3000)))
+    memo = ResultMemo()
+    plain = shorten(before, Cap(2, 300))
+    assert shorten(before, Cap(2, 300), work=Work(count, memo)) == plain
+    assert shorten(before, Cap(2, 300), work=Work(count, memo, Allowance(0))) == plain
+    with pytest.raises(LargeWorkError):
+        shorten(before, Cap(2, 200), work=Work(count, memo, Allowance(0)))

@@ -1,0 +1,72 @@
+"""How the newest messages share the room that is left."""
+
+from collections.abc import Sequence
+
+from builders import IMAGE, MEDIA_TOKENS, assistant, call, fill, result, transcripts, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.conversation import RESULT_ROLES, Message
+from rules.open_step import Cap, OpenStep, least_tokens
+from rules.prune import PLACEHOLDER_TOKENS
+
+
+def open_step(messages: Sequence[Message]) -> OpenStep:
+    """What no answer has followed of a transcript; its first user message is the task."""
+    step = OpenStep()
+    task = next((index for index, message in enumerate(messages) if message.role == "user"), None)
+    for index, message in enumerate(messages):
+        step.add(message, is_task=index == task)
+    return step
+
+
+@given(messages=transcripts(), excess=st.integers(1, 4000))
+def test_what_is_shared_out_takes_just_the_excess_away(messages: tuple[Message, ...], excess: int) -> None:
+    """Or nothing, if the messages cannot spare it; each keeps a placeholder's size, and only open ones give way."""
+    step = open_step(messages)
+    caps = step.share(excess)
+    assert (caps is None) == (step.spare_tokens < excess)
+    answered = max((index for index, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    saved = 0
+    for cap in caps or ():
+        message = messages[cap.at]
+        assert cap.at > answered
+        assert message.role in RESULT_ROLES or (message.role == "user" and cap.at == len(messages) - 1)
+        assert least_tokens(message) <= cap.tokens < message.tokens
+        saved += message.tokens - cap.tokens
+    if caps is not None:
+        assert excess <= saved < excess + len(caps)
+
+
+@given(messages=transcripts(), excess=st.integers(1, 4000))
+def test_the_largest_give_way_first(messages: tuple[Message, ...], excess: int) -> None:
+    """No message is shortened below the level at which a longer one stays, but for what it cannot spare."""
+    caps = {cap.at: cap.tokens for cap in open_step(messages).share(excess) or ()}
+    levels = [tokens for at, tokens in caps.items() if tokens > least_tokens(messages[at])]
+    assert len(set(levels)) <= 1
+
+
+def test_results_give_way_before_the_last_words() -> None:
+    """The user's own text is shortened only if the results cannot spare enough."""
+    messages = (user("go"), assistant(None, call("1")), result("1", fill("x", 500)), user(fill("words", 500)))
+    step = open_step(messages)
+    assert [cap.at for cap in step.share(400) or ()] == [2]
+    assert [cap.at for cap in step.share(600) or ()] == [2, 3]
+    assert step.share(2000) is None
+
+
+def test_an_answer_leaves_nothing_open() -> None:
+    """What the model has seen is not shortened any more; neither is the task, nor words that are not the last."""
+    seen = (user("go"), assistant(None, call("1")), result("1", fill("x", 500)), assistant("I see."))
+    assert open_step(seen).share(1) is None
+    assert open_step((user(fill("task", 500)),)).share(1) is None
+    assert open_step((*seen, user(fill("words", 500)), user("more"))).share(1) is None
+
+
+def test_attachments_stay() -> None:
+    """An image is not text: what it costs is left to its message."""
+    message = user(fill("words", 500), IMAGE)
+    assert least_tokens(message) == PLACEHOLDER_TOKENS + MEDIA_TOKENS
+    assert least_tokens(user("short")) == user("short").tokens
+    step = open_step((user("go"), assistant("yes"), message))
+    assert step.share(step.spare_tokens) == (Cap(2, PLACEHOLDER_TOKENS + MEDIA_TOKENS),)
