@@ -5,7 +5,7 @@ before; little is not worth a change. What was worked out once is remembered, al
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
@@ -209,8 +209,7 @@ class Edits:
         for place, short in zip(wanted, _recall(messages, wanted, tally.editor, work), strict=True):
             if short.texts:
                 message = messages[place.at]
-                edited = replace(message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True)
-                messages[place.at] = edited
+                edited = messages[place.at] = message.shorten(short.texts, short.saved_tokens)
                 tally.note(place, message.tokens, edited.tokens)
                 self.size_bytes += weigh_message(edited)
 
