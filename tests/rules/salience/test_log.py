@@ -1,5 +1,8 @@
 """In logs, what went wrong, where, and what it came to is kept."""
 
+from itertools import product
+from string import ascii_lowercase
+
 import pytest
 from builders import count
 
@@ -108,10 +111,12 @@ def test_tracebacks_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_line_that_matters_outweighs_all_that_do_not() -> None:
-    """By far. An empty line has no score, and no score is of a line that is not there."""
+    """Among lines of one shape, and among lines that are like no other. An empty line has no score."""
     telling = [*TRACEBACK, *COMPILER, *PYTEST, *SUMMARY]
-    lines = [*NOISE, *telling, ""]
-    scores = score_log(lines)
-    assert set(scores) <= set(range(len(lines) - 1))
-    noisy = max(score for index, score in scores.items() if index < len(NOISE))
-    assert min(scores[index] for index in range(len(NOISE), len(lines) - 1)) > 5 * noisy
+    varied = [f"the {one}{other} of {other}{one} was {one * 3}ed" for one, other in product(ascii_lowercase, repeat=2)]
+    for noise in (NOISE, varied):
+        lines = [*noise, *telling, ""]
+        scores = score_log(lines)
+        assert set(scores) <= set(range(len(lines) - 1))
+        noisy = max(score for index, score in scores.items() if index < len(noise))
+        assert min(scores[index] for index in range(len(noise), len(lines) - 1)) > 5 * noisy
