@@ -20,6 +20,8 @@ LONGEST_CLUSTER = 64
 """Code points that one character of a reader may have; a longer run of marks is cut anywhere."""
 MAX_CHARS_PER_UNIT = 128
 """No token of the vocabulary is longer."""
+ENCODED_AT_ONCE = 256 * 1024
+"""Characters. Encoding a text of megabytes in one call would hold the interpreter."""
 MIN_TEXT_TOKENS = 24
 """A text shorter than this says nothing: a summary's reserve below it has room for one line only."""
 
@@ -118,4 +120,7 @@ def _whole_lines(piece: str, *, from_end: bool) -> str:
 
 def measure_bytes(text: str) -> int:
     """Bytes of a text in UTF-8."""
-    return len(text.encode("utf-8", "surrogatepass"))
+    if text.isascii():
+        return len(text)
+    pieces = (text[start : start + ENCODED_AT_ONCE] for start in range(0, len(text), ENCODED_AT_ONCE))
+    return sum(len(piece.encode("utf-8", "surrogatepass")) for piece in pieces)

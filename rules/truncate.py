@@ -42,13 +42,15 @@ def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
     max_tokens, max_bytes = max(budget.max_tokens, 1), budget.max_bytes
     if max_bytes is None:
         return _Gauge(budget.max_tokens, count, "tokens", count)
-    is_by_bytes = measure_bytes(text) * max_tokens > count(text) * max_bytes
+    whole = count(text), measure_bytes(text)
+    is_by_bytes = whole[1] * max_tokens > whole[0] * max_bytes
     limit = max(max_bytes // BYTES_A_UNIT, 1) if is_by_bytes else max_tokens
 
     def measure(piece: str) -> int:
-        return max(-(-count(piece) * limit // max_tokens), -(-measure_bytes(piece) * limit // max_bytes))
+        tokens, size = whole if piece is text else (count(piece), measure_bytes(piece))
+        return max(-(-tokens * limit // max_tokens), -(-size * limit // max_bytes))
 
-    return _Gauge(limit, measure, *(("bytes", measure_bytes) if is_by_bytes else ("tokens", count)))
+    return _Gauge(limit, measure, "bytes", measure_bytes) if is_by_bytes else _Gauge(limit, measure, "tokens", count)
 
 
 def shorten_text(
