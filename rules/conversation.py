@@ -4,7 +4,7 @@ Law: values only. Nothing here decides anything, and nothing here imports anythi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 HEAD_ROLES = frozenset({"system", "developer"})
@@ -39,7 +39,8 @@ class Message:
     `answers` is the id of the call that a tool result answers. `raw` are the client's own bytes (None for a
     message that we made) and are never altered: `edited` says that `texts` or `media` differ from them. `digest` is
     the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs as it
-    stands. `is_error` is set where the client says so of a tool result.
+    stands, `saved_tokens` how much more it cost as the client sent it. `is_error` is set where the client says so of a
+    tool result.
     """
 
     role: str
@@ -53,11 +54,27 @@ class Message:
     digest: bytes = b""
     tokens: int = 0
     is_error: bool = False
+    saved_tokens: int = 0
 
     @property
     def text(self) -> str:
         """All text segments, a line break between two."""
         return "\n".join(self.texts)
+
+    @property
+    def original_tokens(self) -> int:
+        """What the message cost as the client sent it."""
+        return self.tokens + self.saved_tokens
+
+    def shorten(self, texts: tuple[str, ...], saved_tokens: int) -> "Message":
+        """The message with other texts, which cost so many tokens less."""
+        return replace(
+            self,
+            texts=texts,
+            edited=True,
+            tokens=self.tokens - saved_tokens,
+            saved_tokens=self.saved_tokens + saved_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)

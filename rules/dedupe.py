@@ -7,7 +7,7 @@ may be shortened still. Never longer than before, and always easier to read: a d
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from heapq import nsmallest
 from typing import Protocol, TypeVar
@@ -271,7 +271,7 @@ def _replace(seen: _Seen, view: View, count: CountTokens) -> Message:
     saved = sum(map(count, message.texts)) - count(text)
     if saved < message.tokens * MIN_SAVED_SHARE:
         return message
-    return replace(message, texts=(text,), tokens=message.tokens - saved, edited=True)
+    return message.shorten((text,), saved)
 
 
 def _point(seen: _Seen, target: _Seen) -> str:

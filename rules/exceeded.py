@@ -5,7 +5,6 @@ text is shortened from what the client said, once, and its marker tells how much
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
 from rules.head_tail import truncate_text
@@ -15,7 +14,7 @@ from rules.policy import Policy
 from rules.results import Result, Shortened, Work, edit_one
 from rules.tidy_results import TIDY
 from rules.treatment import Budget
-from rules.truncate import share_limit, truncate_result
+from rules.truncate import share_budget, truncate_result
 
 
 def shorten_newest(
@@ -62,9 +61,7 @@ def _shorten(message: Message, place: Place | None, max_tokens: int, work: Work)
         known = _work_out(message, place, max_tokens, work)
         if work.memo is not None:
             work.memo[key] = known
-    if not known.texts:
-        return message
-    return replace(message, texts=known.texts, tokens=message.tokens - known.saved_tokens, edited=True)
+    return message.shorten(known.texts, known.saved_tokens) if known.texts else message
 
 
 def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work) -> Shortened:
@@ -83,4 +80,4 @@ def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work
 
 
 def _share_head_tail(texts: tuple[str, ...], limit: int, count: CountTokens) -> tuple[str, ...]:
-    return share_limit(texts, limit, count, lambda text, share: truncate_text(text, share, count))
+    return share_budget(texts, Budget(limit), count, lambda text, share: truncate_text(text, share.max_tokens, count))

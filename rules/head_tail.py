@@ -20,6 +20,8 @@ LONGEST_CLUSTER = 64
 """Code points that one character of a reader may have; a longer run of marks is cut anywhere."""
 MAX_CHARS_PER_UNIT = 128
 """No token of the vocabulary is longer."""
+ENCODED_AT_ONCE = 256 * 1024
+"""Characters. Encoding a text of megabytes in one call would hold the interpreter."""
 MIN_TEXT_TOKENS = 24
 """A text shorter than this says nothing: a summary's reserve below it has room for one line only."""
 
@@ -27,22 +29,27 @@ Measure = Callable[[str], int]
 """Size of a text in whatever unit a limit is given in: tokens, bytes."""
 
 
-def truncate_text(text: str, limit: int, measure: Measure, unit: str = "tokens") -> str:
-    """Head and tail of `text` around a marker, together at most `limit` by `measure`, which counts `unit`.
+def truncate_text(
+    text: str, limit: int, measure: Measure, unit: str = "tokens", count_units: Measure | None = None
+) -> str:
+    """Head and tail of `text` around a marker, together at most `limit` by `measure`.
 
-    The same text where it fits. Where not even the marker fits, as much of the head as does.
+    The marker names how many lines lack something, and how much is missing in `unit`, as `count_units` counts it
+    (by default `measure` does). The same text if it fits. If not even the marker fits, as much of the head as does.
     """
-    total = measure(text)
-    if total <= limit:
+    if measure(text) <= limit:
         return text
-    room = limit - measure(_marker(text, total, unit))
+    count_units = count_units or measure
+    total = count_units(text)
+    room = limit - measure(_mark(_count_lines(text, 0, len(text)), total, unit))
     for _ in range(SEARCH_ROUNDS):
         if room <= 0:
             break
         head = _take(text, int(room * HEAD_SHARE), measure)
         tail = _take(text[len(head) :], room - int(room * HEAD_SHARE), measure, from_end=True)
-        missing = total - measure(head) - measure(tail)
-        kept = head + _marker(text[len(head) : len(text) - len(tail)], missing, unit) + tail
+        missing = total - count_units(head) - count_units(tail)
+        lines = _count_lines(text, len(head), len(text) - len(tail))
+        kept = head + _mark(lines, missing, unit) + tail
         excess = measure(kept) - limit
         if excess <= 0:
             return kept
@@ -60,8 +67,13 @@ def _take_points(text: str, limit: int, measure: Measure) -> str:
     return next((text[:size] for size in range(LONGEST_CLUSTER, 0, -1) if measure(text[:size]) <= limit), "")
 
 
-def _marker(missing: str, size: int, unit: str) -> str:
-    lines = missing.count("\n") + 1
+def _count_lines(text: str, start: int, stop: int) -> int:
+    """Lines of which something stands in text[start:stop]; a line break alone is nothing of the line that it ends."""
+    first = start + (start > 0 and text.startswith("\n", start))
+    return text.count("\n", first, stop - text.endswith("\n", first, stop)) + 1
+
+
+def _mark(lines: int, size: int, unit: str) -> str:
     return f"\n[trimtab: {lines} lines ({size} {unit}) omitted here]\n"
 
 
@@ -108,4 +120,7 @@ def _whole_lines(piece: str, *, from_end: bool) -> str:
 
 def measure_bytes(text: str) -> int:
     """Bytes of a text in UTF-8."""
-    return len(text.encode("utf-8", "surrogatepass"))
+    if text.isascii():
+        return len(text)
+    pieces = (text[start : start + ENCODED_AT_ONCE] for start in range(0, len(text), ENCODED_AT_ONCE))
+    return sum(len(piece.encode("utf-8", "surrogatepass")) for piece in pieces)

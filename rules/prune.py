@@ -1,6 +1,7 @@
 """Rung 5: tool results before the cut become one-line placeholders.
 
-Law: a placeholder is a function of its result alone; a result that is no longer than its placeholder stays.
+Law: a placeholder is a function of its result alone, and names the size that the client sent, whatever tidying and
+truncation left of it. A result that is no longer than its placeholder stays.
 """
 
 from dataclasses import replace
@@ -36,9 +37,6 @@ def is_prunable(message: Message) -> bool:
 def _prune(message: Message, count: CountTokens) -> Message:
     if not is_prunable(message):
         return message
-    text = f"[trimtab: tool result of {message.tokens} tokens removed; call the tool again if you need it]"
-    removed = sum(map(count, message.texts)) + sum(part.tokens for part in message.media)
-    tokens = message.tokens - removed + count(text)
-    if tokens >= message.tokens:
-        return message
-    return replace(message, texts=(text,), media=(), tokens=tokens, edited=True)
+    text = f"[trimtab: tool result of {message.original_tokens} tokens removed; call the tool again if you need it]"
+    saved = sum(map(count, message.texts)) + sum(part.tokens for part in message.media) - count(text)
+    return replace(message.shorten((text,), saved), media=()) if saved > 0 else message

@@ -5,7 +5,7 @@ before; little is not worth a change. What was worked out once is remembered, al
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
@@ -209,8 +209,7 @@ class Edits:
         for place, short in zip(wanted, _recall(messages, wanted, tally.editor, work), strict=True):
             if short.texts:
                 message = messages[place.at]
-                edited = _edit(message, short)
-                messages[place.at] = edited
+                edited = messages[place.at] = message.shorten(short.texts, short.saved_tokens)
                 tally.note(place, message.tokens, edited.tokens)
                 self.size_bytes += weigh_message(edited)
 
@@ -225,11 +224,7 @@ class Edits:
 def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Message:
     """One result as the editor has it; the same message if there is nothing to do. Raises LargeWorkError."""
     (short,) = _recall({place.at: message}, [place], editor, work)
-    return _edit(message, short) if short.texts else message
-
-
-def _edit(message: Message, short: Shortened) -> Message:
-    return replace(message, texts=short.texts, tokens=message.tokens - short.saved_tokens, edited=True)
+    return message.shorten(short.texts, short.saved_tokens) if short.texts else message
 
 
 def _recall(

@@ -6,6 +6,7 @@ than the text does.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rules.conversation import Conversation, CountTokens, Message, Outcome, ToolCall
 from rules.head_tail import Measure, measure_bytes, take_head, truncate_text
@@ -17,17 +18,39 @@ from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16
 """Where each of many texts would get less than this, they become one text: none is emptied."""
-BYTE_ROUNDS = 4
-"""Budgets in tokens that are tried for one in bytes."""
-BYTE_SLACK = 0.97
-"""Of the tokens that a budget in bytes should leave: another excerpt may have longer words."""
+BYTES_A_UNIT = 4
+"""Of a limit in bytes: about a token's, so that what is known of the cost of markers and lines holds for it, too."""
 
-MIN_USED_SHARE = 0.5
-"""Of a budget in bytes. Where an excerpt uses less, head and tail say more."""
-MARK = "[trimtab: "
+Shorten = Callable[[str, Budget], str]
+"""A text within a budget."""
 
-Shorten = Callable[[str, int], str]
-"""A text within a limit."""
+
+@dataclass(frozen=True, slots=True)
+class _Gauge:
+    """One limit in one unit: a text keeps it by `measure` exactly if it keeps its whole budget.
+
+    `unit` is what the budget that is the tighter for this text is in, and `count` counts that.
+    """
+
+    limit: int
+    measure: Measure
+    unit: str
+    count: Measure
+
+
+def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
+    max_tokens, max_bytes = max(budget.max_tokens, 1), budget.max_bytes
+    if max_bytes is None:
+        return _Gauge(budget.max_tokens, count, "tokens", count)
+    whole = count(text), measure_bytes(text)
+    is_by_bytes = whole[1] * max_tokens > whole[0] * max_bytes
+    limit = max(max_bytes // BYTES_A_UNIT, 1) if is_by_bytes else max_tokens
+
+    def measure(piece: str) -> int:
+        tokens, size = whole if piece is text else (count(piece), measure_bytes(piece))
+        return max(-(-tokens * limit // max_tokens), -(-size * limit // max_bytes))
+
+    return _Gauge(limit, measure, "bytes", measure_bytes) if is_by_bytes else _Gauge(limit, measure, "tokens", count)
 
 
 def shorten_text(
@@ -38,79 +61,63 @@ def shorten_text(
     `call` is the call that the result answers, where it is known; `is_tidied` says that lines may have been taken out
     before, so that their numbers are not those of the tool's output.
     """
-    if count(text) <= limit:
+    return _excerpt(text, _gauge(text, Budget(limit), count), Asked(call, is_tidied, count))
+
+
+def _excerpt(text: str, gauge: _Gauge, asked: Asked) -> str:
+    """What matters of a text; head and tail if its limit leaves no choice."""
+    if gauge.measure(text) <= gauge.limit:
         return text
-    short = excerpt_text(text, limit, count, Asked(call, is_tidied))
-    return truncate_text(text, limit, count) if short is None or count(short) > limit else short
+    short = excerpt_text(text, gauge.limit, gauge.measure, asked)
+    return _take_ends(text, gauge) if short is None or gauge.measure(short) > gauge.limit else short
+
+
+def _take_ends(text: str, gauge: _Gauge) -> str:
+    return truncate_text(text, gauge.limit, gauge.measure, gauge.unit, gauge.count)
 
 
 def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
-    """The result's texts within its budget."""
+    """The result's texts within its own budget."""
     return truncate_result(result, result.budget, count)
 
 
 def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple[str, ...]:
-    """The result's texts within a budget, which may be another than its own; as its treatment truncates."""
-    call = result.call
-    is_salient = result.treatment.truncation is Truncation.SALIENT
+    """The result's texts within a budget, truncated as its treatment says: one cut of each, by the tighter limit."""
+    asked = Asked(result.call, result.message.edited, count)
 
-    def shorten(text: str, limit: int) -> str:
-        if not is_salient:
-            return truncate_text(text, limit, count)
-        return shorten_text(text, limit, count, call=call, is_tidied=result.message.edited)
+    def shorten(text: str, budget: Budget) -> str:
+        gauge = _gauge(text, budget, count)
+        is_salient = result.treatment.truncation is Truncation.SALIENT
+        return _excerpt(text, gauge, asked) if is_salient else _take_ends(text, gauge)
 
-    def shorten_to_bytes(text: str, limit: int) -> str:
-        return _shorten_to_bytes(text, limit, count, call) if is_salient else _truncate_bytes(text, limit)
+    def take_beginning(text: str, budget: Budget) -> str:
+        gauge = _gauge(text, budget, count)
+        return take_head(text, gauge.limit, gauge.measure)
 
     texts = result.message.texts
-    short = share_limit(texts, budget.max_tokens, count, shorten)
-    if budget.max_bytes is None:
+    short = share_budget(texts, budget, count, shorten)
+    if sum(map(count, short)) <= sum(map(count, texts)):
         return short
-    small = share_limit(short, budget.max_bytes, measure_bytes, shorten_to_bytes)
-    if sum(map(count, small)) <= sum(map(count, texts)):
-        return small
-    return share_limit(
-        short, budget.max_bytes, measure_bytes, lambda text, limit: take_head(text, limit, measure_bytes)
-    )
+    return share_budget(texts, budget, count, take_beginning)
 
 
-def _truncate_bytes(text: str, limit: int) -> str:
-    """Head and tail within so many bytes."""
-    return truncate_text(text, limit, measure_bytes, "bytes")
-
-
-def _shorten_to_bytes(text: str, limit: int, count: CountTokens, call: ToolCall | None) -> str:
-    """What is kept of a text within so many bytes, found by budgets in tokens; head and tail where that is little."""
-    max_tokens = count(text)
-    size = measure_bytes(text)
-    best, best_size = "", 0
-    for _ in range(BYTE_ROUNDS):
-        max_tokens = max(int(max_tokens * BYTE_SLACK * limit / max(size, 1)), 1)
-        short = shorten_text(text, max_tokens, count, call=call)
-        size = measure_bytes(short)
-        if best_size < size <= limit:
-            best, best_size = short, size
-        if limit * MIN_USED_SHARE <= size <= limit:
-            break
-    # Blanks and rules cost bytes, but hardly a token.
-    is_enough = best_size >= limit * MIN_USED_SHARE and MARK in best
-    return best if is_enough else _truncate_bytes(text, limit)
-
-
-def share_limit(texts: tuple[str, ...], limit: int, measure: Measure, shorten: Shorten) -> tuple[str, ...]:
-    """Several texts within one limit: the short ones whole, the long ones an equal share of what is left."""
-    sizes = [measure(text) for text in texts]
-    if sum(sizes) <= limit:
+def share_budget(texts: tuple[str, ...], budget: Budget, count: CountTokens, shorten: Shorten) -> tuple[str, ...]:
+    """Several texts within one budget: the short ones whole, the long ones an equal share of what is left."""
+    measures = (count,) if budget.max_bytes is None else (count, measure_bytes)
+    limits = (budget.max_tokens,) if budget.max_bytes is None else (budget.max_tokens, budget.max_bytes)
+    sizes = [[measure(text) for measure in measures] for text in texts]
+    if all(sum(column) <= limit for column, limit in zip(zip(*sizes, strict=True), limits, strict=False)):
         return texts
-    if limit < MIN_SHARE * len(texts):
-        return (shorten("\n".join(texts), limit),)
+    if min(limits) < MIN_SHARE * len(texts):
+        return (shorten("\n".join(texts), budget),)
     short = list(texts)
-    left = limit
-    for rank, index in enumerate(sorted(range(len(texts)), key=lambda index: sizes[index])):
-        share = left // (len(texts) - rank)
-        if sizes[index] > share:
-            short[index] = shorten(texts[index], share)
-        left -= min(measure(short[index]), left)
+    left = list(limits)
+    tightness = [max(size / limit for size, limit in zip(each, limits, strict=True)) for each in sizes]
+    for rank, index in enumerate(sorted(range(len(texts)), key=tightness.__getitem__)):
+        shares = [each // (len(texts) - rank) for each in left]
+        if any(size > share for size, share in zip(sizes[index], shares, strict=True)):
+            short[index] = shorten(texts[index], Budget(*shares))
+        left = [each - min(measure(short[index]), each) for each, measure in zip(left, measures, strict=True)]
     return tuple(short)
 
 

@@ -5,9 +5,10 @@ Law: a function of the text, the budget and the tool's own call. Never longer th
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, ToolCall
+from rules.head_tail import Measure
 from rules.salience.kinds import SCORES, Kind, ends_of, find_heads, tell_kind
 from rules.salience.records import Shorten, excerpt_json
 from rules.salience.select import Guide, Selection
@@ -25,23 +26,31 @@ _OPENING = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is known beside the text: the call that it answers, and whether lines were taken out of it before."""
+    """What is known beside the text.
+
+    `call` is the call that it answers, `is_tidied` says whether lines were taken out of it before. `count` counts the
+    tokens that markers name, if the limit is in another unit.
+    """
 
     call: ToolCall | None = None
     is_tidied: bool = False
+    count: CountTokens | None = None
 
 
-def excerpt_text(text: str, limit: int, count: CountTokens, asked: Asked | None = None) -> str | None:
-    """At most `limit` tokens of `text`, which has more; None where that leaves no room for a choice."""
+def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked | None = None) -> str | None:
+    """At most `limit` of `text` by `measure`, which has more; None where that leaves no room for a choice.
+
+    `measure` counts tokens, or units of about that size.
+    """
     asked = asked or Asked()
-    short = excerpt_json(text, limit, count, _shorten_within(count, asked)) or _excerpt_wrapped(
-        text, limit, count, asked
+    short = excerpt_json(text, limit, measure, _shorten_within(measure, asked)) or _excerpt_wrapped(
+        text, limit, measure, asked
     )
-    return _excerpt_lines(text, limit, count, asked) if short is None else short
+    return _excerpt_lines(text, limit, measure, asked) if short is None else short
 
 
-def _excerpt_lines(text: str, limit: int, count: CountTokens, asked: Asked) -> str | None:
-    total = count(text)
+def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
+    total = measure(text)
     token_chars = len(text) / max(total, 1)
     line_chars, piece_chars = (
         min(max(int(max(limit * share, MIN_PIECE_TOKENS) * token_chars), MIN_PIECE_CHARS), MAX_LINE_CHARS)
@@ -52,7 +61,8 @@ def _excerpt_lines(text: str, limit: int, count: CountTokens, asked: Asked) -> s
     scores = SCORES[kind](units.texts)
     add_terms(scores, text, units.offsets, find_terms(asked.call))
     guide = Guide(scores, find_heads(kind, units.texts), _number(units, kind, asked))
-    return Selection(units, total, guide).write(limit, ends_of(kind), count)
+    tokens = None if asked.count is None else asked.count(text)
+    return Selection(units, total, guide, tokens).write(limit, ends_of(kind), measure)
 
 
 def _number(units: Units, kind: Kind, asked: Asked) -> Sequence[int]:
@@ -61,16 +71,17 @@ def _number(units: Units, kind: Kind, asked: Asked) -> Sequence[int]:
     return shown or (() if asked.is_tidied else units.lines)
 
 
-def _shorten_within(count: CountTokens, asked: Asked) -> Shorten:
+def _shorten_within(measure: Measure, asked: Asked) -> Shorten:
     """How a long text within JSON is shortened: as it would be alone, but that its lines have no numbers."""
+    within = replace(asked, is_tidied=True)
 
     def shorten(text: str, limit: int) -> str | None:
-        return text if count(text) <= limit else _excerpt_lines(text, limit, count, Asked(asked.call, is_tidied=True))
+        return text if measure(text) <= limit else _excerpt_lines(text, limit, measure, within)
 
     return shorten
 
 
-def _excerpt_wrapped(text: str, limit: int, count: CountTokens, asked: Asked) -> str | None:
+def _excerpt_wrapped(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
     """The same of JSON between short texts, as shells and agents' tools wrap it; None where there is none."""
     opening = _OPENING.search(text, 0, MAX_WRAP_CHARS)
     if opening is None:
@@ -80,7 +91,9 @@ def _excerpt_wrapped(text: str, limit: int, count: CountTokens, asked: Asked) ->
     before, behind = text[:start], text[stop:]
     if stop <= start + 1 or not (before or behind):
         return None
-    room = limit - count(before) - count(behind) - 2
-    short = excerpt_json(text[start:stop], room, count, _shorten_within(count, asked)) if room > limit // 2 else None
+    room = limit - measure(before) - measure(behind) - 2
+    short = (
+        excerpt_json(text[start:stop], room, measure, _shorten_within(measure, asked)) if room > limit // 2 else None
+    )
     wrapped = None if short is None else f"{before}{short}{behind}"
-    return wrapped if wrapped is not None and count(wrapped) <= limit else None
+    return wrapped if wrapped is not None and measure(wrapped) <= limit else None

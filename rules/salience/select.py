@@ -1,5 +1,6 @@
 """Which units are kept within a budget, and the markers for the gaps between them.
 
+Budgets and costs are tokens, or units of about that size if the limit is in another unit; markers name tokens always.
 Law: exact to the budget. What is kept is kept as it stands; a marker says what is missing, and how to get it.
 """
 
@@ -7,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from rules.conversation import CountTokens
+from rules.head_tail import Measure
 from rules.salience.units import Units
 
 GAP_TOKENS = 14
@@ -47,40 +48,43 @@ class Guide:
 class Selection:
     """The units of one text in the order in which they are wanted."""
 
-    def __init__(self, units: Units, total_tokens: int, guide: Guide) -> None:
+    def __init__(self, units: Units, total: int, guide: Guide, tokens: int | None = None) -> None:
+        """`total` is the text's size in the unit of its limit; `tokens` its tokens, if they are not that unit."""
+        chars = max(units.offsets[-1], 1)
         self._units = units
-        self._rate = total_tokens / max(units.offsets[-1], 1)
+        self._rate = total / chars
+        self._token_rate = self._rate if tokens is None else tokens / chars
         self._scores = guide.scores
         self._heads = guide.heads
         self._numbers = guide.numbers
 
-    def write(self, limit: int, shares: Shares, count: CountTokens) -> str | None:
-        """The text of at most `limit` tokens; None where not even its ends and a marker fit."""
+    def write(self, limit: int, shares: Shares, measure: Measure) -> str | None:
+        """The text of at most `limit` by `measure`; None where not even its ends and a marker fit."""
         fixed = self._with_heads(self._take_ends(limit, shares))
         wanted = ((self._want(index), -index) for index in self._scores if index not in fixed)
         # Each costs a token at least. Sorting a million would hold the interpreter.
         most = sorted(wanted, reverse=True) if len(self._scores) <= SORTED_AT_ONCE else nlargest(limit, wanted)
-        return self._fit(limit, fixed, [-place for _, place in most], count)
+        return self._fit(limit, fixed, [-place for _, place in most], measure)
 
     def _want(self, index: int) -> float:
         return self._scores[index] / (1 + self._cost(index) / COST_SCALE_TOKENS)
 
-    def _fit(self, limit: int, fixed: set[int], wanted: Sequence[int], count: CountTokens) -> str | None:
+    def _fit(self, limit: int, fixed: set[int], wanted: Sequence[int], measure: Measure) -> str | None:
         """The largest selection found that keeps the limit, nearing it by proportion."""
-        room, best, best_tokens = float(limit), None, 0
+        room, best, best_size = float(limit), None, 0
         low, high = 0.0, float("inf")
         for _ in range(ROUNDS):
             text = self._join(self._choose(room, fixed, wanted))
-            tokens = count(text)
-            if tokens <= limit:
+            size = measure(text)
+            if size <= limit:
                 low = max(low, room)
-                if best is None or tokens > best_tokens:
-                    best, best_tokens = text, tokens
-                if tokens >= limit * USED_SHARE:
+                if best is None or size > best_size:
+                    best, best_size = text, size
+                if size >= limit * USED_SHARE:
                     break
             else:
                 high = min(high, room)
-            guess = room + (limit * (1 + USED_SHARE) / 2 - tokens)
+            guess = room + (limit * (1 + USED_SHARE) / 2 - size)
             room = guess if low < guess < high else (low + min(high, 2 * limit)) / 2
         return best
 
@@ -151,13 +155,13 @@ class Selection:
         previous, is_first = -1, True
         for index in [*sorted(kept), len(texts)]:
             gap = texts[previous + 1 : index]
-            tokens = round((offsets[index] - offsets[previous + 1]) * self._rate)
-            if gap and tokens <= GAP_TOKENS:
+            chars = offsets[index] - offsets[previous + 1]
+            if gap and round(chars * self._rate) <= GAP_TOKENS:
                 pieces += gap
             elif gap:
                 if pieces and not pieces[-1].endswith("\n"):
                     pieces.append("\n")
-                pieces.append(self._mark(previous + 1, index, tokens, is_first=is_first))
+                pieces.append(self._mark(previous + 1, index, round(chars * self._token_rate), is_first=is_first))
                 is_first = False
             pieces += texts[index : index + 1]
             previous = index

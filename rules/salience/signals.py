@@ -1,12 +1,13 @@
 """What a line says about how things went: words of failure, warnings, totals; and which lines speak alike.
 
 Law: a signal is a function of the line alone. The words are those that compilers, test runners, linters, package
-managers and servers use, whatever they are about.
+managers and servers use, whatever they are about. Each stands here once: the patterns and the keywords, by which lines
+are chosen that are worth a pattern, are both made of it.
 """
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 MAX_CHARS = 400
@@ -18,28 +19,83 @@ PLACE_BONUS = 2.0
 QUIET_FACTOR = 0.3
 """Of a signal within the lines that belong to the one before: they come with it."""
 
-_KEYWORDS = {
-    "fatal": (
-        "fatal", "panic", "abort", "crit", "sever", "emerg", "segmentation", "core dumped", "out of memory",
-    ),
-    "error": ("error", "exception", "err!"),
-    "fail": ("fail", "not ok", "\u2717", "\u2715"),
-    "http": ("http/", "http fetch"),
-    "warn": ("warn", "xfail", "xpass"),
-    "bad": (
-        "cannot", "can't", "could not", "couldn't", "unable", "undefined", "undeclared", "unresolved", "denied",
-        "refused", "reject", "invalid", "unexpected", "corrupt", "timed out", "timeout", "killed", "conflict",
-        "not found", "no such", "mismatch", "vulnerab", "deadlock", "forbidden", "unauthor", "malformed", "garbage",
-        " lost", "leak",
-    ),
-    "summary": (
-        "passed", "failed", "error", "warning", "test", "skipped", "problem", "passing", "failing", "ran ", "exit",
-        "total", "summary", "found ", "successfully", "finished", "result", ">>>>>", "build", "# fail", "# suites",
-    ),
+Words = Mapping[str, str]
+"""Stems, each with the pattern of what may follow it, case and all."""
+
+
+def _plain(*words: str) -> Words:
+    return dict.fromkeys(words, "")
+
+
+_FATAL: Words = {
+    **_plain("fatal", "segmentation fault", "core dumped", "out of memory", "severe"),
+    "panic": "(?:ked)?", "abort": "(?:ing|ed)", "emerg": "(?:ency)?", "crit": "(?:ical)?",
 }  # fmt: skip
-"""By what they speak of, in lower case. A line without any of these carries no signal but by how it begins."""
-KEYWORDS = tuple(dict.fromkeys(word.encode() for words in _KEYWORDS.values() for word in words))
-_MARKS = {kind: sum(1 << KEYWORDS.index(word.encode()) for word in words) for kind, words in _KEYWORDS.items()}
+_ERROR_NAMES = _plain("Error", "Exception")
+_ERRORS: Words = {"error": "s?", "ERR": "!?"}
+_FAILURES: Words = {
+    "FAIL": "(?:ED|URES?|ING)?", "Fail": "(?:ed|ures?)", "fail": "(?:ed|ures?|ing)", "not ok": "",
+}  # fmt: skip
+_CROSSES = _plain("\u2717", "\u2715")
+_METHODS = _plain("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD")
+_PROTOCOL: Words = {"HTTP/": r"[\d.]+\"?"}
+_WARNINGS: Words = {"warn": "(?:ing)?", "xfail": "(?:ed)?", "xpass": "(?:ed)?"}
+_BAD: Words = {
+    **_plain(
+        "malformed", "garbage", "cannot", "can't", "could not", "couldn't", "unable to", "undefined", "undeclared",
+        "unresolved", "denied", "refused", "rejected", "invalid", "unexpected", "timed out", "timedout", "time out",
+        "timeout", "killed", "not found", "no such", "mismatch", "deadlock", "forbidden", "unauthorized", "lost",
+    ),
+    "corrupt": r"\w*", "conflict": r"\w*", "vulnerab": r"\w+", "leak": r"\w*",
+}  # fmt: skip
+_COUNTED: Words = {
+    **_plain(" passed", " failed", " skipped", " passing", " failing", " pending"),
+    **dict.fromkeys(
+        (" error", " warning", " test", " problem", " package", " failure", " example", " assertion"), "s?"
+    ),
+    " vulnerabilit": "(?:y|ies)",
+}  # fmt: skip
+"""What totals count, behind a number."""
+_EXIT = r"(?:ed)?(?: with)?(?: (?:status|code))?[: ]+\d+"
+_ENDINGS: Words = {
+    "Exit": _EXIT, "exit": _EXIT, "Successfully": r"\b",
+    **_plain("Error(s)", "Warning(s)", "finished:", "BUILD SUCC", "BUILD FAIL"),
+}  # fmt: skip
+_TAP_TOTALS = _plain(">>>>>", "# tests", "# pass", "# fail", "# suites")
+_TOTALS: Words = {
+    "Ran ": r"\d+", "Found ": r"\d+\b", "Test": r"s?\b",
+    **dict.fromkeys(("Total", "TOTAL", "Summary", "SUMMARY", "test result"), r"\b"),
+}  # fmt: skip
+
+
+def _any_of(*words: Words) -> str:
+    """The pattern of any word of these."""
+    return "|".join(re.escape(stem) + ending for each in words for stem, ending in each.items())
+
+
+def _choose_keywords(*words: Words) -> tuple[bytes, ...]:
+    """What a line must hold to have any word of these: the stems, but for those that hold another.
+
+    Those in capitals are looked for as they stand, as they are a part of many words in small letters ("get", "err").
+    """
+    stems = dict.fromkeys(stem if stem.isupper() else stem.lower() for each in words for stem in each)
+    small = [stem for stem in stems if not stem.isupper()]
+    kept = [stem for stem in stems if not any(other in stem.lower() and other != stem for other in small)]
+    return tuple(stem.encode() for stem in kept)
+
+
+_KEYWORDS = {
+    "fatal": _choose_keywords(_FATAL),
+    "error": _choose_keywords(_ERROR_NAMES, _ERRORS),
+    "fail": _choose_keywords(_FAILURES, _CROSSES),
+    "http": _choose_keywords(_METHODS, _PROTOCOL),
+    "warn": _choose_keywords(_WARNINGS),
+    "bad": _choose_keywords(_BAD),
+    "summary": _choose_keywords(_COUNTED, _ENDINGS, _TAP_TOTALS, _TOTALS),
+}
+"""By what they speak of. A line without any of these carries no signal but by how it begins."""
+KEYWORDS = tuple(dict.fromkeys(word for words in _KEYWORDS.values() for word in words))
+_MARKS = {kind: sum(1 << KEYWORDS.index(word) for word in words) for kind, words in _KEYWORDS.items()}
 ALL_MARKS = (1 << len(KEYWORDS)) - 1
 HTTP_MARK = _MARKS["http"]
 
@@ -50,54 +106,26 @@ STARTS = (
 """How a line begins that is looked at without any keyword."""
 
 _STATUS = re.compile(
-    r"(?:\b(?:GET|POST|PUT|DELETE|PATCH|HEAD)\s+|HTTP/[\d.]+\"?\s+)(?:[^\s\d]\S*\s+)?(?P<status>[45]\d\d)\b"
+    rf"(?:\b(?:{_any_of(_METHODS)})\s+|{_any_of(_PROTOCOL)}\s+)(?:[^\s\d]\S*\s+)?(?P<status>[45]\d\d)\b"
 )
 """A request that was answered by an error."""
 _WORDS = (
-    (
-        ERROR,
-        "fatal",
-        re.compile(
-            r"(?<![\w.-])(?:fatal|panic(?:ked)?|segmentation fault|core dumped|out of memory|abort(?:ing|ed)|"
-            r"emerg(?:ency)?|crit(?:ical)?|severe)\b(?![\w(.])",
-            re.IGNORECASE,
-        ),
-    ),
+    (ERROR, "fatal", re.compile(rf"(?<![\w.-])(?:{_any_of(_FATAL)})\b(?![\w(.])", re.IGNORECASE)),
     (
         ERROR,
         "error",
         re.compile(
-            r"(?<![\w.-])(?:\w*(?:Error|Exception)|error|ERR!?|errors)(?=[\s:\[\]()!,;]|$)"
-            r"|(?<![\w.-])[\w.]*(?:Error|Exception):|\bERROR\b"
+            rf"(?<![\w.-])(?:\w*(?:{_any_of(_ERROR_NAMES)})|{_any_of(_ERRORS)})(?=[\s:\[\]()!,;]|$)"
+            rf"|(?<![\w.-])[\w.]*(?:{_any_of(_ERROR_NAMES)}):|\bERROR\b"
         ),
     ),
-    (
-        ERROR,
-        "fail",
-        re.compile(r"(?<![\w.-])(?:FAIL(?:ED|URES?|ING)?|[Ff]ailed|[Ff]ailures?|failing|not ok)\b|[\u2717\u2715]"),
-    ),
+    (ERROR, "fail", re.compile(rf"(?<![\w.-])(?:{_any_of(_FAILURES)})\b|{_any_of(_CROSSES)}")),
     (LOUD, "http", _STATUS),
-    (WARNING, "warn", re.compile(r"\b(?:warn(?:ing)?|x(?:fail(?:ed)?|pass(?:ed)?))\b", re.IGNORECASE)),
-    (
-        CALM,
-        "bad",
-        re.compile(
-            r"\b(?:malformed|garbage|cannot|can't|could not|couldn't|unable to|undefined|undeclared|unresolved|denied|"
-            r"refused|rejected|invalid|unexpected|corrupt\w*|timed? ?out|killed|conflict\w*|not found|no such|mismatch|"
-            r"vulnerab\w+|deadlock|forbidden|unauthorized|lost|leak\w*)\b",
-            re.IGNORECASE,
-        ),
-    ),
+    (WARNING, "warn", re.compile(rf"\b(?:{_any_of(_WARNINGS)})\b", re.IGNORECASE)),
+    (CALM, "bad", re.compile(rf"\b(?:{_any_of(_BAD)})\b", re.IGNORECASE)),
 )
-_OPENS_SUMMARY = re.compile(
-    r">>>>>|# (?:tests|pass|fail|suites)|\s*(?:Ran \d+|Tests?:? (?:run|Suites)|"
-    r"(?:Tests?|Total|TOTAL|Summary|SUMMARY|Found \d+|test result)\b)"
-)
-_SUMMARY = re.compile(
-    r"(?<![^\s(=])\d+ (?:passed|failed|errors?|warnings?|tests?|skipped|problems?|vulnerabilities|packages|failures|"
-    r"examples|assertions|passing|failing|pending)\b|(?<!\w)(?:[Ee]xit(?:ed)?(?: with)?(?: (?:status|code))?[: ]+\d+|"
-    r"(?:Error|Warning)\(s\)|Successfully\b|finished:|BUILD (?:SUCC|FAIL))"
-)
+_OPENS_SUMMARY = re.compile(rf"{_any_of(_TAP_TOTALS)}|\s*(?:{_any_of(_TOTALS)})")
+_SUMMARY = re.compile(rf"(?<![^\s(=])\d+(?:{_any_of(_COUNTED)})\b|(?<!\w)(?:{_any_of(_ENDINGS)})")
 _BANNER = re.compile(r"^(?:_{3,} .+ _{3,}|={3,} .+ ={3,}|-{3,} .+ -{3,})$")
 _EXPLAINS = re.compile(r"^E   +\S")
 _POINTS = re.compile(r"^>   +\S")
@@ -191,17 +219,22 @@ def mask_names(text: str) -> str:
 
 
 def find_marked(lines: Sequence[str], keywords: Sequence[bytes] = KEYWORDS) -> dict[int, int]:
-    """The lines that hold a keyword, with a number for the set of keywords in each."""
-    joined = "\n".join(lines).encode("utf-8", "surrogatepass").lower()
+    """The lines that hold a keyword, with a number for the set of keywords in each.
+
+    Keywords in capitals are looked for as they stand, others in any case.
+    """
+    joined = "\n".join(lines).encode("utf-8", "surrogatepass")
+    small = joined.lower()
     starts = _line_starts(joined)
     marked: dict[int, int] = {}
     for rank, word in enumerate(keywords):
-        at = joined.find(word)
+        text = joined if word.isupper() else small
+        at = text.find(word)
         line = 0
         while at >= 0:
             line = bisect_right(starts, at, line) - 1
             marked[line] = marked.get(line, 0) | 1 << rank
-            at = joined.find(word, starts[line + 1]) if line + 1 < len(starts) else -1
+            at = text.find(word, starts[line + 1]) if line + 1 < len(starts) else -1
     return marked
 
 

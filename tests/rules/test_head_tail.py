@@ -87,6 +87,7 @@ def test_mixed_density_fills_its_budget() -> None:
 def test_measure_bytes_counts_utf8() -> None:
     """Bytes, not characters; lone surrogates, too."""
     assert [measure_bytes(text) for text in ("a", "é", "\U0001f600", "\ud800")] == [1, 2, 4, 3]
+    assert measure_bytes("aé\ud83d\ude00" * 300_000) == 9 * 300_000
 
 
 CHARACTERS = [

@@ -2,12 +2,35 @@
 
 from dataclasses import replace
 
-from builders import IMAGE, MEDIA_TOKENS, conversation, count, fill, function_result, result, session, transcripts
+import pytest
+from builders import (
+    IMAGE,
+    MEDIA_TOKENS,
+    DictMemo,
+    ResultMemo,
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    function_result,
+    listing,
+    result,
+    session,
+    system,
+    transcripts,
+    user,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.counter import count_pieces, load_encoding
 from rules.conversation import Decision, Media, Message
+from rules.pipeline import plan
+from rules.policy import Policy
 from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
+from rules.results import Edits, Work
+from rules.treatment import Budget
 
 
 def test_results_in_the_span_become_placeholders() -> None:
@@ -22,7 +45,8 @@ def test_results_in_the_span_become_placeholders() -> None:
     assert changed == [5, 7]
     pruned = outcome.conversation.messages[5]
     text = "[trimtab: tool result of 64 tokens removed; call the tool again if you need it]"
-    assert pruned == replace(before.messages[5], texts=(text,), tokens=4 + count(text), edited=True)
+    assert pruned.tokens == 4 + count(text)
+    assert pruned == before.messages[5].shorten((text,), 60 - count(text))
     after = outcome.conversation.tokens
     assert outcome.decisions == (Decision("prune", "2 tool results before message 8", before.tokens, after, 2, 5),)
 
@@ -60,3 +84,42 @@ def test_spans_side_by_side_prune_as_one(messages: tuple[Message, ...], start: i
     first = prune_tool_results(conversation(*messages), start=0, stop=start, count=count).conversation
     both = prune_tool_results(first, start=start, stop=stop, count=count).conversation
     assert both == prune_tool_results(conversation(*messages), start=0, stop=stop, count=count).conversation
+
+
+POLICY = Policy(result_budget=Budget(400), dedupe=False)
+GREEN = "".join(f"\x1b[32mstep {number} of the build was done\x1b[0m\n" for number in range(300))
+
+
+def prune_after_the_rules_on_results(*messages: Message, work: Work | None = None) -> list[str]:
+    """The results' texts, pruned once they were paired, tidied and truncated."""
+    short = plan(conversation(*messages), POLICY, count=count, work=work).conversation
+    outcome = prune_tool_results(short, start=0, stop=len(messages), count=count).conversation
+    return [message.text for message in outcome.messages if message.role == "tool"]
+
+
+@pytest.mark.parametrize("text", [GREEN, GREEN * 20, listing(1, lines=90), listing(2, lines=5)])
+def test_a_placeholder_names_the_size_that_the_client_sent(text: str) -> None:
+    """Whatever tidying and truncation left of it, and wherever the result stood."""
+    first, other = result("a", text, name="x"), result("b", listing(3, lines=60))
+    head = (system(), user(), assistant(None, call("a"), call("b")))
+    expected = [
+        f"[trimtab: tool result of {message.tokens} tokens removed; call the tool again if you need it]"
+        for message in (first, other)
+    ]
+    assert prune_after_the_rules_on_results(*head, first, other) == expected
+    # A result that the client put elsewhere is moved behind its call.
+    assert prune_after_the_rules_on_results(*head, first, user(), other) == expected
+    # What was remembered of the transcript when it was shorter is no other.
+    work = Work(count, ResultMemo(), seen=DictMemo[Edits]())
+    assert prune_after_the_rules_on_results(*head, first, work=work)[:1] == expected[:1]
+    for _ in range(2):
+        assert prune_after_the_rules_on_results(*head, first, other, work=work) == expected
+
+
+def test_a_placeholder_of_any_size_keeps_its_bound() -> None:
+    """However large a result was, by a real vocabulary."""
+    truth = count_pieces(load_encoding("o200k_base"))
+    short = replace(result("1", fill("what is left", 60)), saved_tokens=10**12, edited=True)
+    (pruned,) = prune_tool_results(conversation(short), start=0, stop=1, count=truth).conversation.messages
+    assert f"of {10**12 + short.tokens} tokens" in pruned.text
+    assert truth(pruned.text) + 4 <= PLACEHOLDER_TOKENS

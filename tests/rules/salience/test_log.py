@@ -1,5 +1,8 @@
 """In logs, what went wrong, where, and what it came to is kept."""
 
+from itertools import product
+from string import ascii_lowercase
+
 import pytest
 from builders import count
 
@@ -107,10 +110,13 @@ def test_tracebacks_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch) -
     assert 0 < len(looked_at) <= 2 * len(lines)
 
 
-def test_every_score_is_of_a_line() -> None:
-    """And a function of the lines."""
-    lines = [*NOISE, *TRACEBACK, *COMPILER, *PYTEST, *SUMMARY, ""]
-    scores = score_log(lines)
-    assert scores == score_log(lines)
-    assert set(scores) <= set(range(len(lines)))
-    assert len(lines) - 1 not in scores
+def test_every_line_that_matters_outweighs_all_that_do_not() -> None:
+    """Among lines of one shape, and among lines that are like no other. An empty line has no score."""
+    telling = [*TRACEBACK, *COMPILER, *PYTEST, *SUMMARY]
+    varied = [f"the {one}{other} of {other}{one} was {one * 3}ed" for one, other in product(ascii_lowercase, repeat=2)]
+    for noise in (NOISE, varied):
+        lines = [*noise, *telling, ""]
+        scores = score_log(lines)
+        assert set(scores) <= set(range(len(lines) - 1))
+        noisy = max(score for index, score in scores.items() if index < len(noise))
+        assert min(scores[index] for index in range(len(noise), len(lines) - 1)) > 5 * noisy

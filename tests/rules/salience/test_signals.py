@@ -1,15 +1,27 @@
 """What a line says about how things went."""
 
+import re
+from collections.abc import Iterable, Iterator
+from itertools import product
+from re import _constants, _parser  # type: ignore[attr-defined]
+from typing import Any
+
 import pytest
 from builders import count_words
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rules.salience import signals
 from rules.salience.signals import (
+    CALM,
     ERROR,
     KEYWORDS,
     MAX_CHARS,
     NO_SIGNAL,
+    STARTS,
     SUMMARY,
     WARNING,
+    Signal,
     find_marked,
     mask_names,
     read_signal,
@@ -34,6 +46,12 @@ SUMMARIES = [
     "exit status 2",
     "Tests: 4 failed, 9 total",
     "Found 3 errors",
+    "5 examples, 1 pending",
+    "OK (3 assertions)",
+    "added 200 packages in 3s",
+    "found 12 vulnerabilities",
+    "1 vulnerability",
+    "# pass 12",
 ]
 PASSING = [
     "tests/test_error.py::test_failure PASSED",
@@ -42,25 +60,124 @@ PASSING = [
     "\u2713 shows an error when it failed",
     "PASS src/error.test.js",
 ]
+OTHERS = [
+    "timedout",
+    "time out after 3 s",
+    "lost connection to the server",
+    "GET /api/users 500 12 ms",
+    "12:01 ERR no route to host",
+]
 PLAIN = ["the sky is blue", "errorless", "import os", "", "0123", "module.error_code = 3", "-Werror-less"]
+
+
+def read_marked(line: str) -> Signal:
+    """The signal of a line as a log's scores have it: only lines with a keyword are read, for what these announce."""
+    marked = find_marked([line])
+    return read_signal(line, marked.get(0, 0)) if marked or line.startswith(STARTS) else NO_SIGNAL
+
+
+def spell(parsed: Iterable[Any]) -> Iterator[str]:
+    """Texts that a parsed pattern matches: each alternative, each optional part with it and without."""
+    return ("".join(parts) for parts in product(*(list(spell_one(*item)) for item in parsed)))
+
+
+def spell_one(kind: Any, value: Any) -> Iterator[str]:
+    """The same of one item. What looks around has no text."""
+    if kind is _constants.LITERAL:
+        yield chr(value)
+    elif kind is _constants.IN:
+        signs = list(spell_set(value))
+        yield from ["z"] if (_constants.NEGATE, None) in value else signs
+    elif kind is _constants.BRANCH:
+        for branch in value[1]:
+            yield from spell(branch)
+    elif kind is _constants.SUBPATTERN:
+        yield from spell(value[-1])
+    elif kind in {_constants.MAX_REPEAT, _constants.POSSESSIVE_REPEAT}:
+        low, high, inner = value
+        for times in {low, min(low + 1, high)}:
+            yield from (text * times for text in spell(inner))
+    else:
+        assert kind in {_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT}, kind
+        yield ""
+
+
+def spell_set(items: Iterable[Any]) -> Iterator[str]:
+    """One sign for each item of a set."""
+    categories = {
+        _constants.CATEGORY_DIGIT: "4",
+        _constants.CATEGORY_WORD: "x",
+        _constants.CATEGORY_SPACE: " ",
+        _constants.CATEGORY_NOT_SPACE: "z",
+    }
+    for kind, value in items:
+        if kind is not _constants.NEGATE:
+            yield chr(value) if kind is _constants.LITERAL else categories[value]
+
+
+def patterns_of(value: object) -> Iterator["re.Pattern[str]"]:
+    """The patterns within the table of words."""
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from patterns_of(item)
+
+
+PATTERNS = [*patterns_of(signals._WORDS), signals._STATUS, signals._OPENS_SUMMARY, signals._SUMMARY]
+SPELLED = sorted(
+    {
+        text
+        for pattern in PATTERNS
+        for spelled in spell(_parser.parse(pattern.pattern))
+        for text in (spelled, spelled.upper(), spelled.title())
+        if pattern.search(text)
+    }
+)
+
+
+def test_every_alternative_of_a_pattern_is_spelled() -> None:
+    """So that what is asked of all of them is asked of each."""
+    for pattern in PATTERNS:
+        assert all(map(pattern.search, spell(_parser.parse(pattern.pattern))))
+    assert {"fatal", "panicked", "Timed Out", "2 vulnerabilities"} - set(SPELLED) == {"2 vulnerabilities"}
+
+
+def test_no_word_of_a_pattern_is_missed_by_the_keywords() -> None:
+    """A line that a pattern would find is read, and read the same."""
+    assert [line for line in SPELLED if read_marked(line) != read_signal(line)] == []
+
+
+@given(st.lists(st.sampled_from([*SPELLED, "3", "of", "the", "-", ":", "a.c:3:", "PASSED"]), max_size=6))
+def test_keywords_change_no_signal(words: list[str]) -> None:
+    """Wherever a word stands. They only save time."""
+    line = " ".join(words)[:MAX_CHARS].rstrip()
+    if find_marked([line]):
+        assert read_marked(line) == read_signal(line)
 
 
 @pytest.mark.parametrize("line", ERRORS)
 def test_an_error_is_told(line: str) -> None:
     """As those say it that report one."""
-    assert read_signal(line).weight >= ERROR
+    assert read_marked(line).weight >= ERROR
 
 
 @pytest.mark.parametrize("line", SUMMARIES)
 def test_a_summary_is_told(line: str) -> None:
     """Totals, and how it ended."""
-    assert read_signal(line).weight >= SUMMARY
+    assert read_marked(line).weight >= SUMMARY
+
+
+@pytest.mark.parametrize("line", OTHERS)
+def test_what_went_wrong_otherwise_is_told(line: str) -> None:
+    """It matters less than what is called an error."""
+    assert CALM <= read_marked(line).weight <= ERROR
 
 
 @pytest.mark.parametrize("line", [*PASSING, *PLAIN])
 def test_what_passed_carries_no_signal(line: str) -> None:
     """Whatever it is called. Nor do words that only hold one of failure."""
-    assert read_signal(line) is NO_SIGNAL
+    assert read_signal(line) is read_marked(line) is NO_SIGNAL
 
 
 def test_a_place_makes_an_error_matter_more() -> None:

@@ -1,0 +1,118 @@
+"""What the markers of truncation claim, held against the text that was truncated.
+
+Law: knows the forms of the markers, as the README lists them, and nothing of how they are made.
+"""
+
+import re
+from typing import Any
+
+import orjson
+
+from rules.conversation import CountTokens
+from rules.head_tail import measure_bytes
+
+_GAP = re.compile(
+    r"\[trimtab: (?:(?P<total>\d+) lines?|(?P<chars>\d+) characters of (?:a line|line (?P<of>\d+))"
+    r"|lines? (?P<named>\d+(?:-\d+)?))"
+    r"(?: \(~(?P<tokens>\d+) tokens\) omitted here: narrow the command, or read"
+    r" (?:it in parts|lines? (?P<where>\d+(?:-\d+)?))|, ~(?P<more>\d+) tokens)\]\n"
+)
+_MIDDLE = re.compile(r"\n\[trimtab: (\d+) lines \((\d+) (tokens|bytes)\) omitted here\]\n")
+_ITEMS = re.compile(r"(?:\[trimtab: )?(\d+) of (\d+) (?:items|members) omitted\b.*")
+
+
+def check_markers(short: str, text: str, count: CountTokens) -> int:
+    """How many markers stand in `short`, what was kept of `text`; all of them tell the truth, or this fails."""
+    if short == text:
+        return 0
+    if (document := _read_json(short)) is not None:
+        return _check_items(document, orjson.loads(text))
+    if middle := _MIDDLE.search(short):
+        _check_middle(short, middle, text, count)
+        return 1
+    if _GAP.search(short):
+        return _check_gaps(short, text, count)
+    assert text.startswith(short)
+    return 0
+
+
+def _read_json(short: str) -> Any:
+    try:
+        return orjson.loads(short) if short[:1] in {"[", "{"} else None
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _check_items(short: Any, whole: Any) -> int:
+    """Shown and omitted parts are all the parts, as far as the two can be walked side by side."""
+    if isinstance(short, dict) and isinstance(whole, dict):
+        markers = [value for key, value in short.items() if key.startswith("[trimtab")]
+        shown = {key: value for key, value in short.items() if key in whole}
+        inner = sum(_check_items(value, whole[key]) for key, value in shown.items())
+    elif isinstance(short, list) and isinstance(whole, list):
+        markers = [item for item in short if isinstance(item, str) and _ITEMS.fullmatch(item.rstrip("]"))]
+        shown, inner = short[len(markers) :], 0
+    else:
+        return 0
+    for marker in markers:
+        found = _ITEMS.fullmatch(marker.rstrip("]"))
+        assert found is not None
+        assert (int(found[1]), int(found[2])) == (len(whole) - len(shown), len(whole))
+    return len(markers) + inner
+
+
+def _check_middle(short: str, marker: "re.Match[str]", text: str, count: CountTokens) -> None:
+    """Head, marker and tail: the lines of which something is missing, and the size of what is."""
+    head, tail = short[: marker.start()], short[marker.end() :]
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    missing = text[len(head) : len(text) - len(tail)]
+    assert int(marker[1]) == len(missing.removeprefix("\n" if head else "").removesuffix("\n").split("\n"))
+    measure = measure_bytes if marker[3] == "bytes" else count
+    assert int(marker[2]) == measure(text) - measure(head) - measure(tail)
+
+
+def _check_gaps(short: str, text: str, count: CountTokens) -> int:
+    """Each marker stands where the kept text before it ends, and what follows it stands behind what it names."""
+    markers = list(_GAP.finditer(short))
+    at = _skip(text, 0, short[: markers[0].start()])
+    for marker, following in zip(markers, [*markers[1:], None], strict=True):
+        behind = short[marker.end() : following.start() if following else len(short)]
+        stop = _find_end(text, at, marker, behind)
+        tokens = int(marker["tokens"] or marker["more"])
+        assert abs(tokens - (stop - at) * count(text) / len(text)) <= 1
+        at = _skip(text, stop, behind)
+    assert at == len(text)
+    return len(markers)
+
+
+def _skip(text: str, at: int, kept: str) -> int:
+    """Where the kept text ends that stands at a place; a line break may have been added before a marker."""
+    if text.startswith(kept, at):
+        return at + len(kept)
+    assert kept.endswith("\n")
+    assert text.startswith(kept[:-1], at)
+    return at + len(kept) - 1
+
+
+def _find_end(text: str, at: int, marker: "re.Match[str]", behind: str) -> int:
+    """Where a gap ends that begins at a place, by its marker."""
+    first = text.count("\n", 0, at) + 1
+    if marker["chars"]:
+        assert marker["of"] in {None, str(first)}
+        return at + int(marker["chars"])
+    named = (marker["named"] or marker["where"] or "").partition("-")
+    lines = int(marker["total"]) if marker["total"] else int(named[2] or named[0]) - int(named[0]) + 1
+    if named[0]:
+        shown = re.match(r"\s*(\d+)", text[text.rfind("\n", 0, at) + 1 :])
+        assert int(named[0]) == first or (shown and named[0] == shown[1])
+        assert int(named[2] or named[0]) == int(named[0]) + lines - 1
+    stop = at
+    for _ in range(lines - 1):
+        stop = text.index("\n", stop) + 1
+    end = text.find("\n", stop) + 1 or len(text)
+    behind = behind.removesuffix("\n")
+    if text.startswith(behind, end):
+        return end
+    # It begins within the last line.
+    return text.index(behind.partition("\n")[0], max(stop, at), end)

@@ -1,0 +1,125 @@
+"""Whatever is cut, by tokens, by bytes or by both: one cut of the text, and every marker tells the truth about it."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import orjson
+import pytest
+from builders import assistant, call, conversation, count, result
+from hypothesis import given
+from hypothesis import strategies as st
+from markers import check_markers
+from sessions import DATA, needs_data
+
+from proxy.counter import count_pieces, load_encoding
+from rules.conversation import CountTokens
+from rules.failures import says_failure
+from rules.head_tail import measure_bytes
+from rules.pipeline import plan
+from rules.policy import Policy
+from rules.results import Work
+from rules.treatment import Budget, Truncation
+from rules.truncate import truncate_tool_results
+
+TRUNCATIONS = pytest.mark.parametrize("truncation", Truncation)
+LINES = [
+    "a", "", "error: no such file", "word " * 9, "\u6f22\u5b57" * 12, "1,2,3", "    at f()", "| cell" + " " * 90 + "|",
+    "-" * 70, "caf\u00e9 \U0001f600", "build step {} of many", "test_{} PASSED", "{}: a line that has its number",
+]  # fmt: skip
+BUDGETS = st.builds(Budget, st.integers(64, 500), st.none() | st.integers(256, 4000))
+TEXTS = st.builds(
+    lambda some, times, end: "\n".join(line.format(rank) for rank in range(times) for line in some) + end,
+    st.lists(st.sampled_from(LINES), min_size=1, max_size=12),
+    st.integers(1, 60),
+    st.sampled_from(["", "\n", "\nexit code 1\n"]),
+)
+MAX_CHARS = 120_000
+"""Of a recorded output: counting all of the longest would take longer than all else here."""
+RECORDED = sorted(
+    path for path in (DATA / "tool_outputs").glob("*.*") if path.suffix in {".txt", ".log", ".json", ".diff"}
+)
+
+
+def truncate(
+    *texts: str, budget: Budget, truncation: Truncation, tidied: bool = False, counted: CountTokens = count
+) -> tuple[str, ...]:
+    """What is forwarded of a result of these texts; `tidied` says that lines were taken out of them before."""
+    before = conversation(replace(result("1", *texts), edited=tidied))
+    policy = Policy(result_budget=budget, truncation=truncation)
+    return truncate_tool_results(before, policy=policy, work=Work(counted)).conversation.messages[0].texts
+
+
+def check(short: tuple[str, ...], texts: tuple[str, ...], budget: Budget, counted: CountTokens = count) -> int:
+    """Both budgets are kept, and every marker is true; how many there are."""
+    budget = budget.for_error() if any(map(says_failure, texts)) else budget
+    assert sum(map(counted, short)) <= budget.max_tokens
+    assert budget.max_bytes is None or sum(map(measure_bytes, short)) <= budget.max_bytes
+    whole = texts if len(short) == len(texts) else ("\n".join(texts),)
+    return sum(check_markers(one, text, counted) for one, text in zip(short, whole, strict=True))
+
+
+@TRUNCATIONS
+@given(texts=st.lists(TEXTS, min_size=1, max_size=3).map(tuple), budget=BUDGETS, tidied=st.booleans())
+def test_every_marker_counts_the_text_that_the_tool_gave(
+    truncation: Truncation,
+    texts: tuple[str, ...],
+    budget: Budget,
+    tidied: bool,  # noqa: FBT001 - a parameter of hypothesis
+) -> None:
+    """What is shown and what is said to be missing are the whole, in order, whichever budget is the tighter."""
+    short = truncate(*texts, budget=budget, truncation=truncation, tidied=tidied)
+    if short != texts:
+        check(short, texts, budget)
+        again = truncate(*short, budget=budget, truncation=truncation, tidied=True)
+        assert again == short
+
+
+@TRUNCATIONS
+@pytest.mark.parametrize("budget", [Budget(4000, 2000), Budget(4000, 12_000), Budget(500, 100_000), Budget(4000)])
+def test_a_long_log_is_cut_once(truncation: Truncation, budget: Budget) -> None:
+    """Thousands of lines, with an error far in: most of the tighter budget is used, and all lines are accounted for."""
+    lines = [f"[{number}/3000] compiled module_{number % 37} in {number % 13} ms, no news" for number in range(3000)]
+    lines[2000] = "src/core.c:14:3: error: 'flag' undeclared"
+    text = "\n".join(lines)
+    (short,) = truncate(text, budget=budget, truncation=truncation)
+    assert check((short,), (text,), budget)
+    used = [count(short) / budget.max_tokens, measure_bytes(short) / (budget.max_bytes or len(text))]
+    assert max(used) > 0.85
+    assert truncation is Truncation.HEAD_TAIL or lines[2000] in short
+
+
+@pytest.mark.parametrize("budget", [Budget(4000, 1500), Budget(300, 90_000)])
+def test_json_says_how_many_of_its_records_are_missing(budget: Budget) -> None:
+    """Of those that the tool gave."""
+    records = [{"id": number, "state": "ok", "note": f"nothing new in {number}"} for number in range(900)]
+    text = orjson.dumps(records).decode()
+    (short,) = truncate(text, budget=budget, truncation=Truncation.SALIENT)
+    assert check((short,), (text,), budget) == 1
+    assert f"of {len(records)} items omitted" in short
+
+
+@TRUNCATIONS
+def test_a_text_that_was_tidied_is_cut_once(truncation: Truncation) -> None:
+    """Markers count what tidying left, which says itself what it took; lines have no numbers then."""
+    lines = [f"\x1b[32mstep {number}\x1b[0m of the build was done" for number in range(900)]
+    policy = Policy(result_budget=Budget(4000, 3000), truncation=truncation)
+    messages = (assistant(None, call("1")), result("1", "\n".join(lines)))
+    message = plan(conversation(*messages), policy, count=count).conversation.messages[1]
+    plain = "\n".join(f"step {number} of the build was done" for number in range(900))
+    assert check(message.texts, (plain,), policy.result_budget)
+    assert not re.search(r"lines? \d+-\d+", message.text)
+
+
+@needs_data
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_markers_of_recorded_outputs_are_true(path: Path) -> None:
+    """What tools of all kinds have said, by a real vocabulary."""
+    counted = cache(count_pieces(load_encoding("o200k_base")))
+    text = path.read_bytes().decode("utf-8", "replace")[:MAX_CHARS]
+    budgets = (Budget(4000, 20_000), Budget(1000, 3000), Budget(4000, 1000))
+    for budget, truncation in product(budgets, Truncation):
+        (short,) = truncate(text, budget=budget, truncation=truncation, counted=counted)
+        check((short,), (text,), budget, counted)
