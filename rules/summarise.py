@@ -72,6 +72,9 @@ class SummaryRequest:
     cut's summary, which covers `earlier`; `span` are the messages from there to the cut. `task` is the first user
     message, which will stand before it. `pruned` are results of the span that are forwarded as placeholders. Where no
     model is to be asked, the digest is wanted, going on from the previous summary.
+
+    The newest `kept` user messages of what is covered will stand verbatim behind the text, as the newest `base_kept` of
+    `earlier` stood behind the previous summary. A digest lists neither.
     """
 
     key: str
@@ -83,6 +86,8 @@ class SummaryRequest:
     max_tokens: int
     pruned: tuple[Message, ...] = ()
     asks_model: bool = True
+    kept: int = 0
+    base_kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window
         return None
     request = _request(messages, hashes, earlier, cut.at)
     asks = cut.kind is CutKind.SUMMARISE
-    return replace(request, key=_name(hashes, cut), max_tokens=cut.reserved_tokens, asks_model=asks)
+    return replace(request, key=_name(hashes, cut), max_tokens=cut.reserved_tokens, asks_model=asks, kept=len(cut.kept))
 
 
 def request_prefetch(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:
@@ -124,12 +129,16 @@ def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Windo
         span=tuple(messages[index] for index in range(start, at) if index != before.task),
         max_tokens=0,
         pruned=tuple(message for message in messages[start : min(before.prune_stop, at)] if is_prunable(message)),
+        base_kept=len(before.cut.kept) if before.cut else 0,
     )
 
 
 def _name(hashes: Sequence[bytes], cut: Cut) -> str:
-    """The key of a cut's text. A list made where too few steps were cut is not found where a summary is wanted."""
-    return hashes[cut.at].hex() + ("" if cut.kind is CutKind.SUMMARISE else "-digest")
+    """The key of a cut's text.
+
+    A list made where too few steps were cut is not found where a summary is wanted, nor where other messages are kept.
+    """
+    return hashes[cut.at].hex() + ("" if cut.kind is CutKind.SUMMARISE else f"-digest-{len(cut.kept)}")
 
 
 def write_inline_prompt(request: SummaryRequest, count: CountTokens) -> str:
@@ -204,10 +213,23 @@ def _render(message: Message, fence: str, max_tokens: int, count: CountTokens) -
 def make_digest(request: SummaryRequest, *, base_text: str | None = None, count: CountTokens) -> str:
     """The text that stands in when no model's summary is to be had, within the request's `max_tokens`.
 
-    It goes on from the previous summary where that is at hand.
+    It goes on from the previous summary if that is at hand. User messages that stand verbatim behind it are left out;
+    those that stood behind the previous summary, and no longer do, are listed.
     """
+    covered = (*request.earlier, *request.span)
+    users = [index for index, message in enumerate(covered) if message.role == "user"]
+    kept = set(_newest(users, request.kept))
     if base_text is None:
-        return write_digest((*request.earlier, *request.span), max_tokens=request.max_tokens, count=count)
+        left = [message for index, message in enumerate(covered) if index not in kept]
+        return write_digest(left, max_tokens=request.max_tokens, count=count)
+    start = len(request.earlier)
+    before = [index for index in users if index < start]
+    uncovered = (*_newest(before, request.base_kept), *range(start, len(covered)))
     base = truncate_text(base_text, request.max_tokens // 2, count)
-    rest = write_digest(request.span, max_tokens=request.max_tokens - count(base), count=count)
+    left = [covered[index] for index in uncovered if index not in kept]
+    rest = write_digest(left, max_tokens=request.max_tokens - count(base), count=count)
     return f"{base}\n\n{rest}"
+
+
+def _newest(indexes: Sequence[int], number: int) -> Sequence[int]:
+    return indexes[-number:] if number else ()
