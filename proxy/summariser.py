@@ -53,9 +53,9 @@ class Inline:
 class Summariser:
     """Whom to ask for a summary, and on whose account.
 
-    `headers` are the client's credential headers, empty for an upstream with a key of its own. `secret` is what the
-    summary's id and its encryption are derived from. `window_tokens` is what the summariser's prompt may have as we
-    count, `token_ratio` the model's own tokens for one of ours.
+    `headers` are the client's credential headers, none for an upstream with a key of its own, and those that lead to
+    its session's prompt cache. `secret` is what the summary's id and its encryption are derived from. `window_tokens`
+    is what the summariser's prompt may have as we count, `token_ratio` the model's own tokens for one of ours.
     """
 
     upstream: UpstreamConfig

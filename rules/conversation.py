@@ -39,7 +39,8 @@ class Message:
     `answers` is the id of the call that a tool result answers. `raw` are the client's own bytes (None for a
     message that we made) and are never altered: `edited` says that `texts` or `media` differ from them. `digest` is
     the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs as it
-    stands. `is_error` is set where the client says so of a tool result.
+    stands. `is_error` is set where the client says so of a tool result. `taken_in` are the client's bytes of other
+    messages whose words this one has taken in.
     """
 
     role: str
@@ -53,6 +54,7 @@ class Message:
     digest: bytes = b""
     tokens: int = 0
     is_error: bool = False
+    taken_in: tuple[bytes, ...] = ()
 
     @property
     def text(self) -> str:
