@@ -164,7 +164,7 @@ def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacte
     """The question behind what was forwarded; None where the transcript must be written out."""
     settings = call.settings.summary
     prefix = planned.plan.find_prefix(compacted.forwarded, wanted.at)
-    if settings.request == "transcript" or settings.upstream is not None or prefix is None:
+    if settings.upstream is not None or prefix is None:
         return None
     if settings.model not in {None, call.chat.model}:
         return None  # another model's prompt cache knows nothing of this

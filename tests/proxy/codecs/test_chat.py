@@ -254,8 +254,8 @@ MARKED = b'{"role":"user","content":[{"type":"text","text":"k","prompt_cache_bre
         ((MARKED,), b'[{"type":"text","text":"a\\n\\nk","prompt_cache_breakpoint":{"mode":"explicit"}}]'),
         (
             (MARKED, b'{"role":"user","content":"k","cache_control":{"type":"ephemeral"}}', MARKED),
-            b'[{"type":"text","text":"a\\n\\nk","prompt_cache_breakpoint":{"mode":"explicit"},'
-            b'"cache_control":{"type":"ephemeral"}}]',
+            b'[{"type":"text","text":"a\\n\\nk",%s}]'
+            % b'"prompt_cache_breakpoint":{"mode":"explicit"},"cache_control":{"type":"ephemeral"}',
         ),
         ((b'{"role":"user","content":"cache_control"}',), b'"a\\n\\nk"'),
     ],
