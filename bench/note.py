@@ -8,18 +8,21 @@ import re
 
 CHARS_PER_TOKEN = 5
 """Of the words below, about: names cost more than prose."""
-_HEADINGS = ("Task", "Done", "Found", "Files", "Open")
+_HEADINGS = ("Progress and decisions", "Constraints and preferences", "Remaining", "Exact data")
+_LEAST_WORDS = 16
+"""So that there is something under each heading."""
 _WORDS_A_LINE = 14
 _WORD = re.compile(r"[A-Za-z_./-]{3,24}|[\u4e00-\u9fff]{2,8}")
 
 
 def write_note(prompt: str, tokens: int) -> str:
-    """A note of about `tokens`: words of the prompt, taken at even distances, under headings."""
+    """A note of about `tokens`: words of the prompt, taken at even distances, under the headings of a handoff note."""
     words = _WORD.findall(prompt) or ["nothing"]
-    wanted = max(tokens * CHARS_PER_TOKEN // 7, 1)
+    wanted = max(tokens * CHARS_PER_TOKEN // 7, _LEAST_WORDS)
     picked = [words[index * len(words) // wanted] for index in range(wanted)]
-    lines = [
-        f"{_HEADINGS[start // _WORDS_A_LINE % len(_HEADINGS)]}: {' '.join(picked[start : start + _WORDS_A_LINE])}."
-        for start in range(0, wanted, _WORDS_A_LINE)
-    ]
+    lines: list[str] = []
+    for number, heading in enumerate(_HEADINGS):
+        part = picked[number * wanted // len(_HEADINGS) : (number + 1) * wanted // len(_HEADINGS)]
+        lines.append(f"## {number + 1}. {heading}")
+        lines += (f"- {' '.join(part[at : at + _WORDS_A_LINE])}." for at in range(0, len(part), _WORDS_A_LINE))
     return "\n".join(lines)

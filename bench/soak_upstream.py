@@ -20,6 +20,15 @@ from aiohttp import WSMsgType, web
 from soak_faults import ID_HEADER, LEAVE_HEADER, NARROW_BYTES, TOO_LONG, draw
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
+NOTE = """\
+## 1. Progress and decisions
+Note {number}: read the parser and the loader.
+## 2. Constraints and preferences
+None.
+## 3. Remaining
+Two tests still fail.
+## 4. Exact data
+tests/test_loader.py"""
 DRIP_BYTES = 40
 CHARS_PER_TOKEN = 3.5
 
@@ -98,7 +107,7 @@ def make_asked(request: web.BaseRequest, body: bytes, number: str) -> Asked:
         }
         event = b"data: " + orjson.dumps(chunk) + b"\n\n"
         return Asked(request, event * 12 + b"data: [DONE]\n\n", "text/event-stream")
-    said = {"role": "assistant", "content": f"Note {number}: read the parser and the loader; two tests still fail."}
+    said = {"role": "assistant", "content": NOTE.format(number=number)}
     answer = {"id": number, "object": "chat.completion", "choices": [{"index": 0, "message": said}], "usage": tokens}
     return Asked(request, orjson.dumps(answer), "application/json")
 

@@ -16,6 +16,15 @@ import orjson
 import uvloop
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_NOTE = """\
+## 1. Progress and decisions
+Read the parser and the loader, fixed the loader's retry.
+## 2. Constraints and preferences
+None.
+## 3. Remaining
+Two tests still fail.
+## 4. Exact data
+tests/test_loader.py"""
 _COMPLETION = orjson.dumps(
     {
         "id": "chatcmpl-bench",
@@ -27,7 +36,7 @@ _COMPLETION = orjson.dumps(
                 "index": 0,
                 "message": {
                     "role": "assistant",
-                    "content": "Read the parser and the loader, fixed the loader's retry, two tests still fail.",
+                    "content": _NOTE,
                 },
                 "finish_reason": "stop",
             }

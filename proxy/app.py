@@ -27,6 +27,7 @@ from proxy.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.services import Current, Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
 from proxy.summaries import Summaries
+from proxy.summary_calls import SummaryCalls
 from proxy.tenancy import Tenancy
 from proxy.uploads import Uploads
 from proxy.upstream import UpstreamClient
@@ -94,7 +95,7 @@ async def _open_services(
     metrics = Metrics()
     store, tenancy = _open_store(config, metrics, log)
     client = UpstreamClient()
-    summaries = Summaries(store, client, metrics)
+    summaries = Summaries(store, client, SummaryCalls(metrics, log))
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log)
     uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)

@@ -106,6 +106,13 @@ class Metrics:
             ("model", "kind"),
             registry=registry,
         )
+        self.summary_seconds = Histogram(
+            "trimtab_summary_seconds",
+            "Calls for summaries, by how they ended.",
+            ("model", "result"),
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
         self.store_errors = Counter(
             "trimtab_store_errors", "Operations of the summaries' store that failed.", ("store",), registry=registry
         )

@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 
 from proxy.lru import BytesLRU
-from proxy.metrics import Metrics
 from proxy.sealing import derive_id, seal, unseal
 from proxy.stores import SummaryStore
-from proxy.summariser import NoSummaryError, Summariser, Task, ask_model
+from proxy.summariser import Summariser, Task, ask_model
+from proxy.summary_calls import NoSummaryError, SummaryCalls
 from proxy.upstream import UpstreamClient
 from rules.summarise import Summary, SummaryRequest, make_digest
 
@@ -35,10 +35,11 @@ class _Pause:
 class Summaries:
     """Gets summaries; owns the calls under way. Close it when done."""
 
-    def __init__(self, store: SummaryStore, client: UpstreamClient, metrics: Metrics) -> None:
+    def __init__(self, store: SummaryStore, client: UpstreamClient, calls: SummaryCalls) -> None:
         self._store = store
         self._client = client
-        self._metrics = metrics
+        self._calls = calls
+        self._metrics = calls.metrics
         self._under_way: dict[str, asyncio.Task[Summary | None]] = {}
         self._pauses: BytesLRU[str, _Pause] = BytesLRU(_PAUSES_BYTES, lambda client, _: len(client))
 
@@ -138,14 +139,16 @@ class Summaries:
             base = await self._base(task)
             # A list in place of the text before it would be all that is told of its part: better read that again.
             base_text = base.text if base and base.by_model else None
-            text = await ask_model(task, base_text, self._client, self._metrics)
-        except NoSummaryError:
+            text = await ask_model(task, base_text, self._client, self._calls)
+        except NoSummaryError as error:
             if not self.is_paused(summariser):  # of several that fail at once one counts
                 self._pauses[client] = _lengthen(self._pauses.get(client))
             self._metrics.summaries.labels(summariser.label, "failed").inc()
+            self._calls.note_failure(summariser.label, str(error))
             return None
         self._pauses[client] = _Pause(0, 0.0)
         self._metrics.summaries.labels(summariser.label, result).inc()
+        self._calls.note_success(summariser.label)
         return Summary(text, by_model=True)
 
     async def _digest(self, task: Task) -> Summary:

@@ -18,7 +18,7 @@ from proxy.records import ModelName
 from proxy.services import Services
 from proxy.summariser import Inline, Summariser, Task
 from proxy.threads import run_bounded, run_work
-from proxy.upstream import SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers, target_url
+from proxy.upstream import AFFINITY_HEADERS, SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers, target_url
 from proxy.waiting import wait_aloud
 from rules.policy import OnExceeded, Policy
 from rules.summarise import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
@@ -165,7 +165,7 @@ def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacte
     """The question behind what was forwarded; None where the transcript must be written out."""
     settings = call.settings.summary
     prefix = planned.plan.find_prefix(compacted.forwarded, wanted.at)
-    if settings.request == "transcript" or settings.upstream is not None or prefix is None:
+    if settings.upstream is not None or prefix is None:
         return None
     if settings.model not in {None, call.chat.model}:
         return None  # another model's prompt cache knows nothing of this
@@ -178,10 +178,12 @@ def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacte
 
 def _find_credential_headers(request: web.BaseRequest, upstream: UpstreamConfig) -> Headers:
     """The client's credential headers; none for an upstream that has a key of its own."""
-    if upstream.api_key is not None:
-        return []
+    return [] if upstream.api_key is not None else _pick_headers(request, SUMMARY_HEADERS)
+
+
+def _pick_headers(request: web.BaseRequest, names: frozenset[str]) -> Headers:
     headers = drop_hop_by_hop(read_headers(request.raw_headers))
-    return [item for item in headers if item[0].lower() in SUMMARY_HEADERS]
+    return [item for item in headers if item[0].lower() in names]
 
 
 def _choose_summariser(
@@ -196,10 +198,11 @@ def _choose_summariser(
     facts = services.models.recall(ModelName(upstream.base_url, model, asked.count))
     numbers = asked.to_policy(config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
     numbers = facts.correct_policy(numbers, is_configured=asked.context_window != "auto")
+    headers = [*_find_credential_headers(request, upstream), *_pick_headers(request, AFFINITY_HEADERS)] if own else []
     return Summariser(
         upstream=upstream,
         url=target_url(upstream, request.raw_path if own else "/v1/chat/completions", is_api=True),
-        headers=tuple(_find_credential_headers(request, upstream)) if own else (),
+        headers=tuple(headers),
         secret=services.tenancy.find_secret(drop_hop_by_hop(read_headers(request.raw_headers))),
         model=model,
         max_tokens_key="max_tokens" if settings.model else chat.max_tokens_key,

@@ -34,6 +34,8 @@ SCHEMES = frozenset({"bearer", "basic"})
 CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key")
 SUMMARY_HEADERS = frozenset({*CREDENTIAL_HEADERS, "openai-organization", "openai-project"})
 """What a summary's request takes over from the client's."""
+AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session-id"})
+"""By these an upstream leads a session to where its prompt cache is: xAI, Fireworks, OpenRouter and other gateways."""
 PIECE_BYTES = 256 * 1024
 """A larger body is handed over in pieces, so that a slow upstream holds up its sender and nothing else."""
 

@@ -40,7 +40,7 @@ class Message:
     message that we made) and are never altered: `edited` says that `texts` or `media` differ from them. `digest` is
     the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs as it
     stands, `saved_tokens` how much more it cost as the client sent it. `is_error` is set where the client says so of a
-    tool result.
+    tool result. `taken_in` are the client's bytes of other messages whose words this one has taken in.
     """
 
     role: str
@@ -55,6 +55,7 @@ class Message:
     tokens: int = 0
     is_error: bool = False
     saved_tokens: int = 0
+    taken_in: tuple[bytes, ...] = ()
 
     @property
     def text(self) -> str:

@@ -92,7 +92,10 @@ def _join(base: Message, texts: Sequence[str], kept: Sequence[Message]) -> Messa
     """A message that goes on with `texts`, and with what stands in the kept messages."""
     words = [text for message in kept for text in message.texts]
     media = [part for message in kept for part in message.media]
-    joined = replace(base, texts=(*base.texts, *texts, *words), media=(*base.media, *media), tokens=0)
+    taken_in = tuple(message.raw for message in kept if message.raw is not None)
+    joined = replace(
+        base, texts=(*base.texts, *texts, *words), media=(*base.media, *media), tokens=0, taken_in=taken_in
+    )
     return replace(joined, edited=base.raw is not None, digest=b"")
 
 

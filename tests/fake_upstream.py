@@ -87,6 +87,18 @@ def hold_summaries(upstream: FakeUpstream) -> asyncio.Event:
     return release
 
 
+def write_note(told: str) -> str:
+    """A handoff note as a model writes it, which tells this of the work."""
+    return "\n".join(
+        (
+            f"## 1. Progress and decisions\n{told}",
+            "## 2. Constraints and preferences\nNone were named.",
+            "## 3. Remaining\nGo on with the next file.",
+            "## 4. Exact data\n`src/harbour/part_1.py`",
+        )
+    )
+
+
 def completion(text: str = "All good.", **usage: int) -> web.Response:
     """A plain chat completion."""
     answer = {
@@ -111,7 +123,7 @@ async def answer_plainly(recorded: Recorded, request: web.BaseRequest) -> web.St
     if recorded.method != "POST" or not recorded.body.startswith(b"{"):
         return web.Response(body=recorded.body or b"hello", headers={"X-Up": "1"})
     if recorded.asks_for_summary:
-        return completion("SUMMARY of the work so far.", prompt_tokens=1000, completion_tokens=7)
+        return completion(write_note("SUMMARY of the work so far."), prompt_tokens=1000, completion_tokens=7)
     if recorded.json.get("stream"):
         return await stream(request, "All ", "good.")
     return completion(prompt_tokens=11, completion_tokens=3)

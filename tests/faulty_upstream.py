@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import orjson
-from fake_upstream import event
+from fake_upstream import event, write_note
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: TYPE\r\n"
 GOOD = OK + b"Content-Length: SIZE\r\n\r\nBODY"
 TEXT = "SUMMARY of what was done."
-COMPLETION = orjson.dumps({"object": "chat.completion", "choices": [{"message": {"content": TEXT}}]})
+COMPLETION = orjson.dumps({"object": "chat.completion", "choices": [{"message": {"content": write_note(TEXT)}}]})
 EVENTS = event("All ") + event("good.") + b"data: [DONE]\n\n"
 _GONE = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 

@@ -31,11 +31,17 @@ class ListLog:
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
+        self.warned: list[str] = []
 
     def _add(self, event: str, **fields: Any) -> None:
         self.lines.append({"event": event, **fields})
 
-    info = warning = error = _add
+    def warning(self, event: str, **fields: Any) -> None:
+        """Keep a line, and that it was a warning."""
+        self.warned.append(event)
+        self._add(event, **fields)
+
+    info = error = _add
 
 
 class Clock:

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 from aiohttp import web
-from fake_upstream import Recorded, error
+from fake_upstream import Recorded, error, write_note
 
 Refusal = Callable[[int, int], web.Response]
 
-SUMMARY = "SUMMARY: what was read so far."
+SUMMARY = write_note("SUMMARY: what was read so far.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from proxy.codecs.counting import DECODE_ERRORS, read_surroundings
+from proxy.codecs.inline import write_members
 from proxy.codecs.mending import mend
 from proxy.codecs.message import UndecodableError, decode_message, encode_message
 from proxy.codecs.spans import Array, find_array, has_more_parts
@@ -33,16 +34,6 @@ TOOLS_FACTOR = 16
 _ESCAPED_KEY = "the key 'messages' is not written plainly"
 
 
-_READ_BY_A_SUMMARY = frozenset(
-    {
-        "model", "models", "provider", "tools", "functions", "documents", "reasoning", "reasoning_effort", "thinking",
-        "enable_thinking", "chat_template", "chat_template_kwargs", "user", "safety_identifier", "service_tier",
-        "prompt_cache_key", "prompt_cache_retention", "cache_prompt", "cache_salt", "id_slot",
-    }
-)  # fmt: skip
-"""What a request for a summary takes over: what is read, by whom and in which cache. All else says how to answer."""
-
-
 class _Body(msgspec.Struct):
     messages: list[msgspec.Raw]
     model: Any = None
@@ -56,7 +47,6 @@ class _Body(msgspec.Struct):
     response_format: msgspec.Raw = msgspec.Raw()
 
 
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_body = msgspec.json.Decoder(_Body).decode
 
 
@@ -219,15 +209,11 @@ class ChatCodec:
     ) -> dict[str, msgspec.Raw] | None:
         """The members of a body that asks `prompt` behind the forwarded messages `prefix`, with the same tools.
 
-        None where the answer has a prescribed form, or the body's members cannot be told apart.
+        None if the answer has a prescribed form, or if the body's members cannot be told apart.
         """
-        try:
-            members = _decode_members(request.body)
-        except DECODE_ERRORS:
+        kept = write_members(request.body)
+        if kept is None:
             return None
-        if bytes(members.get("response_format", b"null")) != b"null":
-            return None
-        kept = {name: value for name, value in members.items() if name in _READ_BY_A_SUMMARY}
         question = Message("user", (prompt,))
         kept["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*prefix, question))) + b"]")
         return kept

@@ -17,7 +17,11 @@ from rules.families import Costs
 from rules.prefix import digest_message
 
 ERROR_KEYS = ("is_error", "isError")
-CACHE_CONTROL = "cache_control"
+CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
+"""Of a message or a part: a prompt cache is to be written up to here. Anthropic's name for it, and OpenAI's.
+
+They roll: a client marks the end of its transcript at each request. So they are no part of what is said.
+"""
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -44,7 +48,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         tool_calls=_read_calls(members),
         answers=answers if isinstance(answers, str) else None,
         name=name if isinstance(name, str) else None,
-        media=tuple(Media(part, count_part(part, count, costs)) for part in media),
+        media=tuple(Media(part, count_part(_unmark(part), count, costs)) for part in media),
         raw=raw,
     )
     tokens = count_wire_message(message, members, count, costs)
@@ -72,10 +76,10 @@ def _is_error(members: dict[str, msgspec.Raw]) -> bool:
 def encode_message(message: Message) -> bytes:
     """The JSON of one message: its own bytes, or those with the content that a rule gave it."""
     if message.raw is None:
-        made: dict[str, str] = {"role": message.role, "content": "\n\n".join(message.texts)}
+        made = {"role": msgspec.Raw(orjson.dumps(message.role)), "content": msgspec.Raw(_write_content(message, None))}
         if message.answers is not None:
-            made["tool_call_id"] = message.answers
-        return orjson.dumps(made)
+            made["tool_call_id"] = msgspec.Raw(orjson.dumps(message.answers))
+        return msgspec.json.encode(made)
     if not message.edited:
         return message.raw
     members = _read_members(message.raw)
@@ -139,7 +143,8 @@ def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
 def _read_call(call: dict[str, Any]) -> ToolCall:
     function = call.get("function") or call.get("custom")
     if not isinstance(function, dict):
-        return ToolCall(str(call.get("id") or ""), str(call.get("type") or ""), msgspec.json.encode(call).decode())
+        said = {name: value for name, value in call.items() if name not in CACHE_MARKERS}
+        return ToolCall(str(call.get("id") or ""), str(call.get("type") or ""), msgspec.json.encode(said).decode())
     arguments = function.get("arguments", function.get("input", ""))
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
@@ -147,31 +152,58 @@ def _read_call(call: dict[str, Any]) -> ToolCall:
 
 
 def _canonical(part: bytes) -> bytes:
-    """A content part without what may change while it says the same: key order, white space, `cache_control`."""
-    decoded = decode_any(part)
-    if isinstance(decoded, dict):
-        decoded.pop(CACHE_CONTROL, None)
-    return msgspec.json.encode(decoded, order="deterministic")
+    """A content part without what may change while it says the same: key order, white space, cache markers."""
+    return msgspec.json.encode(decode_any(_unmark(part)), order="deterministic")
+
+
+def _unmark(part: bytes) -> bytes:
+    """A content part without cache markers; its own bytes if it has none."""
+    if not _find_markers(part):
+        return part
+    members = _read_members(part)
+    return msgspec.json.encode({name: value for name, value in members.items() if name not in CACHE_MARKERS})
+
+
+def _find_markers(item: bytes) -> dict[str, msgspec.Raw]:
+    """The cache markers among the members of a part or a message."""
+    if item[:1] != b"{" or not any(name.encode() in item for name in CACHE_MARKERS):
+        return {}
+    members = _read_members(item)
+    return {name: members[name] for name in CACHE_MARKERS if name in members}
+
+
+def _find_markers_within(raw: bytes) -> dict[str, msgspec.Raw]:
+    """The cache markers of a message and of its parts; of each name the last one."""
+    if not any(name.encode() in raw for name in CACHE_MARKERS):
+        return {}
+    content = bytes(_read_members(raw).get("content", b""))
+    parts = map(bytes, _decode_list(content)) if content[:1] == b"[" else ()
+    return {name: marker for item in (raw, *parts) for name, marker in _find_markers(item).items()}
 
 
 def _write_content(message: Message, content: msgspec.Raw | None) -> bytes:
-    """The content of an edited message, in the form that the client chose: one string, or parts."""
+    """The content of a message that is not as it came, in the form that the client chose: one string, or parts.
+
+    A cache marker can stand on a part only: then the string becomes one part.
+    """
+    markers = {name: marker for raw in message.taken_in for name, marker in _find_markers_within(raw).items()}
     encoded = b"null" if content is None else bytes(content)
     if encoded[:1] != b"[" and not message.media:
-        return orjson.dumps("\n\n".join(message.texts))
+        text = orjson.dumps("\n\n".join(message.texts))
+        return b"[" + _mark(b'{"type":"text","text":' + text + b"}", markers) + b"]" if markers else text
     parts = list(map(bytes, _decode_list(encoded))) if encoded[:1] == b"[" else []
-    return b"[" + b",".join(_write_parts(message, parts)) + b"]"
+    return b"[" + b",".join(_write_parts(message, parts, markers)) + b"]"
 
 
-def _write_parts(message: Message, parts: Sequence[bytes]) -> list[bytes]:
+def _write_parts(message: Message, parts: Sequence[bytes], markers: dict[str, msgspec.Raw]) -> list[bytes]:
     """The client's parts with the new texts in the places of the old; what is new comes last.
 
-    A cache breakpoint on a part that is gone moves to the last one that is left.
+    The last part left takes over the cache markers of parts that are gone, and `markers`.
     """
     texts = iter(message.texts)
     media = (part.raw for part in message.media)
     written: list[bytes] = []
-    dropped: msgspec.Raw | None = None
+    left: dict[str, msgspec.Raw] = {}
     for part in parts:
         old = _part_text(part)
         new = next(media, None) if old is None else next(texts, None)
@@ -179,19 +211,21 @@ def _write_parts(message: Message, parts: Sequence[bytes]) -> list[bytes]:
             written.append(new)
         elif new is not None:
             written.append(part if new == old else _replace_text(part, new))
-        elif part[:1] == b"{" and CACHE_CONTROL.encode() in part:
-            dropped = _decode_members(part).get(CACHE_CONTROL, dropped)
+        else:
+            left |= _find_markers(part)
     written += [orjson.dumps({"type": "text", "text": text}) for text in texts]
     written += media
-    if dropped is not None and written and written[-1][:1] == b"{":
-        written[-1] = _mark(written[-1], dropped)
+    left |= markers
+    if left and written and written[-1][:1] == b"{":
+        written[-1] = _mark(written[-1], left)
     return written
 
 
-def _mark(part: bytes, cache_control: msgspec.Raw) -> bytes:
-    """A part with a cache breakpoint; its own where it has one."""
-    members = _decode_members(part)
-    return part if CACHE_CONTROL in members else msgspec.json.encode(members | {CACHE_CONTROL: cache_control})
+def _mark(part: bytes, markers: dict[str, msgspec.Raw]) -> bytes:
+    """A part with cache markers; its own where it has one of the name."""
+    members = _read_members(part)
+    missing = {name: marker for name, marker in markers.items() if name not in members}
+    return msgspec.json.encode(members | missing) if missing else part
 
 
 def _replace_text(part: bytes, text: str) -> bytes:

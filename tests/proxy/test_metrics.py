@@ -17,6 +17,7 @@ NAMES = {
     "trimtab_fail_open": ("phase",),
     "trimtab_summaries": ("model", "result"),
     "trimtab_summary_tokens": ("model", "kind"),
+    "trimtab_summary_seconds": ("model", "result"),
     "trimtab_cuts": ("model", "kind"),
     "trimtab_overhead_seconds": ("phase",),
     "trimtab_time_to_first_token_seconds": ("model",),

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from aiohttp import web
 from asking import post, settle
-from fake_upstream import Recorded, completion, stream
+from fake_upstream import Recorded, completion, stream, write_note
 from sessions import make_session, requests_of
 
 from proxy import recovery
@@ -59,7 +59,7 @@ class Strict:
             return web.Response(body=body, status=status, content_type="application/json")
         self.seen.append(tokens)
         if recorded.asks_for_summary:
-            return completion("SUMMARY of the work so far.", prompt_tokens=tokens, completion_tokens=7)
+            return completion(write_note("SUMMARY of the work so far."), prompt_tokens=tokens, completion_tokens=7)
         if streams:
             return await stream(request, "All ", "good.")
         return completion(**({"prompt_tokens": tokens, "completion_tokens": 3} if self.reports else {}))

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 from asking import post, settle
-from fake_upstream import Recorded, completion, stream
+from fake_upstream import Recorded, completion, stream, write_note
 from sessions import make_session, requests_of
 
 WINDOW = 16_000
@@ -175,7 +175,7 @@ async def test_a_server_that_adds_a_completion_refuses_once_in_a_session(named, 
         tokens = len(recorded.body) // 4
         wanted = 1500 if recorded.asks_for_summary else added
         if tokens + wanted <= WINDOW:
-            return completion("SUMMARY of the work.", prompt_tokens=tokens, completion_tokens=7)
+            return completion(write_note("SUMMARY of the work."), prompt_tokens=tokens, completion_tokens=7)
         refused += 1
         return web.Response(status=400, body=_refusal(text.format(WINDOW, tokens + wanted, tokens, wanted)))
 

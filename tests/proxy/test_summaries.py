@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 import pytest
-from asking import SMALL, post
+from asking import CHAT, SMALL, post
 from fake_upstream import hold_summaries
 from sessions import make_session
 
@@ -166,3 +166,26 @@ async def test_a_pause_does_not_displace_a_summary_that_is_being_written(client,
     assert [task.result()[0].headers["x-trimtab-decisions"].split(";")[0] for task in (waiting, joining)] == [
         "summarise"
     ] * 2
+
+
+async def test_failures_are_warned_of_once_and_their_end_is_told(client, upstream, start_proxy, log):
+    """However many fail; each is a line of its own anyway."""
+    plain, fails = upstream.answer, True
+
+    async def fail(recorded, request):
+        refuses = recorded.asks_for_summary and fails
+        return aiohttp.web.Response(status=401) if refuses else await plain(recorded, request)
+
+    upstream.answer = fail
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    await post(client, proxy.url + "/v1/chat/completions", CHAT)  # the upstream vouches for the model
+    for number, steps in enumerate((50, 60, 70, 80, 90)):
+        fails = number not in {2, 3}
+        proxy.services.summaries._pauses._entries.clear()
+        body = {"model": "m", "messages": make_session(steps, result_words=200)["messages"][:-1]}
+        await post(client, proxy.url + "/v1/chat/completions", body, Authorization=f"Bearer {number}")
+    told = [line for line in log.lines if line["event"].startswith("summaries_")]
+    assert [line["event"] for line in told] == ["summaries_fail", "summaries_work_again", "summaries_fail"]
+    assert log.warned == ["summaries_fail", "summaries_fail"]
+    assert told[0] == {"event": "summaries_fail", "model": "m", "reason": "status 401"}
+    assert sum(line["event"] == "summary" for line in log.lines) == 5

@@ -1,12 +1,13 @@
 """A model is asked for a summary, over real HTTP: who is asked, and what happens when that fails."""
 
+import asyncio
 from typing import Any
 
 import aiohttp
 import pytest
-from asking import SMALL, post
-from fake_upstream import completion, run_upstream
-from sessions import make_session
+from asking import SMALL, post, settle
+from fake_upstream import completion, run_upstream, write_note
+from sessions import make_session, requests_of
 
 from proxy.config import PolicyConfig
 
@@ -39,7 +40,11 @@ async def test_long_session_is_summarised_with_the_clients_own_credential(client
     "answer",
     [
         pytest.param(lambda: completion(""), id="empty"),
-        pytest.param(lambda: completion("far too long " * 20_000), id="does not shrink"),
+        pytest.param(lambda: completion(write_note("far too long " * 20_000)), id="does not shrink"),
+        pytest.param(lambda: completion("ok"), id="no note"),
+        pytest.param(lambda: completion("I'm sorry, but I can't help with that."), id="a refusal"),
+        pytest.param(lambda: completion('<tool_call>{"name": "ls"}</tool_call>'), id="a call as prose"),
+        pytest.param(lambda: completion("Sure, let me continue by running the tests."), id="in role"),
         pytest.param(lambda: aiohttp.web.Response(body=b"{", content_type="application/json"), id="unreadable"),
         pytest.param(lambda: aiohttp.web.Response(status=401), id="refused"),
         pytest.param(lambda: aiohttp.web.Response(status=500), id="broken"),
@@ -101,7 +106,7 @@ async def test_refused_parameters_are_changed(client, upstream, start_proxy):
         for key in ("max_tokens", "temperature"):
             if key in body:
                 return aiohttp.web.json_response({"error": {"message": "no", "param": key}}, status=400)
-        return completion("SUMMARY at last.")
+        return completion(write_note("SUMMARY at last."))
 
     upstream.answer = picky
     proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
@@ -165,7 +170,7 @@ async def test_thinking_that_was_cut_off_is_no_summary(client, upstream, start_p
 
     def answer(recorded):
         if recorded.json["max_tokens"] > 1500:
-            return raw_completion({"role": "assistant", "content": "<think>So.</think>NOTE at last."})
+            return raw_completion({"role": "assistant", "content": "<think>So.</think>" + write_note("NOTE at last.")})
         return raw_completion(thinking, finish_reason="length")
 
     _, text = await ask_with(answer, client, upstream, start_proxy)
@@ -199,26 +204,28 @@ async def test_what_stands_beside_a_tool_call_is_no_summary(client, upstream, st
 
 async def test_an_answer_is_read_as_generously_as_upstreams_write_it(client, upstream, start_proxy):
     """Content in parts, and a usage that is none, still make a summary."""
-    parts = [{"type": "text", "text": "NOTE in "}, {"type": "text", "text": "parts."}, {"type": "odd"}]
+    halves = write_note("NOTE in parts.").partition("in ")
+    parts = [*({"type": "text", "text": text} for text in halves), {"type": "odd"}]
     usage = {"prompt_tokens": 10.5, "completion_tokens": "many"}
     _, text = await ask_with(lambda _: raw_completion({"content": parts}, usage=usage), client, upstream, start_proxy)
     assert "NOTE in parts." in text
 
 
-async def test_what_is_not_reported_is_counted(client, upstream, start_proxy):
+async def test_what_is_not_reported_is_counted(client, upstream, start_proxy, compactors):
     """A summary is never free only because its upstream does not say what it cost."""
-    proxy, _ = await ask_with(lambda _: raw_completion({"content": "A short note."}), client, upstream, start_proxy)
+    note = write_note("Little.")
+    proxy, _ = await ask_with(lambda _: raw_completion({"content": note}), client, upstream, start_proxy)
     metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
     tokens = {
         line.split('kind="')[1].split('"')[0]: float(line.split()[-1]) for line in metrics if "y_tokens_total{" in line
     }
     assert 1000 < tokens["prompt"] < 7000
-    assert tokens["completion"] == 4
+    assert tokens["completion"] == compactors.choose(PolicyConfig(), "m").count(note)
 
 
 async def test_costs_are_in_the_models_own_tokens(client, upstream, start_proxy, compactors):
     """As all other figures are: a model that makes half as many again of ours costs so much more."""
-    note = "A short note of what was done."
+    note = write_note("A short note of what was done.")
 
     async def answer(recorded, _request):
         return raw_completion({"content": note if recorded.asks_for_summary else "Good."})
@@ -233,3 +240,170 @@ async def test_costs_are_in_the_models_own_tokens(client, upstream, start_proxy,
     count = compactors.choose(PolicyConfig(), "claude-opus-4-7").count
     (prompt,) = asked.json["messages"]
     assert sorted(costs) == [round(1.5 * count(note)), round(1.5 * count(prompt["content"]))]
+
+
+async def read_counts(client, proxy, name: str) -> dict[str, float]:
+    """The samples of a metric by its `result`."""
+    lines = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
+    return {line.split('result="')[1].split('"')[0]: float(line.split()[-1]) for line in lines if line.startswith(name)}
+
+
+def call_lines(log) -> list[dict[str, Any]]:
+    """The lines of calls for summaries."""
+    return [line for line in log.lines if line["event"] == "summary"]
+
+
+INLINE = ("defaults.summary.max_tokens=300", "defaults.overflow_strategy=summarize")
+
+
+async def ask_session(client, proxy) -> None:
+    """A session that grows until it needs a summary, which is asked for behind what was forwarded."""
+    session = make_session(70, result_words=120)
+    for messages in requests_of(session):
+        body = {"model": "m", "messages": messages, "tools": session["tools"]}
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+        assert response.status == 200
+        await settle(proxy)
+        if proxy.services.recorder.metrics.summaries.labels("m", "prefetched")._value.get():
+            return
+
+
+@pytest.mark.parametrize(
+    ("form", "first", "forms"),
+    [
+        ("auto", "inline", [True, False]),
+        ("inline", "inline", [True, False]),
+        ("transcript", "transcript", [False, True]),
+    ],
+)
+async def test_an_answer_that_is_no_note_is_asked_for_in_the_other_form(
+    form, first, forms, *, client, upstream, start_proxy, log
+):
+    """Whichever was the first; what was rejected is counted and logged, and never forwarded."""
+    plain, bad = upstream.answer, "Sure, let me continue by running PLANTED."
+
+    async def answer(recorded, request):
+        if recorded.asks_for_summary and ("tools" in recorded.json) == (first == "inline"):
+            return completion(bad, prompt_tokens=900, completion_tokens=11)
+        return await plain(recorded, request)
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SMALL, *INLINE, f"defaults.summary.request={form}")
+    await ask_session(client, proxy)
+    assert ["tools" in asked.json for asked in upstream.summaries] == forms
+    counts = await read_counts(client, proxy, "trimtab_summaries_total")
+    assert (counts["rejected"], counts["prefetched"]) == (1.0, 1.0)
+    rejected, written = call_lines(log)
+    assert {**rejected, "seconds": 0} == {
+        "event": "summary",
+        "model": "m",
+        "form": first,
+        "result": "rejected",
+        "reason": "in role",
+        "status": 200,
+        "prompt_tokens": 900,
+        "completion_tokens": 11,
+        "seconds": 0,
+    }
+    assert (written["result"], written["form"]) == ("written", "transcript" if first == "inline" else "inline")
+    assert "PLANTED" not in str(log.lines)
+    assert b"PLANTED" not in b"".join(chat.body for chat in upstream.chats)
+
+
+async def test_what_was_rejected_is_not_stored(client, upstream, start_proxy):
+    """A digest stands for that cut; the next one asks again."""
+    plain, bad = upstream.answer, True
+
+    async def answer(recorded, request):
+        return completion("ok") if recorded.asks_for_summary and bad else await plain(recorded, request)
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    session = make_session(90, result_words=200)["messages"]
+    url = proxy.url + "/v1/chat/completions"
+    response, _ = await post(client, url, {"model": "m", "messages": session[:100]})
+    assert response.headers["x-trimtab-decisions"].startswith("digest;")
+    bad = False
+    proxy.services.summaries._pauses._entries.clear()
+    response, _ = await post(client, url, {"model": "m", "messages": session[:160]})
+    assert response.headers["x-trimtab-decisions"].startswith("summarise;")
+    assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
+
+
+async def test_a_note_that_was_cut_off_early_is_asked_for_with_more_room(client, upstream, start_proxy):
+    """Of two parts little can be learned; of three enough."""
+    whole = write_note("NOTE at last.")
+
+    def answer(recorded):
+        long = recorded.json["max_tokens"] > 1500
+        text = whole if long else whole.partition("## 3.")[0]
+        return raw_completion({"content": text}, finish_reason="stop" if long else "length")
+
+    _, text = await ask_with(answer, client, upstream, start_proxy)
+    assert "## 4. Exact data" in text
+    assert [asked.json["max_tokens"] for asked in upstream.summaries] == [1312, 4 * 1312]
+
+
+async def test_a_note_that_was_cut_off_late_is_taken(client, upstream, start_proxy):
+    """It says more than the digest would."""
+    short = write_note("NOTE so far.").partition("## 4.")[0]
+    _, text = await ask_with(
+        lambda _: raw_completion({"content": short}, finish_reason="length"), client, upstream, start_proxy
+    )
+    assert "NOTE so far." in text
+    assert len(upstream.summaries) == 1
+
+
+async def test_what_a_filter_stopped_is_no_note(client, upstream, start_proxy, log):
+    """However far it had come."""
+    await ask_with(
+        lambda _: raw_completion({"content": write_note("NOTE.")}, finish_reason="content_filter"),
+        client,
+        upstream,
+        start_proxy,
+    )
+    assert [(line["result"], line["reason"]) for line in call_lines(log)] == [("rejected", "refusal")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "reason", "status"),
+    [
+        (lambda _: aiohttp.web.Response(status=401), "refused", "status 401", 401),
+        (lambda _: raw_completion({"content": ""}), "empty", "empty", 200),
+        (lambda _: aiohttp.web.Response(body=b"{", content_type="application/json"), "failed", "unreadable", 200),
+        (lambda _: raw_completion({"content": write_note("x")}), "written", None, 200),
+    ],
+)
+async def test_every_call_is_a_line_and_a_time(answer, result, reason, status, *, client, upstream, start_proxy, log):
+    """How it ended, in what form, and what it cost: as counted where nothing is reported."""
+    proxy, _ = await ask_with(answer, client, upstream, start_proxy)
+    (line,) = call_lines(log)
+    assert (line["result"], line.get("reason"), line["status"]) == (result, reason, status)
+    assert (line["model"], line["form"]) == ("other", "transcript")
+    assert 1000 < line["prompt_tokens"] < 7000
+    assert (line["completion_tokens"] > 20) == (result == "written")
+    assert line["seconds"] >= 0
+    assert await read_counts(client, proxy, "trimtab_summary_seconds_count") == {result: 1.0}
+
+
+async def test_a_call_that_takes_too_long_is_a_line_too(client, upstream, start_proxy, log):
+    """With no status, as there was no answer."""
+
+    async def hang(recorded, _request):
+        if recorded.asks_for_summary:
+            await asyncio.Event().wait()
+        return completion()
+
+    upstream.answer = hang
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.timeout_seconds=0.1")
+    await post(client, proxy.url + "/v1/chat/completions", LONG)
+    await settle(proxy)
+    assert [(line["result"], line["status"]) for line in call_lines(log)] == [("timed_out", None)]
+
+
+async def test_a_client_names_no_model_in_the_log(client, upstream, start_proxy, log):
+    """The model is named as in the metrics: only when an upstream has vouched for it."""
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "PLANTED"})
+    assert [line["model"] for line in call_lines(log)] == ["other"]
+    assert "sk-test" not in str(call_lines(log))

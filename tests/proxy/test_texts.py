@@ -131,10 +131,13 @@ async def test_where_it_cannot_be_asked_inline_the_transcript_is_written_out(mor
 
 
 async def test_an_inline_question_takes_over_what_is_read_and_not_how_to_answer(client, upstream, start_proxy):
-    """Unknown fields stay, and those of the answer's form go."""
+    """Unknown fields and those of the answer's form go; what is rendered, or names the cache, stays."""
     proxy = await start_proxy(*SETTINGS)
     more = {
         "prompt_cache_key": "k",
+        "prompt_cache_options": {"mode": "implicit"},
+        "cache_control": {"type": "ephemeral"},
+        "verbosity": "low",
         "reasoning_effort": "low",
         "stop": ["x"],
         "tool_choice": "required",
@@ -143,6 +146,18 @@ async def test_an_inline_question_takes_over_what_is_read_and_not_how_to_answer(
     }
     await ask_all(client, proxy, bodies(**more, max_tokens=50))
     asked = upstream.summaries[0].json
-    assert {"prompt_cache_key", "reasoning_effort"} < asked.keys()
+    assert {"prompt_cache_key", "prompt_cache_options", "cache_control", "verbosity", "reasoning_effort"} < asked.keys()
     assert not {"stop", "tool_choice", "n", "guided_choice"} & asked.keys()
     assert (asked["stream"], asked["max_tokens"], asked["temperature"]) == (False, 300, 0.2)
+
+
+async def test_a_question_is_led_to_the_same_cache_as_the_conversation(client, upstream, start_proxy):
+    """Headers by which an upstream finds the session's cache go along; others of the client's do not."""
+    proxy = await start_proxy(*SETTINGS)
+    leading = {"X-Grok-Conv-Id": "conversation", "X-Session-Affinity": "affinity", "X-Session-Id": "session"}
+    for body in bodies():
+        await post(client, proxy.url + "/v1/chat/completions", body, **leading, **{"X-Other": "no"})
+        await settle(proxy)
+    asked = upstream.summaries[0]
+    assert {name: asked.header(name) for name in leading} == {name: [value] for name, value in leading.items()}
+    assert asked.header("X-Other") == []

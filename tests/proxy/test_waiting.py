@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from asking import SMALL, post
-from fake_upstream import completion, hold_summaries
+from fake_upstream import completion, hold_summaries, write_note
 from sessions import make_session
 
 from proxy import waiting
@@ -61,7 +61,7 @@ async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
     async def refuse(recorded: Any, _: Any) -> Any:
         if recorded.asks_for_summary:
             await asyncio.sleep(0.01)
-            return completion("SUMMARY")
+            return completion(write_note("SUMMARY of the work."))
         return web.Response(status=status, body=sent, content_type="application/json")
 
     upstream.answer = refuse
@@ -80,7 +80,7 @@ async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream
     async def leave(recorded: Any, request: Any) -> Any:
         if recorded.asks_for_summary:
             await asyncio.sleep(0.01)
-            return completion("SUMMARY")
+            return completion(write_note("SUMMARY of the work."))
         request.transport.abort()
         return web.Response()
 

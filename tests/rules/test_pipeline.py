@@ -84,6 +84,22 @@ def test_a_summary_is_asked_for_where_a_cut_wants_one() -> None:
     assert "## Tool calls" in without.conversation.messages[1].text
 
 
+def test_no_wish_is_told_twice() -> None:
+    """With the digest, each of the user's messages is forwarded verbatim or listed, never both and never neither."""
+    turns = ((user(f"Wish number {turn}."), assistant(fill(f"done {turn}", 60))) for turn in range(80))
+    messages = (system(), user("Begin."), *(message for turn in turns for message in turn))
+    policy = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE, summary_max_tokens=2000)
+    cuts = set()
+    for stop in range(40, len(messages)):
+        planned, outcome = run(conversation(*messages[:stop]), policy)
+        texts = [text for message in outcome.conversation.messages for text in message.texts]
+        told = "\n".join(texts)
+        if planned.window.cut and "omitted here" not in told:
+            cuts.add(planned.window.cut.kept)
+            assert [told.count(f"Wish number {turn}.") for turn in range((stop - 1) // 2)] == [1] * ((stop - 1) // 2)
+    assert len(cuts) >= 2
+
+
 def test_the_text_of_a_summary_changes_nothing_else() -> None:
     """Sizes are reserved: a short text and one far too long leave the same tail."""
     before = conversation(*session(60))

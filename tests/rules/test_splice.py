@@ -134,6 +134,16 @@ def test_kept_user_messages_follow_the_summary() -> None:
     assert [part.raw for part in memo.media] == [IMAGE]
 
 
+@ROLES
+def test_a_message_that_takes_in_kept_ones_remembers_their_bytes(role: SummaryRole) -> None:
+    """Whatever stands beside their words (a cache marker) can be found there when it is written."""
+    messages = (user("task"), assistant(LONG), user("one"), assistant(LONG), user("two"), *session(2)[2:])
+    sent = put(conversation(*messages), window(5, task=0, kept=(2, 4)), role).conversation.messages
+    (memo,) = (message for message in sent if message.taken_in)
+    assert memo.taken_in == (messages[2].raw, messages[4].raw)
+    assert memo.texts[-2:] == ("one", "two")
+
+
 def test_a_longer_text_than_was_reserved_is_truncated() -> None:
     """The fold counted on the reserved size; a text beyond it keeps head and tail."""
     memo = splice(session(20), window(30, reserved=50), text=fill("long", 300))[1]

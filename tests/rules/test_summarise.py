@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from builders import IMAGE, assistant, call, count, fill, result, session, transcripts, user
+from builders import IMAGE, assistant, call, count, fill, result, session, system, transcripts, user
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -183,6 +183,75 @@ def test_a_digest_keeps_the_requests_limit(base_text: str | None, max_tokens: in
     text = make_digest(_request(max_tokens=max_tokens), base_text=base_text, count=count)
     assert count(text) <= max_tokens + 1  # the line break between the two
     assert text.startswith("base" if base_text else "8 earlier messag")
+
+
+def talk(turns: int) -> tuple[Message, ...]:
+    """A task, and turns of a user message and an answer."""
+    turned = (message for turn in range(turns) for message in (user(f"Wish {turn}."), assistant(f"Done {turn}.")))
+    return (system(), user("Begin."), *turned)
+
+
+def keep(at: int, *kept: int, kind: CutKind = CutKind.SUMMARISE) -> Cut:
+    """A cut that keeps some of the user's messages verbatim."""
+    return Cut(kind, at, 200, kept, 360)
+
+
+def listed_requests(text: str) -> list[str]:
+    """What a digest lists under its requests."""
+    return [row.removeprefix("- ") for row in text.splitlines() if row.startswith("- Wish") or row == "- Begin."]
+
+
+def test_a_digest_leaves_out_what_stands_verbatim_behind_it() -> None:
+    """Neither the task nor the kept messages are listed, and only what is gone is called removed."""
+    found = request(talk(5), Window(task=1, cuts=(keep(10, 6, 8),)))
+    assert found is not None
+    text = make_digest(found, count=count)
+    assert listed_requests(text) == ["Wish 0.", "Wish 1."]
+    assert text.startswith("6 earlier messages were removed")
+
+
+def test_a_digest_lists_what_no_longer_stands_verbatim() -> None:
+    """What the summary before left out because it stood behind it is listed once it does not."""
+    cuts = (keep(6, 4), keep(10, 8))
+    found = request(talk(5), Window(task=1, cuts=cuts))
+    assert found is not None
+    before = request(talk(5), Window(task=1, cuts=cuts[:1]))
+    assert before is not None
+    base = make_digest(before, count=count)
+    assert listed_requests(base) == ["Wish 0."]
+    text = make_digest(found, base_text=base, count=count)
+    assert listed_requests(text) == ["Wish 0.", "Wish 1.", "Wish 2."]
+    assert listed_requests(make_digest(found, count=count)) == ["Wish 0.", "Wish 1.", "Wish 2."]
+
+
+def test_a_message_kept_twice_is_not_listed_in_between() -> None:
+    """Kept by the cut before and by this one, it stands verbatim all along."""
+    found = request(talk(5), Window(task=1, cuts=(keep(6, 4), keep(8, 4, 6))))
+    assert found is not None
+    assert listed_requests(make_digest(found, base_text="So far so good.", count=count)) == []
+
+
+def test_a_digest_of_other_kept_messages_has_another_key() -> None:
+    """It would list too little; a model's summary, which lists nothing, is found whatever is kept."""
+    keys = {
+        kind: {
+            found.key
+            for kept in ((), (8,), (6, 8))
+            if (found := request(talk(5), Window(task=1, cuts=(keep(10, *kept, kind=kind),))))
+        }
+        for kind in CutKind
+    }
+    assert {kind: len(found) for kind, found in keys.items()} == {CutKind.SUMMARISE: 1, CutKind.DIGEST: 3}
+
+
+def test_the_list_for_the_summariser_names_every_request() -> None:
+    """A model that is asked sees nothing of what will stand behind its note."""
+    found = request(talk(300), Window(task=1, cuts=(keep(600, *range(402, 600, 2)),)))
+    assert found is not None
+    prompt = write_prompt(found, base_text=None, max_tokens=2500, count=count)
+    listed = prompt.partition("LIST OF WHAT CAME BEFORE]")[2].partition("## Last message")[0]
+    assert "Wish 0." in listed
+    assert f"{len(found.span) - prompt.count(' ASSISTANT]') - prompt.count(' USER]')} earlier messages" in prompt
 
 
 def test_a_planted_order_is_data_in_the_transcript_form() -> None:

@@ -183,6 +183,14 @@ def test_messages_under_an_escaped_key_cannot_be_spliced(codec: ChatCodec) -> No
             b'[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"x":1}},"cache_control"]',
             b'[{"type":"text","text":"new"},"cache_control"]',
         ),
+        (
+            b'[{"type":"text","text":"a"},{"type":"text","text":"b","prompt_cache_breakpoint":{"mode":"explicit"}}]',
+            b'[{"type":"text","text":"new","prompt_cache_breakpoint":{"mode":"explicit"}}]',
+        ),
+        (
+            b'[{"type":"text","text":"a","cache_control":{"x":1}},{"type":"text","text":"b","prompt_cache_breakpoint":{}}]',
+            b'[{"type":"text","text":"new","cache_control":{"x":1},"prompt_cache_breakpoint":{}}]',
+        ),
     ],
 )
 def test_new_content_keeps_the_clients_form(content: bytes, expected: bytes) -> None:
@@ -235,6 +243,47 @@ def test_a_string_with_added_media_becomes_parts() -> None:
 
     texts = b'{"type":"text","text":"a"},{"type":"text","text":"b"},'
     assert encode_message(edited) == b'{"role":"user","content":[' + texts + IMAGES[0] + b"]}"
+
+
+MARKED = b'{"role":"user","content":[{"type":"text","text":"k","prompt_cache_breakpoint":{"mode":"explicit"}}]}'
+
+
+@pytest.mark.parametrize(
+    ("taken_in", "content"),
+    [
+        ((MARKED,), b'[{"type":"text","text":"a\\n\\nk","prompt_cache_breakpoint":{"mode":"explicit"}}]'),
+        (
+            (MARKED, b'{"role":"user","content":"k","cache_control":{"type":"ephemeral"}}', MARKED),
+            b'[{"type":"text","text":"a\\n\\nk",%s}]'
+            % b'"prompt_cache_breakpoint":{"mode":"explicit"},"cache_control":{"type":"ephemeral"}',
+        ),
+        ((b'{"role":"user","content":"cache_control"}',), b'"a\\n\\nk"'),
+    ],
+)
+@pytest.mark.parametrize("base", [b'{"role":"user","content":"a"}', None])
+def test_a_marker_of_a_message_that_was_taken_in_goes_along(
+    base: bytes | None, taken_in: tuple[bytes, ...], content: bytes
+) -> None:
+    """On the last part; a string becomes one part of the same text, so that the same prompt is rendered."""
+    message = _edit(_decode(base), "a", "k") if base else Message("user", ("a", "k"))
+    encoded = encode_message(replace(message, taken_in=taken_in))
+    assert encoded == b'{"role":"user","content":' + content + b"}"
+
+
+def test_a_marker_that_was_taken_in_stands_on_the_last_part() -> None:
+    """Where the task statement came in parts, behind all of them."""
+    base = b'{"role":"user","content":[{"type":"text","text":"a"}]}'
+    encoded = encode_message(replace(_edit(_decode(base), "a", "k"), taken_in=(MARKED,)))
+    assert orjson.loads(encoded)["content"] == [
+        {"type": "text", "text": "a"},
+        {"type": "text", "text": "k", "prompt_cache_breakpoint": {"mode": "explicit"}},
+    ]
+
+
+def test_a_message_of_ours_goes_out_with_its_media() -> None:
+    """An image that the user sent stays an image in a message that we made."""
+    made = Message("user", ("a",), media=(Media(IMAGES[0], 85),))
+    assert encode_message(made) == b'{"role":"user","content":[{"type":"text","text":"a"},' + IMAGES[0] + b"]}"
 
 
 def test_a_message_seen_before_is_not_counted_again(codec: ChatCodec) -> None:

@@ -177,12 +177,35 @@ BASE = b"""{"role":"user","tool_call_id":"1","content":[{"type":"text","text":"a
         BASE.replace(b'{"type":"image_url",', b'{ "cache_control":{"type":"ephemeral"}, "type":"image_url",'),
         BASE.replace(b'{"url":"u","detail":"low"}', b'{"detail":"low", "url" : "\\u0075"}'),
         BASE.replace(b'"role"', b'"cache_control":{},"role"'),
+        BASE.replace(b'"text":"a"', b'"text":"a","prompt_cache_breakpoint":{"mode":"explicit"}'),
+        BASE.replace(b'{"type":"image_url",', b'{"prompt_cache_breakpoint":{"mode":"explicit"},"type":"image_url",'),
+        BASE.replace(b'"role"', b'"prompt_cache_breakpoint":{"mode":"explicit"},"role"'),
     ],
 )
 def test_the_digest_ignores_how_it_is_written(same: bytes) -> None:
-    """Key order, white space, escapes and `cache_control` do not rename a prefix."""
+    """Key order, white space, escapes and cache markers do not rename a prefix."""
     assert same != BASE
     assert _decode(same).digest == _decode(BASE).digest
+
+
+MARKERS = [b'"cache_control":{"type":"ephemeral"}', b'"prompt_cache_breakpoint":{"mode":"explicit"}']
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+@pytest.mark.parametrize(
+    "plain",
+    [
+        b'{"role":"user","content":[{"type":"text","text":"a"}]}',
+        b'{"role":"user","content":[{"type":"image_url","image_url":{"url":"u"}}]}',
+        b'{"role":"user","content":[{"type":"later","x":1}]}',
+        b'{"role":"assistant","tool_calls":[{"id":"c","type":"later","x":{}}]}',
+    ],
+)
+def test_a_rolling_marker_changes_neither_digest_nor_tokens(plain: bytes, marker: bytes) -> None:
+    """It stands on another message at each request: what is counted by its JSON is counted without it."""
+    marked = plain.replace(b'"type"', marker + b',"type"')
+    assert marked != plain
+    assert (_decode(marked).digest, _decode(marked).tokens) == (_decode(plain).digest, _decode(plain).tokens)
 
 
 @pytest.mark.parametrize(

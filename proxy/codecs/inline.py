@@ -1,0 +1,66 @@
+"""What a question behind a conversation takes over from the client's request.
+
+Law: whatever the upstream renders into the prompt, or finds its cache by, goes along as it came, so that the question
+reads the cache of the conversation before it. What only says how to answer stays behind.
+
+Sources: OpenAI's, Anthropic's, OpenRouter's, Fireworks', Mistral's and DashScope's references of chat completions and
+prompt caching; the request models of vLLM, SGLang and llama.cpp.
+"""
+
+from typing import Any
+
+import msgspec
+
+from proxy.codecs.counting import DECODE_ERRORS
+from proxy.codecs.mending import decode_any
+
+_RENDERED = frozenset(
+    {
+        "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "documents",
+        "reasoning", "reasoning_effort", "verbosity", "output_config", "thinking", "thinking_budget", "enable_thinking",
+        "prompt_mode", "safe_prompt", "web_search_options", "plugins", "transforms", "chat_template",
+        "chat_template_kwargs", "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs", "extra_body",
+    }
+)  # fmt: skip
+"""Members that are part of the prompt, or of hidden instructions in it."""
+_CACHED = frozenset(
+    {
+        "model", "models", "route", "provider", "session_id", "service_tier", "user", "safety_identifier",
+        "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "prompt_cache_isolation_key",
+        "cache_control", "cache_prompt", "cache_salt", "id_slot", "lora", "lora_path", "store",
+    }
+)  # fmt: skip
+"""Members that say who reads it, on whose account, in which cache, and what may be kept of it."""
+_TAKEN_OVER = _RENDERED | _CACHED
+_FREE_CHOICES = (None, "auto", "none")
+
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def write_members(body: bytes) -> dict[str, msgspec.Raw] | None:
+    """The members of a request's body that the question's body begins with; all but its messages.
+
+    None if the answer has a prescribed form, which no note has, or if the members cannot be told apart.
+    """
+    try:
+        members = {name: value for name, value in _decode_members(body).items() if name in _TAKEN_OVER}
+        if _prescribes_form(members):
+            return None
+        return {name: value for name, value in members.items() if not _forces_call(name, value)}
+    except DECODE_ERRORS:
+        return None
+
+
+def _prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
+    form, output = (_decode(members.get(name)) for name in ("response_format", "output_config"))
+    is_free = form is None or (isinstance(form, dict) and form.get("type") == "text")
+    return not is_free or (isinstance(output, dict) and output.get("format") is not None)
+
+
+def _forces_call(name: str, value: msgspec.Raw) -> bool:
+    """Whether a member has the model call a tool, where it is to write a note."""
+    return name in {"tool_choice", "function_call"} and _decode(value) not in _FREE_CHOICES
+
+
+def _decode(value: msgspec.Raw | None) -> Any:
+    return None if value is None else decode_any(bytes(value))

@@ -1,0 +1,92 @@
+"""Calls for summaries, as an operator sees them: a line and a time each, what they cost, and whether they work at all.
+
+Law: no message text and no credential. A model is named by its label, and how a call ended by one of a few words.
+"""
+
+import time
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from proxy.metrics import Metrics
+
+Form = Literal["inline", "transcript"]
+Result = Literal["written", "rejected", "empty", "refused", "failed", "timed_out", "cancelled"]
+
+
+class NoSummaryError(Exception):
+    """There is no summary to be had; the message says why, in a word or two, and carries no text.
+
+    `result` is how the call ended that it was raised by.
+    """
+
+    result: Result = "failed"
+
+
+class SummaryCalls:
+    """Counts and logs the calls of one proxy."""
+
+    def __init__(self, metrics: Metrics, log: Any) -> None:
+        self.metrics = metrics
+        self._log = log
+        self._failing: set[str] = set()
+
+    def begin(self, model: str, form: Form, prompt_tokens: int) -> "SummaryCall":
+        """A call that begins now; `model` is a label, `prompt_tokens` as counted."""
+        return SummaryCall(self, model, form, prompt_tokens)
+
+    def end(self, call: "SummaryCall") -> None:
+        """Record a call that has ended."""
+        seconds = time.monotonic() - call.started
+        self.metrics.summary_seconds.labels(call.model, call.result).observe(seconds)
+        if call.result == "rejected":
+            self.metrics.summaries.labels(call.model, "rejected").inc()
+        self._log.info(
+            "summary",
+            model=call.model,
+            form=call.form,
+            result=call.result,
+            reason=call.reason,
+            status=call.status,
+            prompt_tokens=call.prompt_tokens,
+            completion_tokens=call.completion_tokens,
+            seconds=round(seconds, 3),
+        )
+
+    def note_failure(self, model: str, reason: str) -> None:
+        """No summary was to be had of a model, whatever was tried. The first time is a warning."""
+        if model not in self._failing:
+            self._failing.add(model)
+            self._log.warning("summaries_fail", model=model, reason=reason)
+
+    def note_success(self, model: str) -> None:
+        """A model has written a summary."""
+        if model in self._failing:
+            self._failing.remove(model)
+            self._log.info("summaries_work_again", model=model)
+
+
+class SummaryCall:
+    """One call, as a context: whatever ends it, it is recorded. The figures are its caller's to set."""
+
+    def __init__(self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int) -> None:
+        self._calls = calls
+        self.model = model
+        self.form = form
+        self.prompt_tokens = prompt_tokens
+        self.completion_tokens = 0
+        self.status: int | None = None
+        self.result: Result = "written"
+        self.reason: str | None = None
+        self.started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, NoSummaryError):
+            self.result, self.reason = error.result, str(error)
+        elif isinstance(error, Exception):
+            self.result, self.reason = "failed", type(error).__name__
+        elif kind is not None and self.result == "written":
+            self.result = "cancelled"
+        self._calls.end(self)

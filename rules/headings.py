@@ -1,0 +1,167 @@
+"""The four headings of a handoff note, as models write them.
+
+Law: a heading is known by its words, in any of the languages below, or by its number and its place among others that
+look alike. The text is NFKC: full-width signs are ASCII.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+LEAST_PARTS = 3
+"""Of the four: a note that was cut off at its limit is still worth more than a list."""
+LEAST_KNOWN = 2
+"""Headings known by their words; further ones may be known by their number."""
+TITLE_CHARS = 80
+PREFACE_LINES = 2
+"""Before headings that are known by their order alone: a title and an empty line."""
+
+_PROGRESS = (
+    # Words of the Latin and Cyrillic scripts by their beginnings, those of other scripts wherever they stand.
+    (
+        "progress|decision|decided|done|completed|accomplish|achieve|status|fortschritt|entscheid|erledigt|sachstand"
+        "|stand der|progreso|avance|decisi|hecho|progrès"
+        "|décision|avancement|fait|avanzamento|fatto|progresso|decis|feito"
+        "|andamento|voortgang|beslissing|besluit|gedaan|postęp|decyzj|framsteg|beslut|pokrok|rozhodnut|ilerleme|karar"
+        "|kemajuan|keputusan|tiến|quyết định|прогресс|решени|сделано|выполнен|прогрес|рішен"
+    ),
+    ("进展|進展|进度|進度|决定|決定|决策|決策|完成|进程|進捗|経過|진행|결정|경과|التقدم|القرارات|प्रगति|निर्णय"),
+)
+_CONSTRAINTS = (
+    (
+        "constraint|preference|requirement|restriction|rules"
+        "|limits|limitation|einschränk|randbeding|vorgabe|präferenz"
+        "|vorlieb|anforder|beschränk|wünsche|restric|limitac|preferenc|requisit|contrainte|préférence|exigence|vincol"
+        "|preferenz|restriç|limitaç|preferênc|beperking"
+        "|voorkeur|ogranicz|preferencj|begränsning|önskemål|omezen|kısıt"
+        "|tercih|batasan|preferensi|ràng buộc|ưu tiên|огранич|предпочт|требован|обмежен|вподобан"
+    ),
+    ("约束|約束|限制|偏好|要求|制約|好み|要望|希望|제약|선호|요구|القيود|التفضيلات|बाधा|प्राथमिकत|सीमा"),
+)
+_REMAINING = (
+    (
+        "remain|next step|next up|what.s next|to.?do\\b|outstanding|pending|open (?:task|item|work|point|question)"
+        "|left to|what.s left|unfinished|still to|verbleib"
+        "|offen|ausstehend|nächste|noch zu|restlich|pendiente|restante"
+        "|por hacer|próxim|queda|falta|reste|à faire"
+        "|prochaine|riman|da fare|prossim|restam|pendente|a fazer|resterend"
+        "|nog te|volgende|openstaand|pozosta|do zrobienia|återst|kvar"
+        "|nästa|zbývá|další|kalan|sisa|tersisa|berikut|còn lại"
+        "|tiếp theo|остал|оставш|дальн|следующ|предстоит|залиш"
+    ),
+    (
+        "剩余|剩餘|余下|待办|待辦|未完|下一步|后续|後續|残り|残作業"
+        "|残タスク|次の|남은|남아|다음|할 일|المتبقي|التالي|शेष|बाकी|अगल"
+    ),
+)
+_EXACT_DATA = (
+    (
+        "exact|data|details|facts|reference|identifier|artifact"
+        "|artefact|specifics|verbatim|daten|angaben|genau|wörtlich"
+        "|dato|detalle|exacte|donnée|dati|esatt|dados|exat|gegevens|dane|dokładn|uppgifter|přesn|veri|kesin|dữ liệu"
+        "|chính xác|точн|данны|дані"
+    ),
+    (
+        "数据|數據|资料|資料|精确|精確|准确|準確|具体|細節|细节"
+        "|信息|データ|正確|詳細|情報|데이터|정확|정보|세부|البيانات|डेटा|सटीक"
+    ),
+)
+_WORDS = tuple(
+    re.compile(rf"(?<![^\W\d_])(?:{beginnings})|{anywhere}", re.IGNORECASE)
+    for beginnings, anywhere in (_PROGRESS, _CONSTRAINTS, _REMAINING, _EXACT_DATA)
+)
+
+_LINE = re.compile(
+    r"""\ {0,3}(?P<marks>[#>*_•+\ -]{0,10})
+    (?:[(\[【]?(?P<number>\d{1,2}|[一二三四]|I{1,3}|IV)(?P<dot>[.)、:\]】]{1,2}|\ufe0f?\u20e3)?(?P<again>[*_\ ]{0,4}))?
+    (?P<text>.*)""",
+    re.VERBOSE,
+)
+_NUMERALS = {"一": 1, "二": 2, "三": 3, "四": 4, "I": 1, "II": 2, "III": 3, "IV": 4}
+_TITLE_END = re.compile(r"\*\*|__|:|[.。](?:\s|$)|\s[-\u2013\u2014]\s|$")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A line that may be a heading. `style` is the same of those that look alike.
+
+    `rank` is which of the four it is by its words, `number` by its number; 0 for none. `rest` is the line behind it.
+    """
+
+    line: int
+    style: str
+    number: int
+    rank: int
+    title: str
+    rest: str
+
+
+def find_headings(lines: Iterable[str]) -> Sequence[Heading]:
+    """Those of the four headings that stand in a text, in their order; none if too few of them are to be seen."""
+    headings = [heading for index, line in enumerate(lines) if (heading := _read(index, line))]
+    return _find_by_words(headings) or _find_by_order(headings)
+
+
+def _read(line: int, text: str) -> Heading | None:
+    """The heading that a line may be; None if it is surely none."""
+    found = _LINE.match(text)
+    if found is None:
+        return None
+    marks, number, again, said = found["marks"], found["number"] or "", found["again"] or "", found["text"]
+    if number and not found["dot"] and "#" not in marks:
+        number, again, said = "", "", text[found.end("marks") :]
+    end = _TITLE_END.search(said)
+    title, rest = (said, "") if end is None else (said[: end.start()], said[end.end() :])
+    title = title.strip(" *_#")
+    value = _NUMERALS.get(number) or int(number or 0)
+    rank = _find_rank(title, value)
+    if "#" in marks:
+        style = "#" * marks.count("#")
+    elif {"**", "__"} & {marks.strip()[-2:], again.strip()[:2]}:
+        style = "bold"
+    elif number:
+        style = "number"
+    else:
+        ends_well = end is None or end[0] in {"", ":"}
+        style = "label" if rank and ends_well and not marks.strip(" >") else ""
+    is_heading = style and 0 < len(title) <= TITLE_CHARS
+    return Heading(line, style, value, rank, title, rest) if is_heading else None
+
+
+def _find_rank(title: str, number: int) -> int:
+    """Which of the four headings a title names, the one of its number before the others; 0 for none."""
+    ranks = [rank for rank, words in enumerate(_WORDS, 1) if words.search(title[:TITLE_CHARS])]
+    return number if number in ranks else next(iter(ranks), 0)
+
+
+def _find_by_words(headings: Sequence[Heading]) -> Sequence[Heading]:
+    """The longest run of the four in their order, by words first, then by numbers; none if too few are known."""
+    best: dict[int, tuple[Heading, ...]] = {}
+    for heading in headings:
+        place = heading.rank or heading.number
+        if 0 < place <= len(_WORDS):
+            before = max((best.get(other, ()) for other in range(place)), key=_weigh)
+            best[place] = max(best.get(place, ()), (*before, heading), key=_weigh)
+    run = max(best.values(), key=_weigh, default=())
+    return run if _weigh(run) >= (LEAST_KNOWN, LEAST_PARTS) else ()
+
+
+def _weigh(run: Sequence[Heading]) -> tuple[int, int]:
+    return sum(heading.rank > 0 for heading in run), len(run)
+
+
+def _find_by_order(headings: Sequence[Heading]) -> Sequence[Heading]:
+    """Four headings that look alike, in a language that we do not know; none if they may be anything else.
+
+    A list of steps looks like that, too: so their words must be foreign to ASCII, unless they are headings of
+    Markdown with the numbers that were asked for.
+    """
+    for style in dict.fromkeys(heading.style for heading in headings):
+        alike = [heading for heading in headings if heading.style == style]
+        numbers = [heading.number for heading in alike]
+        is_foreign = not all(heading.title.isascii() for heading in alike)
+        are_numbered = numbers == [1, 2, 3, 4] and (is_foreign or "#" in style)
+        are_four = numbers == [0, 0, 0, 0] and is_foreign and style != "label"
+        if (are_numbered or are_four) and alike[0].line <= PREFACE_LINES:
+            return alike
+    return ()

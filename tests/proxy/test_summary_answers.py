@@ -1,0 +1,65 @@
+"""What an upstream answers to the question for a summary, read."""
+
+import orjson
+import pytest
+from fake_upstream import write_note
+from hypothesis import given
+from hypothesis import strategies as st
+from odd import ODD, dump
+
+from proxy.stream import Usage
+from proxy.summary_answers import EmptyError, NoNoteError, accept_note, read_completion
+from proxy.summary_calls import NoSummaryError
+
+NOTE = write_note("All went well so far.")
+
+
+def answer(content: object, finish_reason: str | None = "stop", **message: object) -> bytes:
+    """A completion with this content."""
+    choice = {"message": {"content": content, **message}, "finish_reason": finish_reason}
+    return orjson.dumps({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
+
+
+def judge(body: bytes, covered_tokens: int = 10_000) -> str:
+    """The note in an answer, as counted by characters."""
+    return accept_note(read_completion(body), covered_tokens, len)
+
+
+def test_a_note_is_accepted_as_it_was_written() -> None:
+    """Without the thinking before it; what it cost is what was reported."""
+    assert judge(answer(NOTE)) == judge(answer(f"<think>So.</think>\n{NOTE}\n")) == NOTE
+    assert read_completion(answer(NOTE)).usage == Usage(9, 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "result", "reason", "was_cut"),
+    [
+        (answer(None), "empty", "empty", False),
+        (answer("<think>on and on", "length"), "empty", "empty", True),
+        (answer(NOTE, tool_calls=[{"id": "c"}]), "empty", "empty", False),
+        (b'{"choices":[]}', "empty", "empty", False),
+        (answer("ok"), "rejected", "too few headings", False),
+        (answer("ok", "length"), "rejected", "too few headings", True),
+        (answer(NOTE, "content_filter"), "rejected", "refusal", False),
+    ],
+)
+def test_what_is_no_note_says_what_it_is(body: bytes, result: str, reason: str, *, was_cut: bool) -> None:
+    """By the words of the metric and the log, none of them the model's."""
+    with pytest.raises(NoNoteError) as raised:
+        judge(body)
+    assert (raised.value.result, str(raised.value), raised.value.was_cut) == (result, reason, was_cut)
+    assert isinstance(raised.value, EmptyError) == (result == "empty")
+
+
+def test_a_note_must_be_shorter_than_what_it_stands_for() -> None:
+    """Of the same length it saves nothing."""
+    assert judge(answer(NOTE), len(NOTE) + 1) == NOTE
+    with pytest.raises(NoNoteError, match="does not shrink"):
+        judge(answer(NOTE), len(NOTE))
+
+
+@given(st.binary(max_size=40) | st.builds(lambda odd: dump({"choices": odd, "usage": odd}), ODD | st.lists(ODD)))
+def test_anything_else_is_an_error_of_ours(body: bytes) -> None:
+    """Whatever comes over the wire is a note or says that there is none."""
+    with pytest.raises(NoSummaryError):
+        judge(body)

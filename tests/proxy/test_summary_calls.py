@@ -1,0 +1,54 @@
+"""Calls for summaries as an operator sees them."""
+
+import asyncio
+
+import pytest
+from learning import ListLog
+
+from proxy.metrics import Metrics
+from proxy.summary_calls import NoSummaryError, SummaryCalls
+
+
+@pytest.fixture
+def calls(log: ListLog) -> SummaryCalls:
+    return SummaryCalls(Metrics(), log)
+
+
+@pytest.mark.parametrize(
+    ("error", "result", "reason"),
+    [
+        (None, "written", None),
+        (NoSummaryError("unreadable"), "failed", "unreadable"),
+        (ConnectionResetError("to 10.0.0.1"), "failed", "ConnectionResetError"),
+        (asyncio.CancelledError(), "cancelled", None),
+    ],
+)
+def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: SummaryCalls, log: ListLog) -> None:
+    """One line and one time; of an error no more than its type, or our own words."""
+    try:
+        with calls.begin("m", "inline", 12):
+            if error is not None:
+                raise error
+    except (NoSummaryError, OSError, asyncio.CancelledError) as raised:
+        assert raised is error  # noqa: PT017 - which of them it is, is the parameter's business
+    (line,) = log.lines
+    assert (line["result"], line["reason"], line["prompt_tokens"], line["status"]) == (result, reason, 12, None)
+    (metric,) = calls.metrics.summary_seconds.collect()
+    counts = [sample.labels["result"] for sample in metric.samples if sample.name.endswith("_count")]
+    assert counts == [result]
+
+
+def test_each_model_is_warned_of_by_itself(calls: SummaryCalls, log: ListLog) -> None:
+    """Once when its summaries begin to fail; that they work is told only after that."""
+    calls.note_success("a")
+    for _ in range(3):
+        calls.note_failure("a", "status 401")
+        calls.note_failure("b", "empty")
+    calls.note_success("a")
+    calls.note_success("a")
+    assert [(line["event"], line["model"]) for line in log.lines] == [
+        ("summaries_fail", "a"),
+        ("summaries_fail", "b"),
+        ("summaries_work_again", "a"),
+    ]
+    assert log.warned == ["summaries_fail"] * 2

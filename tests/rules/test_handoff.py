@@ -1,0 +1,282 @@
+"""What is a handoff note, and what is none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.handoff import NOTE_PARTS, Flaw, read_answer
+
+PLAIN = """\
+1. Progress and decisions: the user asked for a retry in `src/http/client.py`. It was added with a back-off of 0.5 s.
+2. Constraints and preferences: no new dependency; the public signature stays.
+3. Remaining: run `pytest -q tests/http`, then write the changelog.
+4. Exact data: `TimeoutError: timed out` in `tests/http/test_retry.py::test_gives_up`, line 88."""
+
+AS_ASKED = """\
+## 1. Progress and decisions
+The user asked for a retry in `src/http/client.py`. It was added.
+
+## 2. Constraints and preferences
+- No new dependency.
+
+## 3. Remaining
+1. Run the tests.
+2. Commit.
+3. Write the changelog.
+4. Tell the user.
+
+## 4. Exact data
+```python
+# 1. a comment
+raise TimeoutError("timed out")
+```
+`src/http/client.py:88`"""
+
+BOLD = """\
+**1. Progress and Decisions**
+Read `src/app.py`; the loader drops the last row.
+
+**2. Constraints and Preferences**
+None were named.
+
+**3. Remaining**
+* Mend `load_rows`, then run the tests.
+
+**4. Exact Data**
+`src/app.py`, `IndexError: list index out of range`"""
+
+BOLD_IN_LISTS = """\
+Here is the handoff note:
+
+1) **Progress and decisions:** Read `src/app.py`; the loader drops the last row.
+2) **Constraints and preferences:** Python 3.11; no pandas.
+3) **Remaining:** mend `load_rows`, then run the tests.
+4) **Exact data:** `src/app.py:41`, `IndexError: list index out of range`"""
+
+WITHOUT_NUMBERS = """\
+# Handoff note
+
+## Progress
+Read `src/app.py`; the loader drops the last row. Decided to keep the format.
+
+## Constraints
+Python 3.11; no pandas.
+
+## Next steps
+Mend `load_rows`, then run the tests.
+
+## Key details
+`src/app.py:41`"""
+
+LABELS = """\
+Progress and decisions:
+- read `src/app.py`; the loader drops the last row
+
+Constraints and preferences:
+- no pandas
+
+Remaining:
+- mend `load_rows`, then run the tests
+
+Exact data:
+- `src/app.py:41`"""
+
+CHINESE = """\
+1. 进展与决定：用户要求修复 `src/app.py` 中的加载器。已找到原因：最后一行被丢弃。
+2. 约束与偏好：不得使用 pandas，保持 Python 3.11。
+3. 剩余工作：修改 `load_rows`，然后运行测试。
+4. 精确数据：`src/app.py:41`，`IndexError: list index out of range`"""
+
+CHINESE_NUMERALS = """\
+**一、进度与决策**
+用户要求修复加载器；已找到原因，最后一行被丢弃，决定保持文件格式不变。
+
+**二、限制与偏好**
+不得使用 pandas。
+
+**三、待办事项**
+修改 `load_rows`，然后运行测试。
+
+**四、具体数据**
+`src/app.py:41`"""
+
+JAPANESE = """\
+## 1. 進捗と決定事項
+`src/app.py` のローダーが最後の行を落とすことを確認した。形式は変えないと決めた。
+## 2. 制約と希望
+pandas は使わない。
+## 3. 残りの作業
+`load_rows` を直し、テストを実行する。
+## 4. 正確なデータ
+`src/app.py:41`"""
+
+GERMAN = """\
+### 1. Fortschritt und Entscheidungen
+Der Benutzer wollte, dass `src/app.py` alle Zeilen lädt. Die letzte fehlt.
+
+### 2. Einschränkungen und Vorlieben
+Kein pandas.
+
+### 3. Noch zu tun
+`load_rows` ändern, dann testen.
+
+### 4. Genaue Angaben
+`src/app.py:41`"""
+
+SPANISH = """\
+1. **Progreso y decisiones**: se leyó `src/app.py`; el cargador pierde la última fila.
+2. **Restricciones y preferencias**: sin pandas.
+3. **Pendiente**: corregir `load_rows` y ejecutar las pruebas.
+4. **Datos exactos**: `src/app.py:41`"""
+
+RUSSIAN = """\
+1. Ход работы и решения: прочитан `src/app.py`; загрузчик теряет последнюю строку.
+2. Ограничения и предпочтения: без pandas.
+3. Осталось: исправить `load_rows`, запустить тесты.
+4. Точные данные: `src/app.py:41`"""
+
+THAI = """\
+## ความคืบหน้าและการตัดสินใจ
+อ่าน `src/app.py` แล้ว ตัวโหลดทิ้งแถวสุดท้าย และตัดสินใจคงรูปแบบเดิม
+## ข้อจำกัดและความต้องการ
+ห้ามใช้ pandas
+## งานที่เหลือ
+แก้ `load_rows` แล้วรันเทสต์
+## ข้อมูลที่ถูกต้อง
+`src/app.py:41`"""
+
+SWAHILI = """\
+## 1. Maendeleo na maamuzi
+Faili `src/app.py` imesomwa; safu ya mwisho inapotea.
+## 2. Vikwazo na mapendeleo
+Bila pandas.
+## 3. Kilichobaki
+Rekebisha `load_rows`, kisha endesha majaribio.
+## 4. Taarifa kamili
+`src/app.py:41`"""
+
+THOUGHT = f"<think>\nOkay, the user wants a note. 1. I should list the files.\n</think>\n\n{PLAIN}"
+THOUGHT_UNOPENED = f"Okay, the user wants a note. Let me think of what was done.\n</think>\n\n{PLAIN}"
+THOUGHT_OTHERWISE = f"[THINK]Let me think.[/THINK]{AS_ASKED}"
+FENCED = f"```markdown\n{LABELS}\n```"
+FENCED_WITH_A_FENCE = f"Here is the note:\n\n```markdown\n{AS_ASKED}\n```"
+ORDERED_OTHERWISE = PLAIN.replace("1. P", "0. Task: add a retry to the client.\n1. P").replace("3. R", "\n\n(3) R")
+CUT_OFF = AS_ASKED.partition("## 4.")[0] + "## 4. Exact d"
+OF_REFUSALS = PLAIN.replace("It was added", "The model had said `I'm sorry, but I can't help`; it was added")
+OF_CALLS = AS_ASKED.replace('raise TimeoutError("timed out")', '<tool_call>{"name": "ls", "arguments": {}}</tool_call>')
+OF_CALLS_INLINE = PLAIN.replace("no new dependency", "the parser must read `<tool_call>` and `<function=ls>`")
+NOTHING_TO_KEEP_TO = PLAIN.replace("no new dependency; the public signature stays", "None")
+FULL_WIDTH = CHINESE.replace("1. ", "１．").replace("2. ", "２．").replace("3. ", "３．").replace("4. ", "４．")
+
+NOTES = {name: value for name, value in globals().items() if name.isupper() and name != "NOTE_PARTS"}
+UNWRAPPED = {
+    "THOUGHT": PLAIN,
+    "THOUGHT_UNOPENED": PLAIN,
+    "THOUGHT_OTHERWISE": AS_ASKED,
+    "FENCED": LABELS,
+    "FENCED_WITH_A_FENCE": AS_ASKED,
+}
+
+
+@pytest.mark.parametrize("name", sorted(NOTES))
+def test_a_note_is_a_note_however_it_is_written(name: str) -> None:
+    """Numbers or none, bold or marked, in any language, fenced, thought over, or cut off behind the third part."""
+    note = NOTES[name]
+    assert read_answer(note).flaw is None
+    assert read_answer(note).text == UNWRAPPED.get(name, note).strip()
+
+
+PLAN = """\
+1. **Run the tests**: `pytest -q`, to see what fails.
+2. **Mend the loader**: it drops the last row.
+3. **Update the rules**: the format is documented there.
+4. **Commit**: with a message that says why."""
+EMPTY_HEADED = "\n".join(line.partition(":")[0] for line in PLAIN.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("answer", "flaw"),
+    [
+        pytest.param("ok", Flaw.NO_HEADINGS, id="ok"),
+        pytest.param("OK, noted. I'm ready for the next message.", Flaw.NO_HEADINGS, id="noted"),
+        pytest.param("The work was done and the tests pass.", Flaw.NO_HEADINGS, id="a sentence"),
+        pytest.param("word " * 500, Flaw.NO_HEADINGS, id="babble"),
+        pytest.param("I'm sorry, but I can't help with that.", Flaw.REFUSAL, id="sorry"),
+        pytest.param("I’m sorry, but I can’t assist with that request.", Flaw.REFUSAL, id="sorry, typeset"),
+        pytest.param("I cannot provide a summary of this conversation.", Flaw.REFUSAL, id="cannot"),
+        pytest.param("I am unable to continue.", Flaw.REFUSAL, id="unable"),
+        pytest.param("As an AI language model, I have no access to files.", Flaw.REFUSAL, id="as an AI"),
+        pytest.param("Unfortunately, I don't have the transcript.", Flaw.REFUSAL, id="unfortunately"),
+        pytest.param("抱歉，我无法完成这个请求。", Flaw.REFUSAL, id="Chinese"),
+        pytest.param("Lo siento, pero no puedo ayudar con eso.", Flaw.REFUSAL, id="Spanish"),
+        pytest.param("Es tut mir leid, dabei kann ich nicht helfen.", Flaw.REFUSAL, id="German"),
+        pytest.param(f"I'm sorry, but I can't share all of it.\n\n{PLAIN}", Flaw.REFUSAL, id="with headings"),
+        pytest.param(
+            "\n".join(
+                f"{line.partition(':')[0]}: I cannot tell you that, it is private." for line in PLAIN.splitlines()
+            ),
+            Flaw.REFUSAL,
+            id="under every heading",
+        ),
+        pytest.param('<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>', Flaw.TOOL_CALL, id="Hermes"),
+        pytest.param("I'll look.\n<function=read_file>\n<parameter=path>a</parameter>", Flaw.TOOL_CALL, id="Qwen"),
+        pytest.param('<function_calls>\n<invoke name="ls">\n</invoke>', Flaw.TOOL_CALL, id="Anthropic"),
+        pytest.param("<read_file>\n<path>src/app.py</path>\n</read_file>", Flaw.TOOL_CALL, id="Cline"),
+        pytest.param("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function", Flaw.TOOL_CALL, id="DeepSeek"),
+        pytest.param('[TOOL_CALLS] [{"name": "ls"}]', Flaw.TOOL_CALL, id="Mistral"),
+        pytest.param("<|python_tag|>ls()", Flaw.TOOL_CALL, id="Llama"),
+        pytest.param('{"name": "read_file", "arguments": {"path": "a"}}', Flaw.TOOL_CALL, id="JSON"),
+        pytest.param('[\n  {\n    "name": "ls",\n    "parameters": {}\n  }\n]', Flaw.TOOL_CALL, id="JSON, pretty"),
+        pytest.param("```tool_code\nprint(read_file('a'))\n```", Flaw.TOOL_CALL, id="Gemini"),
+        pytest.param("Thought: hm\nAction: read_file\nAction Input: a", Flaw.TOOL_CALL, id="ReAct"),
+        pytest.param(f'{PLAIN}\n\n<tool_call>\n{{"name": "ls"}}\n</tool_call>', Flaw.TOOL_CALL, id="note and call"),
+        pytest.param(f"{AS_ASKED}\n```tool\nls\n```", Flaw.TOOL_CALL, id="note and fenced call"),
+        pytest.param('{"progress": "done", "remaining": "nothing"}', Flaw.NO_HEADINGS, id="a note as JSON"),
+        pytest.param('```json\n{"summary": "done"}\n```', Flaw.NO_HEADINGS, id="fenced JSON"),
+        pytest.param(
+            "Sure, let me continue by running the tests:\n\n```bash\npytest -q\n```", Flaw.IN_ROLE, id="goes on"
+        ),
+        pytest.param(f"Sure! I'll do this next:\n\n{PLAN}", Flaw.IN_ROLE, id="goes on with a plan"),
+        pytest.param(f"Now I need to mend it.\n\n{PLAN.replace('**', '')}", Flaw.IN_ROLE, id="a plain plan"),
+        pytest.param(PLAN, Flaw.NO_HEADINGS, id="a bare plan"),
+        pytest.param(
+            "The bug is mended.\n\n## Summary\nOne line.\n\n## Changes\n`a.py`\n\n## Next steps\nMerge it.",
+            Flaw.NO_HEADINGS,
+            id="a final answer",
+        ),
+        pytest.param(EMPTY_HEADED, Flaw.NO_HEADINGS, id="empty-headed"),
+        pytest.param(f"{EMPTY_HEADED}: a.py", Flaw.NO_HEADINGS, id="one thing under four headings"),
+        pytest.param(EMPTY_HEADED.replace("\n", ": None.\n"), Flaw.NO_CONTENT, id="none, none, none"),
+        pytest.param(NOTE_PARTS, Flaw.NO_HEADINGS, id="what was asked for, repeated"),
+        pytest.param(AS_ASKED.partition("## 2.")[0], Flaw.NO_HEADINGS, id="cut off in its first part"),
+        pytest.param(AS_ASKED.partition("## 3.")[0], Flaw.NO_HEADINGS, id="cut off in its second part"),
+        pytest.param("\n".join(reversed(PLAIN.splitlines())), Flaw.NO_HEADINGS, id="out of order"),
+        pytest.param("<think>on and on", Flaw.NO_HEADINGS, id="nothing but thinking"),
+    ],
+)
+def test_what_is_no_note_is_told_by_its_flaw(answer: str, flaw: Flaw) -> None:
+    """Shorter than what it stands for is not enough."""
+    assert read_answer(answer).flaw is flaw
+
+
+def test_a_flawed_answer_loses_its_thinking_all_the_same() -> None:
+    """Nobody ever takes it for what was said."""
+    assert read_answer("<think>hm</think> ok").text == "ok"
+    assert read_answer("<think>hm").text == ""
+
+
+@given(st.text(alphabet=st.sampled_from("1234.)#* _-:`~<>|/{}[]\"'\n abdeforstuil数据："), max_size=300))
+def test_any_text_is_judged(text: str) -> None:
+    """No exception, and a note is still one when it is read again."""
+    answer = read_answer(text)
+    if answer.flaw is None:
+        assert read_answer(answer.text) == answer
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["1. progress: x\n", "```\n", "<tool", "<a_b>", '{"name":\n', "</think>", "**", "# ", "I ", "1.", "sure ok "],
+)
+def test_hostile_answers_are_judged(unit: str) -> None:
+    """A megabyte of what may begin a pattern is read in one go, or this test does not end."""
+    assert read_answer(unit * (1_000_000 // len(unit))).flaw is not None

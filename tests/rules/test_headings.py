@@ -1,0 +1,50 @@
+"""The four headings of a handoff note among the lines of a text."""
+
+import pytest
+
+from rules.headings import find_headings
+
+
+def places(*lines: str) -> list[tuple[int, str]]:
+    """Line and title of each heading found."""
+    return [(heading.line, heading.title) for heading in find_headings(lines)]
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{n}. {title}: x", "{n}) {title}", "## {n}. {title}", "### {title}", "**{n}. {title}**", "{n}. **{title}:** x",
+     "**{title}:** x", "- **{title}** x", "({n}) {title}: x", "{title}:", "{n}\ufe0f\u20e3 {title}", "## ✅ {title}"],
+)  # fmt: skip
+def test_headings_are_found_in_any_form(form: str) -> None:
+    """Marked, bold, numbered or bare, with what follows on their line or below it."""
+    titles = ("Progress and decisions", "Constraints", "Remaining", "Exact data")
+    found = find_headings([form.format(n=number, title=title) for number, title in enumerate(titles, 1)])
+    assert [heading.line for heading in found] == [0, 1, 2, 3]
+    assert [heading.rank for heading in found] == [1, 2, 3, 4]
+
+
+def test_lists_within_the_parts_are_no_headings() -> None:
+    """Whatever their numbers."""
+    steps = ["1. run the tests", "2. mend", "3. commit", "4. tell"]
+    lines = ["# 1. Progress", *steps, "# 2. Constraints", "# 3. Remaining", *steps, "# 4. Exact data", *steps]
+    assert [line for line, _ in places(*lines)] == [0, 5, 6, 11]
+
+
+def test_one_unknown_title_among_known_ones_counts_by_its_number() -> None:
+    """A model that calls a part otherwise has still written it."""
+    assert len(places("1. Progress: x", "2. House style: x", "3. Remaining: x")) == 3
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("1. Progress: x", "2. Mend it: x"),
+        ("1. Run: x", "2. Mend: x", "3. Commit: x", "4. Tell: x"),
+        ("4. Exact data: x", "3. Remaining: x", "2. Constraints: x", "1. Progress: x"),
+        ("done", "data", "next"),
+        ("Some text.", "", "", "# 1. a", "# 2. b", "# 3. c", "# 4. d"),
+    ],
+)
+def test_too_few_or_others_are_none(lines: tuple[str, ...]) -> None:
+    """Two of them, steps of a plan, the four in reverse, bare words, numbers far behind other text."""
+    assert places(*lines) == []
