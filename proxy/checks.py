@@ -9,7 +9,7 @@ import errno
 import resource
 import secrets
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from proxy.app import data_directory, site_url, split_address
 from proxy.config import Config, UpstreamConfig
 from proxy.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
 from proxy.errors import ProxyError
+from proxy.forward_proxies import SETTING
 from proxy.stores import FILE_NAME, SummaryStore
 from proxy.upstream import Headers, UpstreamClient, request_headers, target_url
 
@@ -75,10 +76,20 @@ async def ask_upstream(
 ) -> Answer:
     """Ask an upstream for its models; `key` is shown where the configuration has none for it.
 
-    `path` is where the configuration has the upstream.
+    `path` is where the configuration has the upstream. The finding says through which proxy it was asked, if there is
+    one in the configuration or the environment.
     """
-    subject = f"{path} {upstream.base_url}"
     headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.api_key is None else []
+    answer = await _ask_for_models(client, upstream, headers, path)
+    route = str(upstream.route)
+    if route and route not in answer.finding.found:
+        answer = replace(answer, finding=replace(answer.finding, found=f"{answer.finding.found}; {route}"))
+    found = answer.finding.found.replace(f"({SETTING})", f"({path}.proxy)")
+    return replace(answer, finding=replace(answer.finding, found=found))
+
+
+async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, path: str) -> Answer:
+    subject = f"{path} {upstream.base_url}"
     asked = request_headers(headers, upstream, identity=True)
     asked["Accept"] = "application/json"
     body, where = bytearray(), "check base_url, and whether the server runs and can be reached from here"
@@ -93,9 +104,11 @@ async def ask_upstream(
                     break
     except TimeoutError:
         return Answer(Finding(subject, "error", f"does not answer within {TIMEOUT_SECONDS:g} seconds", where))
-    except (ProxyError, aiohttp.ClientError, OSError) as error:
-        fault = str(error) if isinstance(error, ProxyError) else f"breaks off its answer ({type(error).__name__})"
-        return Answer(Finding(subject, "error", fault, where))
+    except ProxyError as error:
+        found, _, advice = str(error).partition("; ")
+        return Answer(Finding(subject, "error", found, advice.replace("upstream.", f"{path}.") or where))
+    except (aiohttp.ClientError, OSError):
+        return Answer(Finding(subject, "error", "breaks off its answer", where))
     names = tuple(await asyncio.to_thread(read_names, bytes(body))) if answer.status == 200 else ()
     if answer.status in {401, 403} and not names:
         finding = _judge_key(subject, answer.status, path, shows_key="Authorization" in asked)
@@ -134,7 +147,7 @@ async def check_address(client: UpstreamClient, config: Config) -> Finding:
     if fault is not None and fault.errno == errno.EADDRINUSE and await _is_trimtab(client, host, port):
         return Finding(subject, "ok", "in use, by a trimtab that runs")
     if fault is not None:
-        found = f"cannot be listened on: {(fault.strerror or type(fault).__name__).lower()}"
+        found = f"cannot be listened on: {(fault.strerror or 'no reason given').lower()}"
         return Finding(subject, "error", found, "end what listens there, or choose another address: --set listen=...")
     if config.listen in config.open_addresses():
         advice = "listen on 127.0.0.1, or say client_keys"

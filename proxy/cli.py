@@ -150,7 +150,7 @@ def compact(
     The body as it would be forwarded goes to standard output; the digest stands where a summary would.
     """
     with _wrong_use():
-        config = load_file(config_path, settings)
+        config = load_file(config_path, settings, is_online=False)
     configure_log()
     compactors = Compactors(get_log())
     failed = False
@@ -222,7 +222,7 @@ def count(
     from proxy.tally import tally_body  # noqa: PLC0415 - the same
 
     with _wrong_use():
-        config = load_file(config_path, settings)
+        config = load_file(config_path, settings, is_online=False)
     configure_log()
     compactors = Compactors(get_log())
     failed = False

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from proxy.config import Config, PolicyConfig
 from proxy.config_errors import UNREADABLE, Document, Path, describe_errors, name_path, read_yaml
 from proxy.errors import ConfigError
+from proxy.forward_proxies import UnusableProxyError
 
 P = TypeVar("P", bound=PolicyConfig)
 
@@ -25,10 +26,13 @@ _PERCENTAGE = re.compile("[1-9][0-9]?|100")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
-def load_file(file: FilePath | None, settings: Sequence[str] = (), *, may_be_empty: bool = True) -> Config:
+def load_file(
+    file: FilePath | None, settings: Sequence[str] = (), *, may_be_empty: bool = True, is_online: bool = True
+) -> Config:
     """The configuration in a file, with settings laid over it; None stands for an empty one. Raises ConfigError.
 
     One that says nothing is valid, for every key has a default; where it `may_be_empty` no more, it is being written.
+    Proxies of the environment count for who `is_online`.
     """
     try:
         text = file.read_text(encoding="utf-8") if file else ""
@@ -40,7 +44,7 @@ def load_file(file: FilePath | None, settings: Sequence[str] = (), *, may_be_emp
         message = f"{file}: says nothing; write another file and rename it, so that it is never read half written"
         raise ConfigError(message)
     try:
-        return load_config(text, settings=settings)
+        return load_config(text, settings=settings, is_online=is_online)
     except ConfigError as error:
         message = str(error)
         raise ConfigError(f"{file}: {message}" if "not valid YAML" in message else message) from error
@@ -55,12 +59,17 @@ def _says_nothing(text: str) -> bool:
 
 
 def load_config(
-    text: str = "", *, settings: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    text: str = "",
+    *,
+    settings: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    is_online: bool = True,
 ) -> Config:
     """Validate a YAML text, with `dotted.key=value` settings laid over it. Raises ConfigError with every problem.
 
     `environment` (the process's own by default) fills ${NAME} and may set TRIMTAB_UPSTREAM, TRIMTAB_LISTEN and
-    TRIMTAB_AUTOCOMPACT_PCT. Settings win over the environment, and that over the file.
+    TRIMTAB_AUTOCOMPACT_PCT. Settings win over the environment, and that over the file. Unless `is_online` is false, it
+    names proxies, too (forward_proxies.py).
     """
     environment = os.environ if environment is None else environment
     document = Document.parse(text)
@@ -83,7 +92,12 @@ def load_config(
         problems.extend(problem for problem in described if not problem.startswith(unset))
     if problems or config is None:
         raise ConfigError("\n".join(problems))
-    return config if high_water is None else _override_waters(config, high_water)
+    if high_water is not None:
+        config = _override_waters(config, high_water)
+    try:
+        return config.routed_by(environment) if is_online else config
+    except UnusableProxyError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _fill(value: Any, path: Path, environment: Mapping[str, str], problems: list[str]) -> Any:

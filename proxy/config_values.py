@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
+from proxy.certificates import check_authorities, check_certificate
+from proxy.forward_proxies import DIRECT, SETTING, read_proxy
+
 MIN_CONTEXT_WINDOW = 1024
 MAX_DIGITS = 18
 SERVER_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
@@ -30,6 +33,12 @@ def _check_url(url: str) -> str:
         message = "must carry no user name, query or fragment; a key belongs in api_key"
         raise ValueError(message)
     return url.rstrip("/")
+
+
+def _check_proxy(proxy: str) -> str:
+    if proxy != DIRECT:
+        read_proxy(proxy, SETTING)
+    return proxy
 
 
 def _has_valid_port(url: str) -> bool:
@@ -128,6 +137,9 @@ def _check_store(store: str) -> str:
 Url = Annotated[str, AfterValidator(_check_url)]
 OptionalName = Annotated[str | None, BeforeValidator(_drop_blank)]
 OptionalKey = Annotated[Annotated[str, AfterValidator(_check_key)] | None, BeforeValidator(_drop_blank)]
+OptionalProxy = Annotated[Annotated[str, AfterValidator(_check_proxy)] | None, BeforeValidator(_drop_blank)]
+AuthoritiesFile = Annotated[Annotated[str, AfterValidator(check_authorities)] | None, BeforeValidator(_drop_blank)]
+CertificateFile = Annotated[Annotated[str, AfterValidator(check_certificate)] | None, BeforeValidator(_drop_blank)]
 OwnKey = Annotated[str, AfterValidator(_check_own_key)]
 Address = Annotated[str, AfterValidator(_check_address)]
 ContextWindow = Annotated[Literal["auto"] | int, BeforeValidator(_check_window)]
