@@ -38,7 +38,9 @@ def check_certificate(file: str) -> str:
 def check_key(certificate_file: str, key_file: str | None) -> None:
     """Raises CertificateFileError unless the certificate's private key can be read, from its own file if None."""
     if _KEY_MARK not in _read(key_file or certificate_file):
-        message = "holds no private key in PEM form" if key_file else "is required: client_cert_file holds no key"
+        message = (
+            "holds no private key in PEM form" if key_file else "will not do: client_cert_file holds no private key"
+        )
         raise CertificateFileError(message)
     _load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate_file, key_file)
 
@@ -87,13 +89,9 @@ def _load_certificate(context: ssl.SSLContext, file: str, key_file: str | None) 
     try:
         context.load_cert_chain(Path(file).expanduser(), key, refuse)
     except _PassphraseError as error:
-        message = "holds a private key with a passphrase; store it without one, readable by this user alone"
+        message = "holds a private key with a passphrase; store it without one"
         raise CertificateFileError(message) from error
     except (ssl.SSLError, OSError, ValueError) as error:
         belongs = getattr(error, "reason", "") == "KEY_VALUES_MISMATCH"
-        message = (
-            "does not belong to client_cert_file"
-            if belongs
-            else "cannot be used: the certificate or its key is damaged"
-        )
+        message = "does not belong to client_cert_file" if belongs else "or its certificate is damaged"
         raise CertificateFileError(message) from error

@@ -57,10 +57,16 @@ class Connector(aiohttp.TCPConnector):
                 raise
             raise TunnelError from error
 
-    async def _start_tls_connection(self, underlying_transport: Any, req: Any, timeout: Any) -> Any:  # noqa: ASYNC109
+    async def _start_tls_connection(
+        self,
+        underlying_transport: Any,
+        req: Any,
+        timeout: Any,  # noqa: ASYNC109 - aiohttp's
+        client_error: type[Exception] = aiohttp.ClientConnectorError,
+    ) -> Any:
         """TLS within the tunnel, or none where the upstream's address has none."""
         if req.url.scheme == "https":
-            return await super()._start_tls_connection(underlying_transport, req, timeout)
+            return await super()._start_tls_connection(underlying_transport, req, timeout, client_error)
         protocol = ResponseHandler(self._loop)
         underlying_transport.set_protocol(protocol)
         protocol.connection_made(underlying_transport)

@@ -65,7 +65,8 @@ def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
     if tls is not None:
         return UpstreamUnreachableError(_describe_tls(tls, name, upstream))
     through = f" {upstream.route}" if proxy is not None and end is None else ""
-    return UpstreamUnreachableError(_describe(error, name, advice, through))
+    said = _describe(error, name, advice, through)
+    return UpstreamUnreachableError(said + (_hint_at_certificates(upstream) if _has_hung_up(error) else ""))
 
 
 def name_host(url: URL) -> str:
@@ -111,12 +112,9 @@ def _is_of_proxy(error: Exception, proxy: ForwardProxy, url: URL) -> bool:
 
 def _find_tls_error(error: BaseException | None) -> ssl.SSLError | None:
     while error is not None:
-        if isinstance(error, ssl.SSLError):
+        # aiohttp's own are errors of `ssl` by name only: what those know stands in their causes.
+        if isinstance(error, ssl.SSLError) and not isinstance(error, aiohttp.ClientError):
             return error
-        if isinstance(error, aiohttp.ClientConnectorCertificateError) and isinstance(
-            error.certificate_error, ssl.SSLError
-        ):
-            return error.certificate_error
         error = error.__cause__
     return None
 
@@ -148,6 +146,20 @@ def _describe_trust() -> str:
     return f" (this machine has no list of authorities: {paths.openssl_cafile_env} leads to no file)"
 
 
+def _has_hung_up(error: BaseException | None) -> bool:
+    is_reset = isinstance(error, OSError) and error.errno in _HUNG_UP
+    return is_reset or isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
+
+
+def _hint_at_certificates(upstream: UpstreamConfig) -> str:
+    """In TLS 1.3 a certificate is refused behind the handshake, often without a word that arrives."""
+    if not upstream.base_url.startswith("https:"):
+        return ""
+    if upstream.client_cert_file is None:
+        return "; if it wants a client certificate, set upstream.client_cert_file and upstream.client_key_file"
+    return "; it may refuse the certificate of upstream.client_cert_file"
+
+
 def _describe(error: BaseException | None, name: str, advice: str, through: str = "") -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"{name} could not be reached: its name cannot be resolved; {advice}"
@@ -158,7 +170,7 @@ def _describe(error: BaseException | None, name: str, advice: str, through: str 
         return f"{name} could not be reached: no network leads there; {advice}"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"what {name} answers{through} is no HTTP; {advice}"
-    if number in _HUNG_UP or isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError):
+    if _has_hung_up(error):
         return f"{name} closed the connection{through} before it answered; {advice}, or try again"
     words = f": {os.strerror(number).lower()}" if number is not None and number > 0 else ""
     return f"{name} could not be reached{through}{words}; {advice}"

@@ -75,8 +75,11 @@ async def test_each_kind_of_request_goes_through_the_proxy(client, upstream, for
         assert (response.status, await response.read()) == (200, b"hello")
 
     assert upstream.summaries
-    asked = [head.split(b"\r\n")[0] for head in forward.heads]
     authority = far(upstream.url).encode()
+    async with asyncio.timeout(5):
+        while not upstream.questions:  # noqa: ASYNC110 - asked in the background
+            await asyncio.sleep(0.01)
+    asked = [head.split(b"\r\n")[0] for head in forward.heads]
     assert asked.count(b"POST " + authority + b"/chat/completions HTTP/1.1") == len(upstream.requests) - 1
     assert b"GET " + authority + b"/files?limit=1 HTTP/1.1" in asked
     assert b"GET " + authority + b"/models HTTP/1.1" in asked
