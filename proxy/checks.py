@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from proxy.app import data_directory, site_url, split_address
+from proxy.app import data_directory
 from proxy.config import Config, UpstreamConfig
+from proxy.config_values import own_host, site_url, split_address
 from proxy.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
 from proxy.errors import ProxyError
 from proxy.forward_proxies import SETTING
@@ -168,8 +169,7 @@ def _try_to_listen(host: str, port: int) -> OSError | None:
 
 
 async def _is_trimtab(client: UpstreamClient, host: str, port: int) -> bool:
-    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - asked, not listened on
-    upstream = UpstreamConfig(base_url=site_url(own, port))
+    upstream = UpstreamConfig(base_url=site_url(own_host(host), port))
     try:
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),

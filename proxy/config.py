@@ -204,7 +204,10 @@ class LimitsConfig(Section):
     client_silence_seconds: float = Field(
         60.0, gt=0, description="a client that sends none of its body for so long is answered 408"
     )
-    drain_seconds: float = Field(30.0, ge=0, description="what requests in flight have to finish after SIGTERM")
+    shutdown_delay_seconds: float = Field(
+        0.0, ge=0, description="after SIGTERM /trimtab/ready says no, and requests are still taken, for so long"
+    )
+    drain_seconds: float = Field(20.0, ge=0, description="what requests in flight have to finish after that")
 
 
 class PricesConfig(Section):

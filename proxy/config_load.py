@@ -34,12 +34,7 @@ def load_file(
     One that says nothing is valid, for every key has a default; where it `may_be_empty` no more, it is being written.
     Proxies of the environment count for who `is_online`.
     """
-    try:
-        text = file.read_text(encoding="utf-8") if file else ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        message = f"{file}: cannot be read: {reason}"
-        raise ConfigError(message) from error
+    text = _read_text(file)
     if not may_be_empty and _says_nothing(text):
         message = f"{file}: says nothing; write another file and rename it, so that it is never read half written"
         raise ConfigError(message)
@@ -48,6 +43,40 @@ def load_file(
     except ConfigError as error:
         message = str(error)
         raise ConfigError(f"{file}: {message}" if "not valid YAML" in message else message) from error
+
+
+def load_address(
+    file: FilePath | None, settings: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
+) -> str:
+    """Where the proxy listens by `load_file`'s configuration, whatever else is wrong in it. Raises ConfigError."""
+    environment = os.environ if environment is None else environment
+    document = Document.parse(_read_text(file))
+    written = document.data if isinstance(document.data, dict) else {}
+    problems: list[str] = []
+    data = _fill({key: value for key, value in written.items() if key == "listen"}, (), environment, problems)
+    for setting in (*_read_environment(environment), *settings):
+        if setting.startswith("listen="):
+            _lay_over(data, setting, problems)
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        problems.extend(describe_errors(error, document, Config))
+        raise ConfigError("\n".join(problems)) from None
+    return config.listen
+
+
+def _read_text(file: FilePath | None) -> str:
+    try:
+        return file.read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        message = f"{file}: cannot be read: {reason}"
+        raise ConfigError(message) from error
+
+
+def _read_environment(environment: Mapping[str, str]) -> list[str]:
+    """Settings that stand in the environment."""
+    return [f"{key}={environment[name]}" for name, key in ENVIRONMENT_KEYS.items() if environment.get(name)]
 
 
 def _says_nothing(text: str) -> bool:
@@ -79,8 +108,7 @@ def load_config(
     if not isinstance(data, dict):
         message = "the configuration must be a mapping of keys to values"
         raise ConfigError(message)
-    overlay = [f"{key}={environment[name]}" for name, key in ENVIRONMENT_KEYS.items() if environment.get(name)]
-    for setting in (*overlay, *settings):
+    for setting in (*_read_environment(environment), *settings):
         _lay_over(data, setting, problems)
     high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), problems)
     config: Config | None = None

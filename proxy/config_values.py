@@ -77,6 +77,22 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def site_url(host: str, port: int) -> str:
+    """The address of a server, as a client on this machine writes it."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def own_host(host: str) -> str:
+    """Where this machine reaches a server that listens on `host`: all addresses include the loopback's."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - asked, not listened on
+
+
 def _check_address(address: str) -> str:
     host, _, port = address.rpartition(":")
     if not host or not _is_number(port) or int(port) > 65_535:

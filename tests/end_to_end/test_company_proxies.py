@@ -15,6 +15,7 @@ from asking import CHAT, SMALL, ask_raw, post, settle
 from authority import Authority
 from forward_proxy import ForwardProxy, run_forward_proxy
 from raw_upstream import RawUpstream, run_raw_upstream
+from serving import read_log, serving
 from sessions import make_session
 from yarl import URL
 
@@ -299,3 +300,15 @@ async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) 
     assert finding.level == "ok"
     assert finding.found == f"answers; lists 1 models; through the proxy {forward.address} (HTTP_PROXY)"
     assert forward.heads
+
+
+async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monkeypatch) -> None:
+    """At the start, with what named it and without its password; a process takes it from its own environment."""
+    monkeypatch.setenv("http_proxy", f"http://u:PLANTED@{forward.address}")
+    async with serving("--upstream", far(upstream.url), "--set", "store=memory") as (process, url):
+        line = (await read_log(process, "upstream_proxy"))[-1]
+        monkeypatch.delenv("http_proxy")
+        assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200
+    told = {key: line[key] for key in ("upstream", "proxy", "told_by")}
+    assert told == {"upstream": far(upstream.url), "proxy": f"http://{forward.address}", "told_by": "http_proxy"}
+    assert "PLANTED" not in str(line)

@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 from fuzzing.choices import Choices, dump
 
-from proxy.app import split_address
 from proxy.config import Config
 from proxy.config_load import load_config
+from proxy.config_values import split_address
 from proxy.errors import ConfigError
 from rules.policy import Prices
 

@@ -18,13 +18,13 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
     authority = Authority(tmp_path)
     certificate, key = authority.issue("me")
     other, other_key = authority.issue("other")
-    write_key(tmp_path / "locked.key", ec.generate_private_key(ec.SECP256R1()), b"PLANTED")
+    write_key(tmp_path / "a.key", ec.generate_private_key(ec.SECP256R1()), b"PLANTED")
     (tmp_path / "damaged.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     (tmp_path / "text").write_text("hello PLANTED")
     (tmp_path / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
     files = {
         "ca": authority.ca_file, "cert": certificate, "key": key, "other": other, "other_key": other_key,
-        "locked": tmp_path / "locked.key", "damaged": tmp_path / "damaged.pem", "text": tmp_path / "text",
+        "locked": tmp_path / "a.key", "damaged": tmp_path / "damaged.pem", "text": tmp_path / "text",
         "both": tmp_path / "both.pem", "folder": tmp_path, "missing": tmp_path / "missing",
     }  # fmt: skip
 
@@ -60,7 +60,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
         ),
         (
             {"client_cert_file": "cert", "client_key_file": "locked"},
-            "upstream.client_key_file (line 3): 'locked.key' holds a private key with a passphrase; store it without one",
+            "upstream.client_key_file (line 3): 'a.key' holds a private key with a passphrase; store it without one",
         ),
         (
             {"client_cert_file": "cert", "client_key_file": "text"},
