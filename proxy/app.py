@@ -118,7 +118,9 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
         lifecycle.ready = True
         yield site_url(host, runner.addresses[0][1])
         lifecycle.ready = False
-        await asyncio.sleep(current.services.config.limits.shutdown_delay_seconds)  # for load balancers to notice
+        delay_seconds = current.services.config.limits.shutdown_delay_seconds
+        if delay_seconds:
+            await asyncio.sleep(delay_seconds)  # for load balancers to notice
         await site.stop()
         server.pre_shutdown()  # connections without a request
         try:

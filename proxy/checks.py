@@ -6,6 +6,7 @@ is repeated; a key goes to its own upstream and to no other.
 
 import asyncio
 import errno
+import re
 import resource
 import secrets
 import socket
@@ -29,6 +30,8 @@ TIMEOUT_SECONDS = 5.0
 FILES_PER_REQUEST = 2
 """The client's connection and the upstream's."""
 OTHER_FILES = 64
+
+_ERROR_TYPE = re.compile("[A-Za-z]+(?:Error|Exception)")
 
 Level = Literal["ok", "warning", "error"]
 
@@ -56,8 +59,8 @@ class Heard:
             self.engines[fields["vocabulary"]] = fields["engine"]
 
     def warning(self, event: str, **fields: Any) -> None:
-        """As `serve` would warn."""
-        told = ", ".join(f"{key} {value}" for key, value in fields.items())
+        """As `serve` would warn, but for the types of errors: those are for the log."""
+        told = ", ".join(f"{key} {value}" for key, value in fields.items() if not _ERROR_TYPE.fullmatch(str(value)))
         self.findings.append(Finding("log", "warning", f"{event}: {told}"))
 
     error = warning

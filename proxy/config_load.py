@@ -120,10 +120,14 @@ def load_config(
         problems.extend(problem for problem in described if not problem.startswith(unset))
     if problems or config is None:
         raise ConfigError("\n".join(problems))
-    if high_water is not None:
-        config = _override_waters(config, high_water)
+    config = config if high_water is None else _override_waters(config, high_water)
+    return _route(config, environment) if is_online else config
+
+
+def _route(config: Config, environment: Mapping[str, str]) -> Config:
+    """The configuration with the environment's proxies. Raises ConfigError."""
     try:
-        return config.routed_by(environment) if is_online else config
+        return config.routed_by(environment)
     except UnusableProxyError as error:
         raise ConfigError(str(error)) from None
 

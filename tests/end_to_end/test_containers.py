@@ -11,12 +11,14 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
+import yaml
 from asking import CHAT, post
 from serving import own_environment, read_log, serving
 
 from proxy.app import data_directory, run_proxy
 from proxy.config import Config
 from proxy.config_load import load_config
+from proxy.pages import PAGES
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES_GRACE_SECONDS = 30
@@ -124,6 +126,28 @@ async def test_another_program_is_not_taken_for_trimtab(upstream) -> None:
     status, said = await check("--listen", upstream.url.removeprefix("http://").removesuffix("/v1"))
     assert status == 1
     assert "is not answered by trimtab" in said
+
+
+def read_manifest() -> dict:
+    """The pod of the README's Kubernetes manifest."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    manifest = re.search(r"```yaml\n# trimtab-kubernetes\.yaml\n(.*?)```", text, re.DOTALL)
+    return next(yaml.safe_load_all(manifest[1]))["spec"]["template"]["spec"]
+
+
+def test_the_readmes_manifest_fits_the_image() -> None:
+    """Group, volume, port and probes; and the grace is longer than the shutdown that it configures."""
+    pod = read_manifest()
+    container = pod["containers"][0]
+    assert find("USER").endswith(f":{pod['securityContext']['fsGroup']}")
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == [find("VOLUME")]
+    assert {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} <= set(PAGES)
+    assert [str(port["containerPort"]) for port in container["ports"]] == [find("EXPOSE")]
+    assert image_environment()["TRIMTAB_LISTEN"].endswith(f":{find('EXPOSE')}")
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert container["args"][:2] == ["serve", "--set"]
+    limits = load_config(settings=container["args"][2:], environment=environment).limits
+    assert limits.shutdown_delay_seconds + limits.drain_seconds <= pod["terminationGracePeriodSeconds"] - 5
 
 
 def test_the_defaults_end_before_kubernetes_loses_patience() -> None:
