@@ -4,6 +4,7 @@ Law: files are read when the configuration is, and what is wrong with one is sai
 reaches a message.
 """
 
+import os
 import ssl
 from pathlib import Path
 
@@ -63,10 +64,15 @@ def make_context(ca_file: str | None, certificate_file: str | None, key_file: st
 
 def _read(file: str) -> str:
     try:
-        return Path(file).expanduser().read_text(encoding="ascii", errors="replace")
-    except OSError as error:
-        message = f"cannot be read: {(error.strerror or 'unknown reason').lower()}"
+        return _find(file).read_text(encoding="ascii", errors="replace")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        message = f"cannot be read: {(reason or 'no file can have this name').lower()}"
         raise CertificateFileError(message) from error
+
+
+def _find(file: str) -> Path:
+    return Path(os.path.expanduser(file))  # noqa: PTH111 - Path's own raises where there is no such user
 
 
 def _load_authorities(context: ssl.SSLContext, file: str) -> None:
@@ -75,7 +81,7 @@ def _load_authorities(context: ssl.SSLContext, file: str) -> None:
         message = "holds no certificate in PEM form"
         raise CertificateFileError(message)
     try:
-        context.load_verify_locations(Path(file).expanduser())
+        context.load_verify_locations(_find(file))
     except (ssl.SSLError, OSError, ValueError) as error:
         message = "holds a certificate that cannot be read"
         raise CertificateFileError(message) from error
@@ -85,9 +91,9 @@ def _load_certificate(context: ssl.SSLContext, file: str, key_file: str | None) 
     def refuse() -> str:
         raise _PassphraseError  # OpenSSL would ask for it on the terminal
 
-    key = Path(key_file).expanduser() if key_file else None
+    key = _find(key_file) if key_file else None
     try:
-        context.load_cert_chain(Path(file).expanduser(), key, refuse)
+        context.load_cert_chain(_find(file), key, refuse)
     except _PassphraseError as error:
         message = "holds a private key with a passphrase; store it without one"
         raise CertificateFileError(message) from error

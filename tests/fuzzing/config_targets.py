@@ -18,6 +18,7 @@ SECRET = "sk-planted-42"  # noqa: S105 - no secret
 _TREE: dict[str, Any] = Config().model_dump(mode="json")
 _PLACES = (
     "listen", "upstream.base_url", "upstream.api_key", "upstreams.b.base_url", "upstreams.b.api_key", "store",
+    "upstream.proxy", "upstream.ca_file", "upstream.client_cert_file", "upstream.client_key_file",
     "tenant", "mode", "defaults.context_window", "defaults.high_water", "defaults.low_water",
     "defaults.summary.model", "defaults.count", "models", "profiles.p.high_water", "profiles.p.upstream",
     "prices.input", "limits.max_body_bytes", "store_ttl_seconds", "metrics_path",
@@ -29,9 +30,10 @@ _VALUES = (
     "HTTP://h", "http://h/\u00e9", "127.0.0.1:0", "[::]:80", ":1", "h:99999999999999999999", "h:²", "h:٣", "${HOME}",
     "${NOT_SET}", "${NOT_SET:-x}", "${", "!!python/object:os.system x", "!!binary x", "&a [*a]", "*a", "|\n  x",
     "? x", "---", "%YAML 9.9", "\t", "'", '"\\ud800"', "\ud800", "\x00", "\ufeff", "header:X-A", "header:a b",
-    "header:\u00e9", "9" * 5000, "1" * 400, "²", "٣",
+    "header:\u00e9", "~nobody", "socks5://h:1", "http://u:p@h:1", "*:1,[::1]:2,10.0.0.0/8",
+    "9" * 5000, "1" * 400, "²", "٣",
 )  # fmt: skip
-_ENVIRONMENT = ("TRIMTAB_UPSTREAM", "TRIMTAB_LISTEN", "TRIMTAB_AUTOCOMPACT_PCT", "HOME")
+_ENVIRONMENT = ("TRIMTAB_UPSTREAM", "TRIMTAB_LISTEN", "TRIMTAB_AUTOCOMPACT_PCT", "HOME", "HTTPS_PROXY", "no_proxy")
 
 
 def fuzz_config(data: bytes) -> None:

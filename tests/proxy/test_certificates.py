@@ -107,3 +107,10 @@ def test_a_home_directory_is_found(write, tmp_path, monkeypatch) -> None:
     text = write(ca_file="ca")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load_config(text.replace("ca_file: ", "ca_file: ~/"), environment={}).upstream.tls is not None
+
+
+@pytest.mark.parametrize("file", ["~nobody-of-this-name/x", '"a\\0b"', '"\\ud800"'])
+def test_a_name_that_no_file_can_have_is_told(file: str) -> None:
+    """Whatever the system thinks of it."""
+    with pytest.raises(ConfigError, match=r"\Aupstream\.ca_file \(line 1\): .*cannot be read: \w"):
+        load_config(f"upstream: {{ca_file: {file}}}", environment={})
