@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -36,6 +37,19 @@ REFUSED = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
 def far(url: str) -> str:
     """The same upstream by a name that no resolver knows: only the proxy can find it."""
     return str(URL(url).with_host("upstream.test"))
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of the tests are looked up nowhere: where there is no network, that may take long."""
+    look_up = socket.getaddrinfo
+
+    def refuse(host: str, *arguments: object, **more: object) -> object:
+        if str(host).endswith((".test", ".invalid")):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
 @pytest.fixture

@@ -222,7 +222,8 @@ async def test_certificates_are_read_again_with_the_configuration(client, author
             ca_file.write_text("nothing")
             process.send_signal(signal.SIGHUP)
             problem = (await read_log(process, "configuration_invalid"))[-1]["problem"]
-            assert problem == f"upstream.ca_file (line 4): {str(ca_file)!r} holds no certificate in PEM form"
+            assert problem.startswith("upstream.ca_file (line 4): ")
+            assert problem.endswith(" holds no certificate in PEM form")
             ca_file.write_bytes(authority.ca_file.read_bytes())
             process.send_signal(signal.SIGHUP)
             await read_log(process, "reloaded")
