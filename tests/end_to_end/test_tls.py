@@ -82,6 +82,20 @@ async def _ask(upstream: UpstreamConfig) -> int:
             return response.status
     finally:
         await client.close()
+        await _see_the_end(URL(upstream.base_url))
+
+
+async def _see_the_end(url: URL) -> None:
+    """Wait until our connection is closed at both ends: the server takes one at a time, so that another one tells.
+
+    After a handshake that failed, uvloop closes its end only when the server has.
+    """
+    with suppress(ConnectionError):
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write_eof()
+        await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        await writer.wait_closed()
 
 
 def ask(loop_factory: Callable[[], asyncio.AbstractEventLoop], **keys: object) -> str:
