@@ -17,6 +17,7 @@ from aiohttp import web
 from proxy.catalogue import load_catalogue
 from proxy.compactors import Compactors
 from proxy.config import Config
+from proxy.config_values import site_url, split_address
 from proxy.exchange import Recorder
 from proxy.handlers import handle, handle_pages
 from proxy.metrics import Metrics
@@ -54,12 +55,6 @@ class Proxy:
     def services(self) -> Services:
         """What a request that comes now is served with."""
         return self.current.services
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 @asynccontextmanager
@@ -133,6 +128,9 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
         lifecycle.ready = True
         yield site_url(host, runner.addresses[0][1])
         lifecycle.ready = False
+        delay_seconds = current.services.config.limits.shutdown_delay_seconds
+        if delay_seconds:
+            await asyncio.sleep(delay_seconds)  # for load balancers to notice
         await site.stop()
         server.pre_shutdown()  # connections without a request
         try:
@@ -219,8 +217,3 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
 def data_directory() -> Path:
     """Where the user's stores and keys are kept, unless the configuration says otherwise."""
     return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
-
-
-def site_url(host: str, port: int) -> str:
-    """The address of a server, as a client on this machine writes it."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -6,19 +6,22 @@ is repeated; a key goes to its own upstream and to no other.
 
 import asyncio
 import errno
+import re
 import resource
 import secrets
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from proxy.app import data_directory, site_url, split_address
+from proxy.app import data_directory
 from proxy.config import Config, UpstreamConfig
+from proxy.config_values import own_host, site_url, split_address
 from proxy.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
 from proxy.errors import ProxyError
+from proxy.forward_proxies import SETTING
 from proxy.stores import FILE_NAME, SummaryStore
 from proxy.upstream import Headers, UpstreamClient, request_headers, target_url
 
@@ -27,6 +30,8 @@ TIMEOUT_SECONDS = 5.0
 FILES_PER_REQUEST = 2
 """The client's connection and the upstream's."""
 OTHER_FILES = 64
+
+_ERROR_TYPE = re.compile("[A-Za-z]+(?:Error|Exception)")
 
 Level = Literal["ok", "warning", "error"]
 
@@ -54,8 +59,8 @@ class Heard:
             self.engines[fields["vocabulary"]] = fields["engine"]
 
     def warning(self, event: str, **fields: Any) -> None:
-        """As `serve` would warn."""
-        told = ", ".join(f"{key} {value}" for key, value in fields.items())
+        """As `serve` would warn, but for the types of errors: those are for the log."""
+        told = ", ".join(f"{key} {value}" for key, value in fields.items() if not _ERROR_TYPE.fullmatch(str(value)))
         self.findings.append(Finding("log", "warning", f"{event}: {told}"))
 
     error = warning
@@ -75,10 +80,20 @@ async def ask_upstream(
 ) -> Answer:
     """Ask an upstream for its models; `key` is shown where the configuration has none for it.
 
-    `path` is where the configuration has the upstream.
+    `path` is where the configuration has the upstream. The finding says through which proxy it was asked, if there is
+    one in the configuration or the environment.
     """
-    subject = f"{path} {upstream.base_url}"
     headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.api_key is None else []
+    answer = await _ask_for_models(client, upstream, headers, path)
+    route = str(upstream.route)
+    if route and route not in answer.finding.found:
+        answer = replace(answer, finding=replace(answer.finding, found=f"{answer.finding.found}; {route}"))
+    found = answer.finding.found.replace(f"({SETTING})", f"({path}.proxy)")
+    return replace(answer, finding=replace(answer.finding, found=found))
+
+
+async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, path: str) -> Answer:
+    subject = f"{path} {upstream.base_url}"
     asked = request_headers(headers, upstream, identity=True)
     asked["Accept"] = "application/json"
     body, where = bytearray(), "check base_url, and whether the server runs and can be reached from here"
@@ -93,9 +108,11 @@ async def ask_upstream(
                     break
     except TimeoutError:
         return Answer(Finding(subject, "error", f"does not answer within {TIMEOUT_SECONDS:g} seconds", where))
-    except (ProxyError, aiohttp.ClientError, OSError) as error:
-        fault = str(error) if isinstance(error, ProxyError) else f"breaks off its answer ({type(error).__name__})"
-        return Answer(Finding(subject, "error", fault, where))
+    except ProxyError as error:
+        found, _, advice = str(error).partition("; ")
+        return Answer(Finding(subject, "error", found, advice.replace("upstream.", f"{path}.") or where))
+    except (aiohttp.ClientError, OSError):
+        return Answer(Finding(subject, "error", "breaks off its answer", where))
     names = tuple(await asyncio.to_thread(read_names, bytes(body))) if answer.status == 200 else ()
     if answer.status in {401, 403} and not names:
         finding = _judge_key(subject, answer.status, path, shows_key="Authorization" in asked)
@@ -134,7 +151,7 @@ async def check_address(client: UpstreamClient, config: Config) -> Finding:
     if fault is not None and fault.errno == errno.EADDRINUSE and await _is_trimtab(client, host, port):
         return Finding(subject, "ok", "in use, by a trimtab that runs")
     if fault is not None:
-        found = f"cannot be listened on: {(fault.strerror or type(fault).__name__).lower()}"
+        found = f"cannot be listened on: {(fault.strerror or 'no reason given').lower()}"
         return Finding(subject, "error", found, "end what listens there, or choose another address: --set listen=...")
     if config.listen in config.open_addresses():
         advice = "listen on 127.0.0.1, or say client_keys"
@@ -155,8 +172,7 @@ def _try_to_listen(host: str, port: int) -> OSError | None:
 
 
 async def _is_trimtab(client: UpstreamClient, host: str, port: int) -> bool:
-    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - asked, not listened on
-    upstream = UpstreamConfig(base_url=site_url(own, port))
+    upstream = UpstreamConfig(base_url=site_url(own_host(host), port))
     try:
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),

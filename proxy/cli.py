@@ -1,4 +1,4 @@
-"""The command line: `trimtab serve | check | doctor | compact | count | demo | schema`.
+"""The command line: `trimtab serve | check | doctor | healthcheck | compact | count | demo | schema`.
 
 Wrong arguments and wrong configuration end with status 2 and sentences that say what is allowed.
 """
@@ -28,8 +28,9 @@ from proxy.compactors import Compactors
 from proxy.config import Config
 from proxy.config_load import load_file
 from proxy.errors import ConfigError
+from proxy.healthcheck import healthcheck
 from proxy.logs import configure_log, get_log
-from proxy.reloading import reload_when_told, warn_of_open_addresses
+from proxy.reloading import reload_when_told, tell_proxies, warn_of_open_addresses
 from proxy.services import Lifecycle
 from rules.families import find_family
 from rules.pipeline import LimitExceededError
@@ -119,10 +120,15 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
         gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
+        tell_proxies(config, log)
         reloading = loop.create_task(reload_when_told(reload, proxy.current, load, log))
         await stop.wait()
         reloading.cancel()
-        log.info("draining", seconds=proxy.services.config.limits.drain_seconds)
+        limits = proxy.services.config.limits
+        log.info("draining", seconds=limits.drain_seconds, delay_seconds=limits.shutdown_delay_seconds)
+
+
+main.add_command(healthcheck)
 
 
 @main.command()
@@ -155,7 +161,7 @@ def compact(
     The body as it would be forwarded goes to standard output; the digest stands where a summary would.
     """
     with _wrong_use():
-        config = load_file(config_path, settings)
+        config = load_file(config_path, settings, is_online=False)
     configure_log()
     compactors = Compactors(get_log())
     failed = False
@@ -227,7 +233,7 @@ def count(
     from proxy.tally import tally_body  # noqa: PLC0415 - the same
 
     with _wrong_use():
-        config = load_file(config_path, settings)
+        config = load_file(config_path, settings, is_online=False)
     configure_log()
     compactors = Compactors(get_log())
     failed = False

@@ -3,22 +3,22 @@
 Law: frozen, and every key has a default. What a file says is read by config_load.py.
 """
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
 
 from proxy.config_tools import Section, TidyConfig, ToolConfig, allow_a_switch
+from proxy.config_upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
 from proxy.config_values import (
     Address,
     ContextWindow,
     NameGlob,
-    OptionalKey,
     OptionalName,
     OwnKey,
     Store,
     Tenant,
-    Url,
     is_loopback,
 )
 from proxy.config_words import Wanted
@@ -29,15 +29,6 @@ MAX_MODEL_CHARS = 256
 """A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
 DEFAULT_CONTEXT_WINDOW = 128_000
 """The window of a model that nothing is known about."""
-
-
-class UpstreamConfig(Section):
-    """A server that requests go to."""
-
-    base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
-    api_key: OptionalKey = Field(None, repr=False, description="null: the client's own Authorization goes through")
-    connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
-    read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
 
 
 class SummaryConfig(Section):
@@ -161,7 +152,10 @@ class LimitsConfig(Section):
     client_silence_seconds: float = Field(
         60.0, gt=0, description="a client that sends none of its body for so long is answered 408"
     )
-    drain_seconds: float = Field(30.0, ge=0, description="what requests in flight have to finish after SIGTERM")
+    shutdown_delay_seconds: float = Field(
+        0.0, ge=0, description="after SIGTERM /trimtab/ready says no, and requests are still taken, for so long"
+    )
+    drain_seconds: float = Field(20.0, ge=0, description="what requests in flight have to finish after that")
 
 
 class PricesConfig(Section):
@@ -259,6 +253,11 @@ class Config(Section):
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         return tuple(self.upstream_for(name) for name in sorted(names, key=str))
+
+    def routed_by(self, environment: Mapping[str, str]) -> Self:
+        """The same with the proxies that the environment names. Raises UnusableProxyError."""
+        upstreams = {name: upstream.routed_by(environment) for name, upstream in self.upstreams.items()}
+        return self.model_copy(update={"upstream": self.upstream.routed_by(environment), "upstreams": upstreams})
 
     def open_addresses(self) -> dict[str, str]:
         """Addresses beyond this machine where no key is asked for, and what that means."""

@@ -16,7 +16,7 @@ Path = tuple[str | int, ...]
 Place = tuple[int, int]
 """Line and column, from 1."""
 
-SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token"})
+SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token", "proxy"})
 SHOWN_CHARS = 80
 MAX_PLACES = 100_000
 """Keys and items of a file: aliases of aliases make billions of a few lines."""

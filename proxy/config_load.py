@@ -16,6 +16,7 @@ from proxy.config_checks import find_conflicts
 from proxy.config_document import Document, Path, Place, Problem, has_half_characters
 from proxy.config_errors import validate
 from proxy.errors import ConfigError
+from proxy.forward_proxies import UnusableProxyError
 
 P = TypeVar("P", bound=PolicyConfig)
 
@@ -26,25 +27,52 @@ _PERCENTAGE = re.compile("[1-9][0-9]?|100")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
-def load_file(file: FilePath | None, settings: Sequence[str] = (), *, may_be_empty: bool = True) -> Config:
+def load_file(
+    file: FilePath | None, settings: Sequence[str] = (), *, may_be_empty: bool = True, is_online: bool = True
+) -> Config:
     """The configuration in a file, with settings laid over it; None stands for an empty one. Raises ConfigError.
 
     One that says nothing is valid, for every key has a default; where it `may_be_empty` no more, it is being written.
+    Proxies of the environment count for who `is_online`.
     """
-    try:
-        text = file.read_text(encoding="utf-8") if file else ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        message = f"{file}: cannot be read: {reason}"
-        raise ConfigError(message) from error
+    text = _read_text(file)
     if not may_be_empty and _says_nothing(text):
         message = f"{file}: says nothing; write another file and rename it, so that it is never read half written"
         raise ConfigError(message)
     try:
-        return load_config(text, settings=settings)
+        return load_config(text, settings=settings, is_online=is_online)
     except ConfigError as error:
         message = str(error)
         raise ConfigError(f"{file}: {message}" if "not valid YAML" in message else message) from error
+
+
+def load_address(
+    file: FilePath | None, settings: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
+) -> str:
+    """Where the proxy listens by `load_file`'s configuration, whatever else is wrong in it. Raises ConfigError."""
+    environment = os.environ if environment is None else environment
+    document = Document.parse(_read_text(file))
+    written = document.data if isinstance(document.data, dict) else {}
+    draft = _Draft({key: value for key, value in written.items() if key == "listen"}, dict(document.places), [])
+    draft.fill(environment)
+    for setting in (*_read_environment(environment), *settings):
+        if setting.startswith("listen="):
+            draft.lay_over(setting)
+    return draft.finish().listen
+
+
+def _read_text(file: FilePath | None) -> str:
+    try:
+        return file.read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        message = f"{file}: cannot be read: {reason}"
+        raise ConfigError(message) from error
+
+
+def _read_environment(environment: Mapping[str, str]) -> list[str]:
+    """Settings that stand in the environment."""
+    return [f"{key}={environment[name]}" for name, key in ENVIRONMENT_KEYS.items() if environment.get(name)]
 
 
 def _says_nothing(text: str) -> bool:
@@ -56,12 +84,17 @@ def _says_nothing(text: str) -> bool:
 
 
 def load_config(
-    text: str = "", *, settings: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    text: str = "",
+    *,
+    settings: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    is_online: bool = True,
 ) -> Config:
     """Validate a YAML text, with `dotted.key=value` settings laid over it. Raises ConfigError with every problem.
 
     `environment` (the process's own by default) fills ${NAME} and may set TRIMTAB_UPSTREAM, TRIMTAB_LISTEN and
-    TRIMTAB_AUTOCOMPACT_PCT. Settings win over the environment, and that over the file.
+    TRIMTAB_AUTOCOMPACT_PCT. Settings win over the environment, and that over the file. Unless `is_online` is false, it
+    names proxies, too (forward_proxies.py).
     """
     environment = os.environ if environment is None else environment
     document = Document.parse(text)
@@ -71,18 +104,20 @@ def load_config(
         raise ConfigError(message)
     draft = _Draft(data, dict(document.places), list(document.problems))
     draft.fill(environment)
-    overlay = [f"{key}={environment[name]}" for name, key in ENVIRONMENT_KEYS.items() if environment.get(name)]
-    for setting in (*overlay, *settings):
+    for setting in (*_read_environment(environment), *settings):
         draft.lay_over(setting)
     high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), draft.problems)
-    validated = validate(draft.data, Config)
-    config, wrong = validated.model, validated.wrong | draft.unset
-    # What is wrong with an empty text is only that its variable is not set.
-    draft.problems += [problem for problem in validated.problems if problem.path not in draft.unset]
-    draft.problems += [] if config is None else find_conflicts(config, wrong)
-    if draft.problems or config is None:
-        raise ConfigError("\n".join(Document(None, draft.places).describe(draft.problems)))
-    return config if high_water is None else _override_waters(config, high_water)
+    config = draft.finish()
+    config = config if high_water is None else _override_waters(config, high_water)
+    return _route(config, environment) if is_online else config
+
+
+def _route(config: Config, environment: Mapping[str, str]) -> Config:
+    """The configuration with the environment's proxies. Raises ConfigError."""
+    try:
+        return config.routed_by(environment)
+    except UnusableProxyError as error:
+        raise ConfigError(str(error)) from None
 
 
 @dataclass(slots=True)
@@ -136,6 +171,17 @@ class _Draft:
         section[last] = self._read_value(text, path)
         self.places = {place: at for place, at in self.places.items() if place[: len(path)] != path}
         self.unset = {place for place in self.unset if place[: len(path)] != path}
+
+    def finish(self) -> Config:
+        """The configuration. Raises ConfigError with every problem, those found before, too."""
+        validated = validate(self.data, Config)
+        config = validated.model
+        # What is wrong with an empty text is only that its variable is not set.
+        self.problems += [problem for problem in validated.problems if problem.path not in self.unset]
+        self.problems += [] if config is None else find_conflicts(config, validated.wrong | self.unset)
+        if self.problems or config is None:
+            raise ConfigError("\n".join(Document(None, self.places).describe(self.problems)))
+        return config
 
     def _read_value(self, text: str, path: Path) -> Any:
         try:

@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from proxy.certificates import check_authorities, check_certificate
 from proxy.config_globs import NEVER, UNCLOSED, split_glob
 from proxy.config_words import Wanted
+from proxy.forward_proxies import DIRECT, SETTING, read_proxy
 from rules.treatment import MAX_NAME_CHARS
 
 MIN_CONTEXT_WINDOW = 1024
@@ -51,6 +53,12 @@ def _check_url(url: str) -> str:
     return url
 
 
+def _check_proxy(proxy: str) -> str:
+    if proxy != DIRECT:
+        read_proxy(proxy, SETTING)
+    return proxy
+
+
 def _has_valid_port(url: str) -> bool:
     try:
         return urlsplit(url).port != 0
@@ -84,6 +92,22 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def site_url(host: str, port: int) -> str:
+    """The address of a server, as a client on this machine writes it."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def own_host(host: str) -> str:
+    """Where this machine reaches a server that listens on `host`: all addresses include the loopback's."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - asked, not listened on
 
 
 def _check_address(address: str) -> str:
@@ -156,6 +180,17 @@ Url = Annotated[str, AfterValidator(_check_url), Wanted("an http:// or https:// 
 OptionalName = Annotated[str | None, BeforeValidator(_drop_blank)]
 _Key = Wanted("one word of printable ASCII, without a line break")
 OptionalKey = Annotated[Annotated[str, AfterValidator(_check_key), _Key] | None, BeforeValidator(_drop_blank)]
+OptionalProxy = Annotated[
+    Annotated[str, AfterValidator(_check_proxy), Wanted("http://[USER:PASSWORD@]HOST:PORT, or direct")] | None,
+    BeforeValidator(_drop_blank),
+]
+_File = Wanted("the name of a PEM file")
+AuthoritiesFile = Annotated[
+    Annotated[str, AfterValidator(check_authorities), _File] | None, BeforeValidator(_drop_blank)
+]
+CertificateFile = Annotated[
+    Annotated[str, AfterValidator(check_certificate), _File] | None, BeforeValidator(_drop_blank)
+]
 OwnKey = Annotated[str, AfterValidator(_check_own_key), _Key]
 Address = Annotated[str, AfterValidator(_check_address), Wanted("HOST:PORT, the port 0 to 65535")]
 ContextWindow = Annotated[

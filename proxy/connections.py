@@ -10,7 +10,25 @@ from functools import partial
 from typing import Any
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import Connection
+
+
+class TunnelError(aiohttp.ClientError):
+    """A proxy was asked for a tunnel and did not answer: it hung up, or spoke no HTTP. The cause says which."""
+
+
+class Request(ClientRequest):
+    """A request that may ask for a tunnel through its proxy without TLS inside, by a `server_hostname`.
+
+    A WebSocket needs one: what follows its handshake are no requests that a proxy could pass on (RFC 6455 section 4.1).
+    The name is part of what tells connections apart, so that a tunnel is never used for requests in absolute form.
+    """
+
+    def is_ssl(self) -> bool:
+        """Whether its proxy is asked for a tunnel, or there is TLS: then the target is in origin form."""
+        return super().is_ssl() or (self.proxy is not None and self.server_hostname is not None)
 
 
 class Connector(aiohttp.TCPConnector):
@@ -25,6 +43,34 @@ class Connector(aiohttp.TCPConnector):
                 return connection
             connection.close()
         return None
+
+    async def _create_proxy_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's
+        """As aiohttp does; what happens before the tunnel stands is told apart from what the upstream does."""
+        try:
+            return await super()._create_proxy_connection(req, traces, timeout)
+        except aiohttp.ClientHttpProxyError:
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError) as error:
+            raise TunnelError from error
+        except aiohttp.ClientOSError as error:
+            if isinstance(error, aiohttp.ClientConnectorError):
+                raise
+            raise TunnelError from error
+
+    async def _start_tls_connection(
+        self,
+        underlying_transport: Any,
+        req: Any,
+        timeout: Any,  # noqa: ASYNC109 - aiohttp's
+        client_error: type[Exception] = aiohttp.ClientConnectorError,
+    ) -> Any:
+        """TLS within the tunnel, or none where the upstream's address has none."""
+        if req.url.scheme == "https":
+            return await super()._start_tls_connection(underlying_transport, req, timeout, client_error)
+        protocol = ResponseHandler(self._loop)
+        underlying_transport.set_protocol(protocol)
+        protocol.connection_made(underlying_transport)
+        return underlying_transport, protocol
 
 
 @contextmanager

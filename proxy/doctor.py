@@ -87,12 +87,13 @@ def _show(text: str) -> Text:
     return Text("".join(char if char.isprintable() else "?" for char in text))
 
 
-_Asked = tuple[str, str | None]
+_Asked = tuple[str | None, ...]
 
 
 def _tell_apart(upstream: UpstreamConfig) -> _Asked:
-    """By its address and our key: each key has its own models, and may be a wrong one."""
-    return upstream.base_url, upstream.api_key
+    """By its address, our key and the way to it: each key has its own models, and each of these may be a wrong one."""
+    files = (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file)
+    return (upstream.base_url, upstream.api_key, upstream.proxy, *files)
 
 
 async def examine(config: Config, models: Iterable[str], key: str | None) -> Report:

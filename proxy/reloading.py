@@ -42,6 +42,14 @@ def warn_of_open_addresses(config: Config, log: Any) -> None:
         log.warning("listening_wide", listen=address, meaning=meaning)
 
 
+def tell_proxies(config: Config, log: Any) -> None:
+    """Log through which proxy each upstream is reached that has one, and what named it; no password."""
+    for upstream in (config.upstream, *config.upstreams.values()):
+        proxy = upstream.route.proxy
+        if proxy is not None:
+            log.info("upstream_proxy", upstream=upstream.base_url, proxy=proxy.url, told_by=proxy.told_by)
+
+
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:
     """Read the configuration again each time that the event is set, one time after the other; forever.
 
@@ -74,6 +82,7 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
         log.warning("reload_incomplete", key=key, meaning="it changes with a restart only, and stays as it was")
     warn_of_open_addresses(current.services.config, log)
     log.info("reloaded", upstream=config.upstream.base_url, mode=config.mode, models=len(config.models))
+    tell_proxies(config, log)
 
 
 def _read(load: Callable[[], Config]) -> Config | ConfigError:

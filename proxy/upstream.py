@@ -7,6 +7,7 @@ hop; everything else passes as it is.
 import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -14,8 +15,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config import UpstreamConfig
-from proxy.connections import Connector, ending_with_connection
-from proxy.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.connections import Connector, Request, ending_with_connection
+from proxy.errors import ProxyError, UpstreamInvalidError, UpstreamUnreachableError
+from proxy.unreachable import PROXY_AUTHENTICATION_REQUIRED, describe_refusal, explain, name_host
 
 HOP_BY_HOP = frozenset(
     {
@@ -139,6 +141,7 @@ class UpstreamClient:
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
             connector=Connector(limit=0),
+            request_class=Request,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
@@ -160,41 +163,64 @@ class UpstreamClient:
         its body is coded on this hop; faults of the answer's body are aiohttp's own, and those raised inside the block
         pass through.
         """
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
-        )
         if isinstance(body, bytes):
             if headers.get("Content-Length") != str(len(body)):
                 headers["Content-Length"] = str(len(body))  # where the client's stood
             body = _pieces(body) if len(body) > PIECE_BYTES else body
+        how = _choose_way(url, headers, upstream)
         try:
-            response = await self._session.request(
-                method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
-            )
-        except TimeoutError as error:
-            message = f"{url.host}:{url.port} did not answer in time; see upstream.*_timeout_seconds"
-            raise UpstreamTimeoutError(message) from error
-        except (aiohttp.ClientError, OSError) as error:
+            response = await self._session.request(method, url, data=body, allow_redirects=False, **how)
+        except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             if isinstance(error.__cause__, ProxyError):
                 raise error.__cause__ from None  # the body's own fault
-            message = f"{url.host}:{url.port} could not be reached ({type(error).__name__}); check upstream.base_url"
-            raise UpstreamUnreachableError(message) from error
+            raise explain(error, url, upstream) from error
         try:
             if response.status == SWITCHING_PROTOCOLS and "Upgrade" not in headers:
-                message = f"{url.host}:{url.port} switched protocols, which nobody asked for"
+                message = f"{name_host(url)} switched protocols, which nobody asked for; check upstream.base_url"
                 raise UpstreamUnreachableError(message)
             _check_codings(response, url)
+            _check_proxy(response, url, upstream, is_tunnelled="server_hostname" in how)
             with ending_with_connection(response):
                 yield response
         finally:
             response.close() if not response.content.at_eof() else response.release()
 
 
+def _choose_way(url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig) -> dict[str, Any]:
+    """How a request travels: its headers, timeouts, TLS, and the proxy with the password that only the proxy is shown.
+
+    An upstream without TLS is asked in absolute form, but for a WebSocket, which has a tunnel.
+    """
+    timeout = aiohttp.ClientTimeout(
+        total=None, connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
+    )
+    how: dict[str, Any] = {"headers": headers, "timeout": timeout, "ssl": upstream.tls or True}
+    proxy = upstream.route.proxy
+    if proxy is None:
+        return how
+    shown = {} if proxy.authorization is None else {"Proxy-Authorization": proxy.authorization}
+    how |= {"proxy": proxy.url, "proxy_headers": shown}
+    if url.scheme == "http" and "Upgrade" in headers:
+        how["server_hostname"] = url.host
+    elif url.scheme == "http":
+        how["headers"] = CIMultiDict([*headers.items(), *shown.items()])
+    return how
+
+
+def _check_proxy(response: aiohttp.ClientResponse, url: URL, upstream: UpstreamConfig, *, is_tunnelled: bool) -> None:
+    """A proxy that wants a password says so in the upstream's place where there is no tunnel through it."""
+    proxy = upstream.route.proxy
+    if proxy is None or url.scheme == "https" or is_tunnelled:
+        return
+    if response.status == PROXY_AUTHENTICATION_REQUIRED:
+        raise UpstreamUnreachableError(describe_refusal(proxy, response.status, url))
+
+
 def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
     """Nobody would undo another transfer coding than chunked: we pass the bytes on, and the header ends on this hop."""
     codings = [coding.strip().lower() for coding in response.headers.getall("Transfer-Encoding", ())]
     if codings not in ([], ["chunked"]):
-        message = f"{url.host}:{url.port} answered with a transfer coding other than chunked, which nobody asked for"
+        message = f"{name_host(url)} answered with a transfer coding other than chunked, which nobody asked for"
         raise UpstreamInvalidError(message)
 
 

@@ -17,6 +17,7 @@ from yarl import URL
 from proxy.config import UpstreamConfig
 from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
 from proxy.relay import STALLED_SECONDS, PlainResponse, Relayed, relay_answer, reset
+from proxy.unreachable import name_host
 from proxy.upstream import SWITCHING_PROTOCOLS, UpstreamClient, answer_headers, is_sendable, read_headers
 
 BUFFER_BYTES = 64 * 1024
@@ -52,7 +53,10 @@ async def relay_websocket(
             async with asyncio.timeout(upstream.connect_timeout_seconds):
                 answer = await stack.enter_async_context(client.send("GET", url, headers, None, upstream))
         except TimeoutError as error:
-            message = f"{url.host}:{url.port} did not accept the WebSocket in time"
+            through = f" {upstream.route}" if upstream.route.proxy is not None else ""
+            message = (
+                f"{name_host(url)} did not accept the WebSocket in time{through}; see upstream.connect_timeout_seconds"
+            )
             raise UpstreamTimeoutError(message) from error
         if answer.status != SWITCHING_PROTOCOLS:
             return await relay_answer(request, answer, [], None, relayed)

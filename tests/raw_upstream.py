@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -64,8 +65,8 @@ async def _read_request(reader: asyncio.StreamReader, connection: int) -> RawReq
 
 
 @asynccontextmanager
-async def run_raw_upstream() -> AsyncIterator[RawUpstream]:
-    """The server on a free port; connections are kept open until their client closes them."""
+async def run_raw_upstream(tls: ssl.SSLContext | None = None) -> AsyncIterator[RawUpstream]:
+    """The server on a free port, with TLS if told so; connections are kept open until their client closes them."""
     upstream = RawUpstream()
     writers: set[asyncio.StreamWriter] = set()
 
@@ -88,8 +89,8 @@ async def run_raw_upstream() -> AsyncIterator[RawUpstream]:
         writer.close()
         writers.discard(writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
-    upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
+    upstream.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:
         yield upstream
     finally:

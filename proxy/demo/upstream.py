@@ -14,9 +14,9 @@ from itertools import accumulate, takewhile
 import orjson
 from aiohttp import web
 
-from proxy.app import site_url
 from proxy.codecs.chat import ChatCache, ChatCodec, read_request
 from proxy.codecs.message import UndecodableError, decode_message
+from proxy.config_values import site_url
 from proxy.demo.session import MODEL, Session
 from rules.conversation import CountTokens, Message
 from rules.families import GENERIC

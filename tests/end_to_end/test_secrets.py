@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from aiohttp import web
 from asking import SMALL, ask_raw
 from fake_upstream import break_off, error
+from forward_proxy import run_forward_proxy
 from sessions import make_session
 
 KEY = "sk-PLANTED-KEY"
@@ -167,9 +169,30 @@ async def test_an_upstream_that_cannot_be_reached_tells_nothing_planted(tmp_path
     assert find_planted(told + said) == []
 
 
+@pytest.mark.parametrize("wants", [None, b"other"], ids=["lets in", "refuses"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxys_password_is_told_to_nobody_else(wants, scheme, tmp_path, client, upstream, monkeypatch):
+    """Not by the log, refusals, or files, nor to the upstream; whether the proxy takes it or not."""
+    async with run_forward_proxy() as forward:
+        forward.wants = wants
+        monkeypatch.setenv(f"{scheme.upper()}_PROXY", f"http://me:{KEY}@{forward.address}")
+        base_url = upstream.url.replace("127.0.0.1", "upstream.test").replace("http", scheme)
+        async with serving(tmp_path, base_url) as (process, url):
+            statuses = await ask_everything(client, url)
+            told = await read_pages(client, url)
+            said = await stop(process)
+        assert any(b"Proxy-Authorization: Basic " in head for head in forward.heads)
+    assert (502 in statuses) is (scheme == "https" or wants is not None)
+    password = b64encode(f"me:{KEY}".encode())[:16]
+    assert not [line for line in (told + said).splitlines() if b"PLANTED" in line or password in line]
+    assert not [recorded for recorded in upstream.requests if recorded.header("Proxy-Authorization")]
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        CONFIG + f"upstreams: {{x: {{base_url: http://x, proxy: 'http://me:{KEY}@h:x'}}}}",
+        CONFIG + f"upstreams: {{x: {{base_url: http://x, proxy: 'socks5://me:{KEY}'}}}}",
         CONFIG + f"nonsense: {KEY}",
         CONFIG.replace("[", "[a b, "),
         CONFIG.replace("admin_token: ", "admin_token: *"),

@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 from fuzzing.choices import Choices, dump
 
-from proxy.app import split_address
 from proxy.config import Config
 from proxy.config_document import Document, name_path
 from proxy.config_load import load_config
+from proxy.config_values import split_address
 from proxy.errors import ConfigError
 from rules.policy import Prices
 
@@ -22,6 +22,7 @@ _TREE: dict[str, Any] = Config().model_dump(mode="json")
 _PLACES = (
     "listen", "defaults.tools", "models", "profiles.p.tools", "defaults.tidy", "upstream.base_url",
     "upstream.api_key", "upstreams.b.base_url", "upstreams.b.api_key", "store",
+    "upstream.proxy", "upstream.ca_file", "upstream.client_cert_file", "upstream.client_key_file",
     "tenant", "mode", "defaults.context_window", "defaults.high_water", "defaults.low_water",
     "defaults.summary.model", "defaults.count", "models", "profiles.p.high_water", "profiles.p.upstream",
     "prices.input", "limits.max_body_bytes", "store_ttl_seconds", "metrics_path",
@@ -35,7 +36,8 @@ _VALUES = (
     "HTTP://h", "http://h/\u00e9", "127.0.0.1:0", "[::]:80", ":1", "h:99999999999999999999", "h:²", "h:٣", "${HOME}",
     "${NOT_SET}", "${NOT_SET:-x}", "${", "!!python/object:os.system x", "!!binary x", "&a [*a]", "*a", "|\n  x",
     "? x", "---", "%YAML 9.9", "\t", "'", '"\\ud800"', "\ud800", "\x00", "\ufeff", "header:X-A", "header:a b",
-    "header:\u00e9", "9" * 5000, "1" * 400, "²", "٣",
+    "header:\u00e9", "~nobody", "socks5://h:1", "http://u:p@h:1", "*:1,[::1]:2,10.0.0.0/8",
+    "9" * 5000, "1" * 400, "²", "٣",
 )  # fmt: skip
 _LOCATED = re.compile(r"(.*?) \(line (\d+)\): ")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?")
@@ -43,7 +45,7 @@ _FOREIGN = re.compile(
     r"\b(?:valid (?:tuple|dictionary|string|integer|number|boolean)|instance of|Input|NoneType|dict|tuple|str|chr|arg"
     r"|Value error|something else$)\b"
 )
-_ENVIRONMENT = ("TRIMTAB_UPSTREAM", "TRIMTAB_LISTEN", "TRIMTAB_AUTOCOMPACT_PCT", "HOME")
+_ENVIRONMENT = ("TRIMTAB_UPSTREAM", "TRIMTAB_LISTEN", "TRIMTAB_AUTOCOMPACT_PCT", "HOME", "HTTPS_PROXY", "no_proxy")
 
 
 def fuzz_config(data: bytes) -> None:

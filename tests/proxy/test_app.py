@@ -1,4 +1,4 @@
-"""Wiring: addresses, and what is missing at the start."""
+"""Wiring: what is missing at the start, and how it ends."""
 
 import asyncio
 from contextlib import suppress
@@ -9,24 +9,11 @@ from aiohttp import web
 from asking import post
 from fake_upstream import Recorded, event
 
-from proxy.app import run_proxy, site_url, split_address
+from proxy.app import run_proxy
 from proxy.compactors import Compactors
 from proxy.config_load import load_config
+from proxy.config_values import split_address
 from proxy.threads import INLINE_BYTES
-
-
-@pytest.mark.parametrize(
-    ("address", "parts", "url"),
-    [
-        ("127.0.0.1:8790", ("127.0.0.1", 8790), "http://127.0.0.1:8790"),
-        ("[::1]:80", ("::1", 80), "http://[::1]:80"),
-        ("localhost:0", ("localhost", 0), "http://localhost:0"),
-    ],
-)
-def test_addresses_are_read_and_written(address: str, parts: tuple[str, int], url: str) -> None:
-    """HOST:PORT, with an IPv6 host in brackets."""
-    assert split_address(address) == parts
-    assert site_url(*parts) == url
 
 
 @pytest.mark.parametrize("fault", [KeyError("o200k_base"), OSError(), ValueError(), ImportError()])

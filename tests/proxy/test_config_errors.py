@@ -115,7 +115,7 @@ def _problems(text: str, *settings: str, **environment: str) -> list[str]:
             "limits:\n  qqq: 1",
             (
                 "limits.qqq (line 2): unknown key; known here: max_body_bytes, max_concurrent_requests, max_held_bytes,"
-                " client_silence_seconds, drain_seconds"
+                " client_silence_seconds, shutdown_delay_seconds, drain_seconds"
             ),
         ),
         (

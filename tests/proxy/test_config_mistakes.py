@@ -83,7 +83,10 @@ POLICY = (
     "upstream, context_window, completion_reserve, high_water, low_water, overflow_strategy, on_exceeded, tidy, dedupe,"
     " max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, keep_user_tokens, summary, count"
 )
-UPSTREAM = "base_url, api_key, connect_timeout_seconds, read_timeout_seconds"
+UPSTREAM = (
+    "base_url, api_key, connect_timeout_seconds, read_timeout_seconds, proxy, ca_file, client_cert_file,"
+    " client_key_file"
+)
 TOOL = "max_tool_result_tokens, max_tool_result_bytes, truncation, tidy, dedupe, exclude"
 ADDED = "must end before /chat/completions: requests to /v1/X go to base_url/X"
 UNCLOSED = "has a [ that no ] closes; a literal one is written [[]"

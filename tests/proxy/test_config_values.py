@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.config_load import load_config
+from proxy.config_values import own_host, site_url, split_address
 from proxy.errors import ConfigError
 
 
@@ -67,3 +68,25 @@ def test_other_addresses_are_taken(path: str) -> None:
     """A path that only has such a word in it is somebody's own."""
     url = f"https://h{path}"
     assert load_config(settings=[f"upstream.base_url={url}"], environment={}).upstream.base_url == url.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("address", "parts", "url"),
+    [
+        ("127.0.0.1:8790", ("127.0.0.1", 8790), "http://127.0.0.1:8790"),
+        ("[::1]:80", ("::1", 80), "http://[::1]:80"),
+        ("localhost:0", ("localhost", 0), "http://localhost:0"),
+    ],
+)
+def test_addresses_are_read_and_written(address: str, parts: tuple[str, int], url: str) -> None:
+    """HOST:PORT, with an IPv6 host in brackets."""
+    assert split_address(address) == parts
+    assert site_url(*parts) == url
+
+
+@pytest.mark.parametrize(
+    ("listen", "own"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("127.0.0.1", "127.0.0.1"), ("box.lan", "box.lan")]
+)
+def test_a_server_on_all_addresses_is_reached_on_the_loopback(listen: str, own: str) -> None:
+    """Any other where it listens."""
+    assert own_host(listen) == own

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
@@ -198,3 +199,13 @@ async def test_wrong_use_ends_with_2(arguments, sentence, tmp_path: Path) -> Non
     assert (status, out) == (2, b"")
     assert sentence in said.decode()
     assert "PLANTED" not in said.decode()
+
+
+async def test_no_type_of_error_is_shown(upstream) -> None:
+    """It is for the log; here a store and an upstream that are not there are described."""
+    nowhere = "http://127.0.0.1:9"
+    gone = f"upstreams={{o: {{base_url: '{nowhere}'}}, p: {{base_url: '{upstream.url}', proxy: '{nowhere}'}}}}"
+    report = await _examine(upstream, "store=redis://127.0.0.1:9/0", gone)
+
+    assert any("store_unreachable" in finding.found for finding in report.findings)
+    assert not re.search(rb"[A-Za-z]+Error", report.write_json())

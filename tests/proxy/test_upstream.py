@@ -164,7 +164,8 @@ async def test_an_upstream_that_is_not_there_is_unreachable(client: UpstreamClie
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = URL(f"http://127.0.0.1:{unused.getsockname()[1]}/v1/models")
-        with pytest.raises(UpstreamUnreachableError, match=rf"127\.0\.0\.1:{url.port} could not be reached .*base_url"):
+        words = rf"127\.0\.0\.1:{url.port} could not be reached: it refuses connections; .*base_url"
+        with pytest.raises(UpstreamUnreachableError, match=words):
             async with client.send("GET", url, CIMultiDict(), None, PLAIN):
                 pass
 

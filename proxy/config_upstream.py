@@ -1,0 +1,70 @@
+"""The configuration's keys for an upstream: where it is, how it is reached, whose certificates count.
+
+Law: what its files hold is read once, with the configuration; requests that began with one keep its certificates.
+"""
+
+import ssl
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+
+from proxy.certificates import check_key, make_context
+from proxy.config_tools import Section
+from proxy.config_values import AuthoritiesFile, CertificateFile, OptionalKey, OptionalName, OptionalProxy, Url
+from proxy.forward_proxies import Route, find_route
+
+
+class UpstreamConfig(Section):
+    """A server that requests go to."""
+
+    base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
+    api_key: OptionalKey = Field(None, repr=False, description="null: the client's own Authorization goes through")
+    connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
+    read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
+    proxy: OptionalProxy = Field(
+        None,
+        repr=False,
+        description="http://[USER:PASSWORD@]HOST:PORT | direct | null: HTTPS_PROXY, HTTP_PROXY, NO_PROXY",
+    )
+    ca_file: AuthoritiesFile = Field(
+        None, description="PEM; authorities that are trusted besides the system's (SSL_CERT_FILE)"
+    )
+    client_cert_file: CertificateFile = Field(None, description="PEM; shown to servers that want a client certificate")
+    client_key_file: OptionalName = Field(None, description="PEM; its private key; null: it is in client_cert_file")
+    _route: Route = PrivateAttr(Route())
+    _tls: ssl.SSLContext | None = PrivateAttr(None)
+
+    @property
+    def route(self) -> Route:
+        """The way to it; the environment counts only after `routed_by`."""
+        return self._route
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What TLS is spoken with, as its files were when the configuration was read; None is the system's own."""
+        return self._tls
+
+    @field_validator("client_key_file")
+    @classmethod
+    def _check_client_key(cls, key_file: str | None, info: ValidationInfo) -> str | None:
+        certificate_file = info.data.get("client_cert_file")
+        if certificate_file is not None:
+            check_key(certificate_file, key_file)
+        elif key_file is not None and "client_cert_file" in info.data:
+            message = "needs client_cert_file beside it"
+            raise ValueError(message)
+        return key_file
+
+    @model_validator(mode="after")
+    def _prepare(self) -> Self:
+        self._route = find_route(self.base_url, self.proxy, {})
+        if self.ca_file is not None or self.client_cert_file is not None:
+            self._tls = make_context(self.ca_file, self.client_cert_file, self.client_key_file)
+        return self
+
+    def routed_by(self, environment: Mapping[str, str]) -> Self:
+        """The same with the environment's proxy, unless `proxy` says otherwise. Raises UnusableProxyError."""
+        routed = self.model_copy()
+        routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - its own
+        return routed

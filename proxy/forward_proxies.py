@@ -1,0 +1,149 @@
+"""Which HTTP proxy of the network, if any, stands between us and an upstream.
+
+Law: a pure function of the upstream's address, its configuration and the environment's variables. A proxy's password is
+shown to that proxy alone; no message repeats it.
+"""
+
+import base64
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+DIRECT = "direct"
+"""The setting that wants no proxy, whatever the environment says."""
+SETTING = "upstream.proxy"
+_SCHEMES = frozenset({"http", "https"})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class UnusableProxyError(ValueError):
+    """A proxy's address is none that can be used; the message says why, and never repeats it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardProxy:
+    """A proxy by its `url`, which carries no password; `told_by` is the variable or key that names it.
+
+    `authorization` is the value of `Proxy-Authorization`, None if the address has no user name.
+    """
+
+    url: str
+    told_by: str
+    authorization: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        """For messages: where it is, and what named it."""
+        return f"the proxy {urlsplit(self.url).netloc} ({self.told_by})"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How an upstream is reached: through `proxy`, or directly if that is None.
+
+    `told_by` is what decided on the direct way, None if nothing names a proxy.
+    """
+
+    proxy: ForwardProxy | None = None
+    told_by: str | None = None
+
+    def __str__(self) -> str:
+        """For messages; empty if there was nothing to decide."""
+        if self.proxy is not None:
+            return f"through {self.proxy}"
+        return f"directly ({self.told_by})" if self.told_by is not None else ""
+
+
+def find_route(base_url: str, setting: str | None, environment: Mapping[str, str]) -> Route:
+    """The way to `base_url`: by `setting` (`direct` or a proxy's address), else by the environment.
+
+    Of the environment count HTTPS_PROXY or HTTP_PROXY by the upstream's scheme, else ALL_PROXY, in small letters first,
+    unless NO_PROXY names the upstream or it is on this machine: no other machine's proxy can reach it there.
+    Raises UnusableProxyError.
+    """
+    if setting is not None:
+        return Route(told_by=SETTING) if setting == DIRECT else Route(read_proxy(setting, SETTING))
+    parts = urlsplit(base_url)
+    host, port = parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]
+    found = next((one for name in (parts.scheme, "all") if (one := _read(environment, f"{name}_proxy"))), None)
+    if found is None:
+        return Route()
+    if _is_loopback(host):
+        return Route(told_by="it is on this machine")
+    exempt = _read(environment, "no_proxy")
+    if exempt is not None and is_exempt(host, port, exempt[1]):
+        return Route(told_by=exempt[0])
+    name, address = found
+    try:
+        return Route(read_proxy(address if "://" in address else f"http://{address}", name))
+    except UnusableProxyError as error:
+        message = f"{name}: {error}"
+        raise UnusableProxyError(message) from None
+
+
+def _read(environment: Mapping[str, str], name: str) -> tuple[str, str] | None:
+    """The variable's name and value; the one in small letters decides, and an empty one is none."""
+    for spelt in (name, name.upper()):
+        if spelt in environment:
+            value = environment[spelt].strip()
+            return (spelt, value) if value else None
+    return None
+
+
+def read_proxy(address: str, told_by: str) -> ForwardProxy:
+    """A proxy by its address, `http://[USER:PASSWORD@]HOST[:PORT]`. Raises UnusableProxyError."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        message = "must be http://HOST:PORT, the port 1 to 65535"
+        raise UnusableProxyError(message) from None
+    if parts.scheme.startswith("socks"):
+        message = "SOCKS proxies are not supported; give an http:// or https:// proxy, or upstream.proxy: direct"
+        raise UnusableProxyError(message)
+    is_plain = address.isascii() and address.isprintable() and " " not in address
+    if parts.scheme not in _SCHEMES or not parts.hostname or not is_plain or port == 0:
+        message = "must be http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if it wants them"
+        raise UnusableProxyError(message)
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        message = "must end with the port; signs like / ? # @ in a password are written %2F %3F %23 %40"
+        raise UnusableProxyError(message)
+    where = parts.netloc.rpartition("@")[2]
+    authorization = None
+    if parts.username is not None:
+        key = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        authorization = f"Basic {base64.b64encode(key).decode()}"
+    return ForwardProxy(f"{parts.scheme}://{where}", told_by, authorization)
+
+
+def is_exempt(host: str, port: int, no_proxy: str) -> bool:
+    """Whether NO_PROXY names a host, in small letters, at a port.
+
+    Its entries stand between commas or blanks: `*`; a name, which stands for all names below it, too, with or without
+    `.` or `*.` before it; an address; a network as ADDRESS/BITS; each but `*` with or without `:PORT`. Names are not
+    resolved.
+    """
+    return any(_names(entry, host.rstrip("."), port) for entry in no_proxy.lower().replace(",", " ").split())
+
+
+def _names(entry: str, host: str, port: int) -> bool:
+    if entry == "*":
+        return True
+    name, colon, wanted_port = entry.rpartition(":")
+    if colon and wanted_port.isascii() and wanted_port.isdigit() and (":" not in name or name.endswith("]")):
+        if int(wanted_port) != port:
+            return False
+        entry = name
+    entry = entry.strip("[]")
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        suffix = entry.removeprefix("*").strip(".")
+        return bool(suffix) and (host == suffix or host.endswith(f".{suffix}"))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

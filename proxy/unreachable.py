@@ -1,0 +1,176 @@
+"""Why no answer came from an upstream, in words: what is wrong, at which end, and what to set.
+
+Law: a message is `what is wrong; what to do`. It names no class of a library, and repeats no credential.
+"""
+
+import errno
+import os
+import ssl
+
+import aiohttp
+from yarl import URL
+
+from proxy.config import UpstreamConfig
+from proxy.connections import TunnelError
+from proxy.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.forward_proxies import ForwardProxy
+
+PROXY_AUTHENTICATION_REQUIRED = 407
+_TRUST = "set upstream.ca_file (or SSL_CERT_FILE) to a PEM file with the certificate of"
+_CLOCK = "and this machine's clock"
+_CERTIFICATES = {
+    2: ("comes from an authority that this machine does not trust", f"{_TRUST} that authority"),
+    9: ("is not valid yet", f"check the certificate {_CLOCK}"),
+    10: ("has expired", f"have it renewed, or check {_CLOCK[4:]}"),
+    18: ("is self-signed, and nobody vouches for it", f"{_TRUST} that server"),
+    19: ("comes from an authority that this machine does not trust", f"{_TRUST} that authority"),
+    20: ("comes from an authority that this machine does not trust", f"{_TRUST} that authority"),
+    21: (
+        "comes without those that lead to an authority",
+        f"have the server send the whole chain, or {_TRUST} its issuer",
+    ),
+    23: ("has been revoked", "have it replaced"),
+    62: ("is for another name", "write the name that the certificate has into its address"),
+    64: ("is for another address", "write the name that the certificate has into its address"),
+}
+"""By the code of the verification. Source: OpenSSL, X509_STORE_CTX_get_error."""
+_WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"})
+"""How servers refuse one that shows no certificate, in TLS 1.3 and before; the second may have other causes, too."""
+_REFUSES_CERTIFICATE = frozenset(
+    {
+        "TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_ACCESS_DENIED", "SSLV3_ALERT_BAD_CERTIFICATE",
+        "SSLV3_ALERT_CERTIFICATE_EXPIRED", "SSLV3_ALERT_CERTIFICATE_REVOKED", "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
+        "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE", "TLSV1_ALERT_DECRYPT_ERROR",
+    }
+)  # fmt: skip
+_SPEAKS_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"})
+_HUNG_UP = frozenset({errno.ECONNRESET, errno.EPIPE})
+_NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL})
+
+
+def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
+    """What is told of a request for `url` that `error` ended before any answer."""
+    proxy = upstream.route.proxy
+    if isinstance(error, TimeoutError):
+        return UpstreamTimeoutError(_describe_timeout(error, url, upstream))
+    if proxy is not None and isinstance(error, aiohttp.ClientHttpProxyError):
+        return UpstreamUnreachableError(describe_refusal(proxy, error.status, url))
+    if proxy is not None and isinstance(error, TunnelError):
+        return UpstreamUnreachableError(_describe(error.__cause__, str(proxy), f"check {proxy.told_by}"))
+    tls = _find_tls_error(error)
+    end = proxy if proxy is not None and _is_of_proxy(error, proxy, url) else None
+    name, advice = (
+        (str(end), f"check {end.told_by}") if end is not None else (name_host(url), "check upstream.base_url")
+    )
+    if tls is not None:
+        return UpstreamUnreachableError(_describe_tls(tls, name, upstream))
+    through = f" {upstream.route}" if proxy is not None and end is None else ""
+    said = _describe(error, name, advice, through)
+    return UpstreamUnreachableError(said + (_hint_at_certificates(upstream) if _has_hung_up(error) else ""))
+
+
+def name_host(url: URL) -> str:
+    """HOST:PORT."""
+    return f"{url.host_subcomponent}:{url.port}"
+
+
+def describe_refusal(proxy: ForwardProxy, status: int, url: URL) -> str:
+    """What it means that a proxy did not do what it was asked for."""
+    if status == PROXY_AUTHENTICATION_REQUIRED:
+        key = proxy.told_by
+        if proxy.authorization is None:
+            return (
+                f"{proxy} wants a user name and a password (407); write them into {key}: http://USER:PASSWORD@HOST:PORT"
+            )
+        return f"{proxy} refuses the user name and password that it is shown (407); check {key}"
+    around = "its operator decides whom it lets through; NO_PROXY or upstream.proxy: direct go around it"
+    return f"{proxy} answered {status} when it was asked for {name_host(url)}; {around}"
+
+
+def _describe_timeout(error: TimeoutError, url: URL, upstream: UpstreamConfig) -> str:
+    proxy = upstream.route.proxy
+    through = f" {upstream.route}" if proxy is not None else ""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        key = proxy.told_by if proxy is not None else "upstream.base_url"
+        seconds = f"within {upstream.connect_timeout_seconds:g} seconds"
+        advice = f"check {key}, or raise upstream.connect_timeout_seconds"
+        return f"{name_host(url)} could not be reached{through} {seconds}; {advice}"
+    silence = f"no byte for {upstream.read_timeout_seconds:g} seconds"
+    return f"{name_host(url)} did not answer in time{through} ({silence}); see upstream.read_timeout_seconds"
+
+
+def _is_of_proxy(error: Exception, proxy: ForwardProxy, url: URL) -> bool:
+    """Whether the connection that failed is the one to the proxy; behind it, only TLS with the upstream can fail so."""
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientConnectorDNSError):
+        return True
+    address = URL(proxy.url)
+    shown = (error.host, error.port) if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        shown = (error.host, error.port)
+    return shown == (address.raw_host, address.port) and shown != (url.raw_host, url.port)
+
+
+def _find_tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    while error is not None:
+        # aiohttp's own are errors of `ssl` by name only: what those know stands in their causes.
+        if isinstance(error, ssl.SSLError) and not isinstance(error, aiohttp.ClientError):
+            return error
+        error = error.__cause__
+    return None
+
+
+def _describe_tls(error: ssl.SSLError, name: str, upstream: UpstreamConfig) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        words = (error.verify_message or "cannot be verified").rstrip(".")
+        what, advice = _CERTIFICATES.get(error.verify_code, (f"is not accepted: {words}", f"{_TRUST} its authority"))
+        return f"the certificate of {name} {what}; {advice}{_describe_trust()}"
+    shows = upstream.client_cert_file is not None
+    if error.reason in _REFUSES_CERTIFICATE or (shows and error.reason in _WANTS_CERTIFICATE):
+        return f"{name} refuses our certificate; check upstream.client_cert_file and upstream.client_key_file"
+    if error.reason in _WANTS_CERTIFICATE:
+        sure = (
+            "wants" if error.reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED" else "refuses the TLS handshake; it may want"
+        )
+        return f"{name} {sure} a client certificate; set upstream.client_cert_file and upstream.client_key_file"
+    if error.reason in _SPEAKS_NO_TLS:
+        return f"{name} does not speak TLS; check whether its address begins with http:// rather than https://"
+    words = (error.reason or "no reason given").replace("_", " ").lower()
+    return f"no TLS connection to {name} could be made ({words}); check which versions of TLS that server speaks"
+
+
+def _describe_trust() -> str:
+    """Said if this machine trusts nobody at all, as in a bare container."""
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
+        return ""
+    return f" (this machine has no list of authorities: {paths.openssl_cafile_env} leads to no file)"
+
+
+def _has_hung_up(error: BaseException | None) -> bool:
+    is_reset = isinstance(error, OSError) and error.errno in _HUNG_UP
+    return is_reset or isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
+
+
+def _hint_at_certificates(upstream: UpstreamConfig) -> str:
+    """In TLS 1.3 a certificate is refused behind the handshake, often without a word that arrives."""
+    if not upstream.base_url.startswith("https:"):
+        return ""
+    if upstream.client_cert_file is None:
+        return "; if it wants a client certificate, set upstream.client_cert_file and upstream.client_key_file"
+    return "; it may refuse the certificate of upstream.client_cert_file"
+
+
+def _describe(error: BaseException | None, name: str, advice: str, through: str = "") -> str:
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"{name} could not be reached: its name cannot be resolved; {advice}"
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ECONNREFUSED:
+        return f"{name} could not be reached: it refuses connections; {advice}, and that the server runs"
+    if number in _NO_WAY:
+        return f"{name} could not be reached: no network leads there; {advice}"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"what {name} answers{through} is no HTTP; {advice}"
+    if _has_hung_up(error):
+        return f"{name} closed the connection{through} before it answered; {advice}, or try again"
+    words = f": {os.strerror(number).lower()}" if number is not None and number > 0 else ""
+    return f"{name} could not be reached{through}{words}; {advice}"

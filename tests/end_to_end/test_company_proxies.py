@@ -1,0 +1,328 @@
+"""Upstreams behind an HTTP proxy: everything that goes to an upstream goes through it, unchanged."""
+
+import asyncio
+import base64
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+import uvloop
+from aiohttp import web
+from asking import CHAT, SMALL, ask_raw, post, settle
+from authority import Authority
+from forward_proxy import ForwardProxy, run_forward_proxy
+from raw_upstream import RawUpstream, run_raw_upstream
+from serving import read_log, serving
+from sessions import make_session
+from yarl import URL
+
+from proxy.app import Proxy, run_proxy
+from proxy.checks import ask_upstream
+from proxy.config_load import load_config
+from proxy.upstream import UpstreamClient
+
+Start = Callable[..., Awaitable[Proxy]]
+SOCKET = (
+    b"GET /v1/realtime HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: abc\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+REFUSED = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
+
+
+def far(url: str) -> str:
+    """The same upstream by a name that no resolver knows: only the proxy can find it."""
+    return str(URL(url).with_host("upstream.test"))
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of the tests are looked up nowhere: where there is no network, that may take long."""
+    look_up = socket.getaddrinfo
+
+    def refuse(host: str, *arguments: object, **more: object) -> object:
+        if str(host).endswith((".test", ".invalid")):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+async def forward() -> AsyncIterator[ForwardProxy]:
+    """The company's proxy."""
+    async with run_forward_proxy() as running:
+        yield running
+
+
+@pytest.fixture
+async def raw() -> AsyncIterator[RawUpstream]:
+    """An upstream that keeps the bytes of what it receives."""
+    async with run_raw_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+async def start(log, compactors) -> AsyncIterator[Start]:
+    """Start a proxy by an environment and settings."""
+    async with AsyncExitStack() as stack:
+
+        async def run(environment: dict[str, str], *settings: str) -> Proxy:
+            base = ("listen=127.0.0.1:0", "store=memory", "limits.drain_seconds=1")
+            config = load_config(settings=(*base, *settings), environment=environment)
+            return await stack.enter_async_context(run_proxy(config, log, compactors))
+
+        yield run
+
+
+async def test_each_kind_of_request_goes_through_the_proxy(client, upstream, forward, start) -> None:
+    """Chats, other paths, summaries, and questions for windows; the upstream has a name that only the proxy knows."""
+    settings = (f"upstream.base_url={far(upstream.url)}", *SMALL, "models=[{match: other, context_window: auto}]")
+    proxy = await start({"HTTP_PROXY": f"http://{forward.address}"}, *settings)
+    session = make_session(30)
+    assert (await post(client, proxy.url + "/v1/chat/completions", session))[0].status == 200
+    await settle(proxy)
+    async with client.get(proxy.url + "/v1/files?limit=1") as response:
+        assert (response.status, await response.read()) == (200, b"hello")
+
+    assert upstream.summaries
+    authority = far(upstream.url).encode()
+    async with asyncio.timeout(5):
+        while not upstream.questions:  # noqa: ASYNC110 - asked in the background
+            await asyncio.sleep(0.01)
+    asked = [head.split(b"\r\n")[0] for head in forward.heads]
+    assert asked.count(b"POST " + authority + b"/chat/completions HTTP/1.1") == len(upstream.requests) - 1
+    assert b"GET " + authority + b"/files?limit=1 HTTP/1.1" in asked
+    assert b"GET " + authority + b"/models HTTP/1.1" in asked
+
+
+@pytest.mark.parametrize(
+    "target", [b"/v1//a/../b%2Fc%20d?x=%41+b&y", b"/v1/models?", b"//x", b"/v1/a?b#c", b"/other/%E2%82%AC?q=/../"]
+)
+async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, start) -> None:
+    """Target, headers in order and case, bytes beyond ASCII, `Host`: as without a proxy, but for the proxy's own."""
+    request = (
+        b"POST " + target + b" HTTP/1.1\r\nHost: client\r\nx-B: 1\r\nX-a: \xff\xfe\r\nAuthorization: Bearer k\r\n"
+        b"Proxy-Authorization: Basic clients\r\nCONTENT-LENGTH: 3\r\nConnection: close\r\n\r\n\x00ab"
+    )
+    direct = await start({}, f"upstream.base_url={raw.url}")
+    assert b" 200 " in await ask_raw(direct.url, request)
+    proxied = await start({"http_proxy": f"user:pass@{forward.address}"}, f"upstream.base_url={far(raw.url)}")
+    assert b" 200 " in await ask_raw(proxied.url, request)
+
+    plain, through = raw.requests
+    authority = far(raw.url).removesuffix("/v1").encode()
+    sent = next(head for head in forward.heads if head.startswith(b"POST "))
+    assert sent.split(b" ")[1] == authority + plain.target
+    own = b"Proxy-Authorization: Basic " + base64.b64encode(b"user:pass")
+    host = b"Host: " + authority.removeprefix(b"http://")
+    expected = [host if line.startswith(b"Host:") else line for line in plain.lines]
+    assert sent.split(b"\r\n")[1:] == [*expected, own]
+    assert (through.body, through.target) == (plain.body, plain.target)
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_tls_goes_through_a_tunnel(loop_factory, tmp_path: Path, log, compactors) -> None:
+    """Proxies over HTTP and over HTTPS; credentials are for the proxy and reach no upstream, and the reverse."""
+
+    async def run() -> None:
+        authority = Authority(tmp_path)
+        async with run_raw_upstream(authority.serve("upstream.test")) as raw, AsyncExitStack() as stack:
+            for tls in (None, authority.serve("127.0.0.1")):
+                forward = await stack.enter_async_context(run_forward_proxy(tls))
+                forward.wants = b"Basic " + base64.b64encode("üser:p@ss".encode())
+                address = f"http{'s' if tls else ''}://%C3%BCser:p%40ss@{forward.address}"
+                settings = (f"upstream.base_url={far(raw.url)}", f"upstream.ca_file={authority.ca_file}")
+                config = load_config(
+                    settings=("listen=127.0.0.1:0", "store=memory", *settings), environment={"https_proxy": address}
+                )
+                proxy = await stack.enter_async_context(run_proxy(config, log, compactors))
+                async with aiohttp.ClientSession() as client:
+                    for _ in range(2):
+                        assert (await post(client, proxy.url + "/v1/chat/completions", CHAT))[0].status == 200
+                assert forward.heads[0].startswith(b"CONNECT upstream.test:")
+                assert not [head for head in forward.heads if b"Bearer" in head or not head.startswith(b"CONNECT ")]
+            assert raw.requests
+            assert not [request for request in raw.requests if b"proxy-" in request.head.lower()]
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(run())
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_a_websocket_goes_through_a_tunnel(secure, tmp_path: Path, forward, start) -> None:
+    """Also to an upstream without TLS, as RFC 6455 asks; frames pass both ways."""
+    authority = Authority(tmp_path)
+    async with run_raw_upstream(authority.serve("upstream.test") if secure else None) as raw:
+
+        async def accept(request, writer):
+            writer.write(ACCEPTED + b"hello")
+            writer.write((await request.reader.readexactly(5))[::-1])
+            await writer.drain()
+            writer.close()
+
+        raw.answer = accept
+        settings = (f"upstream.base_url={far(raw.url)}", f"upstream.ca_file={authority.ca_file}")
+        proxy = await start({"ALL_PROXY": f"http://{forward.address}"}, *settings)
+        reader, writer = await asyncio.open_connection("127.0.0.1", URL(proxy.url).port)
+        writer.write(SOCKET + b"early")
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 101 ")
+    assert answer.endswith(b"hello" + b"ylrae")
+    assert raw.requests[0].target == b"/v1/realtime"
+    assert [line for line in forward.targets if b"realtime" in line] == []
+    assert forward.targets[-1].startswith(b"CONNECT upstream.test:")
+
+
+async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start) -> None:
+    """A refused handshake keeps the tunnel open: no request in absolute form must go into it, nor the reverse."""
+    raw.answer = REFUSED
+    proxy = await start({"http_proxy": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
+    plain = b"GET /v1/files HTTP/1.1\r\nHost: x\r\nUser-Agent: me\r\nConnection: close\r\n\r\n"
+    for request in (SOCKET, plain, SOCKET, plain):
+        assert b" 404 " in await ask_raw(
+            proxy.url, request.replace(b"Connection: Upgrade", b"Connection: Upgrade, close")
+        )
+
+    assert [request.target for request in raw.requests] == [b"/v1/realtime", b"/v1/files"] * 2
+    absolute = [head for head in forward.heads if head.startswith(b"GET ") and b"User-Agent" in head]
+    assert len(absolute) == 2
+
+
+async def test_the_proxy_that_is_configured_wins(client, upstream, forward, start) -> None:
+    """Over the environment and NO_PROXY, loopback or not; `direct` wins over the environment, too."""
+    nowhere = {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "*"}
+    proxy = await start(nowhere, f"upstream.base_url={upstream.url}", f"upstream.proxy=http://{forward.address}")
+    assert (await post(client, proxy.url + "/v1/chat/completions", CHAT))[0].status == 200
+    assert forward.targets == [b"POST " + upstream.url.encode() + b"/chat/completions"]
+
+    local = upstream.url.replace("127.0.0.1", "127.0.0.1.nip.test")
+    direct = await start({"HTTP_PROXY": "http://127.0.0.1:9"}, f"upstream.base_url={local}", "upstream.proxy=direct")
+    response, answer = await post(client, direct.url + "/v1/chat/completions", CHAT)
+    assert (response.status, b"127.0.0.1:9" in answer, b"name" in answer) == (502, False, True)
+
+
+async def test_an_upstream_on_this_machine_is_reached_directly(client, upstream, start) -> None:
+    """No proxy of the environment can lead to it."""
+    environment = {"HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "socks5://127.0.0.1:9"}
+    proxy = await start(environment, f"upstream.base_url={upstream.url}")
+
+    assert (await post(client, proxy.url + "/v1/chat/completions", CHAT))[0].status == 200
+
+
+async def _refuse(start: Start, client: aiohttp.ClientSession, *settings: str) -> tuple[int, str]:
+    """The status and the sentence with which a chat is refused."""
+    proxy = await start({}, *settings)
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", CHAT)
+    return response.status, orjson.loads(answer)["error"]["message"]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("key", ["", "me:PLANTED@"])
+async def test_a_proxy_that_wants_a_password_is_named(key, scheme, client, raw, forward, start) -> None:
+    """The refusal is the proxy's, not the upstream's; what to set is said, and no password."""
+    forward.wants = b"Basic other"
+    base_url = far(raw.url).replace("http", scheme)
+    status, said = await _refuse(
+        start, client, f"upstream.base_url={base_url}", f"upstream.proxy=http://{key}{forward.address}"
+    )
+
+    assert status == 502
+    assert f"the proxy {forward.address}" in said
+    assert ("refuses the user name and password" if key else "wants a user name and a password") in said
+    assert "upstream.proxy" in said
+    assert "PLANTED" not in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", "answered 403"),
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "answered 502"),
+        (b"", "closed the connection"),
+        (b"garbage\r\n\r\n", "is no HTTP"),
+    ],
+)
+async def test_a_proxy_that_opens_no_tunnel_is_named(answer, sentence, client, raw, forward, start) -> None:
+    """With what it said, and where it was told of."""
+    forward.answer = answer
+    base_url = far(raw.url).replace("http", "https")
+    status, said = await _refuse(
+        start, client, f"upstream.base_url={base_url}", f"upstream.proxy=http://{forward.address}"
+    )
+
+    assert status == 502
+    assert f"the proxy {forward.address} (upstream.proxy)" in said
+    assert sentence in said
+    assert "Error" not in said
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_that_hangs_is_named(scheme, client, raw, forward, start) -> None:
+    """Before it opens a tunnel, and where it is to answer itself."""
+    forward.silent = True
+    base_url = far(raw.url).replace("http", scheme)
+    timeouts = ("upstream.connect_timeout_seconds=0.2", "upstream.read_timeout_seconds=0.2")
+    status, said = await _refuse(
+        start, client, f"upstream.base_url={base_url}", f"upstream.proxy=http://{forward.address}", *timeouts
+    )
+
+    assert status == 504
+    assert forward.address in said
+    assert "timeout_seconds" in said
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(
+    ("address", "sentence"), [("127.0.0.1:9", "refuses connections"), ("proxy.invalid:3128", "name cannot be resolved")]
+)
+async def test_a_proxy_that_is_not_there_is_named(address, sentence, scheme, client, start) -> None:
+    """By its own address, not the upstream's."""
+    status, said = await _refuse(
+        start, client, f"upstream.base_url={scheme}://upstream.test/v1", f"upstream.proxy=http://u:PLANTED@{address}"
+    )
+
+    assert status == 502
+    assert f"the proxy {address} (upstream.proxy)" in said
+    assert sentence in said
+    assert "PLANTED" not in said
+
+
+async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) -> None:
+    """Where it is and what said so, without its password."""
+    upstream.answers_questions = True
+
+    async def answer(_recorded, _request):
+        return web.Response(body=b'{"data": [{"id": "m", "max_model_len": 8192}]}')
+
+    upstream.answer = answer
+    environment = {"HTTP_PROXY": f"http://u:PLANTED@{forward.address}"}
+    config = load_config(settings=(f"upstream.base_url={far(upstream.url)}",), environment=environment)
+    client = UpstreamClient()
+    try:
+        finding = (await ask_upstream(client, config.upstream, None)).finding
+    finally:
+        await client.close()
+
+    assert finding.level == "ok"
+    assert finding.found == f"answers; lists 1 models; through the proxy {forward.address} (HTTP_PROXY)"
+    assert forward.heads
+
+
+async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monkeypatch) -> None:
+    """At the start, with what named it and without its password; a process takes it from its own environment."""
+    monkeypatch.setenv("http_proxy", f"http://u:PLANTED@{forward.address}")
+    async with serving("--upstream", far(upstream.url), "--set", "store=memory") as (process, url):
+        line = (await read_log(process, "upstream_proxy"))[-1]
+        monkeypatch.delenv("http_proxy")
+        assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200
+    told = {key: line[key] for key in ("upstream", "proxy", "told_by")}
+    assert told == {"upstream": far(upstream.url), "proxy": f"http://{forward.address}", "told_by": "http_proxy"}
+    assert "PLANTED" not in str(line)

@@ -1,0 +1,244 @@
+"""Upstreams with TLS: whose certificates are trusted, and what is said of one that is not."""
+
+import asyncio
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import orjson
+import pytest
+import uvloop
+from asking import CHAT, post
+from authority import Authority
+from multidict import CIMultiDict
+from raw_upstream import run_raw_upstream
+from serving import read_log, serving
+from yarl import URL
+
+from proxy.checks import ask_upstream
+from proxy.config import UpstreamConfig
+from proxy.errors import UpstreamUnreachableError
+from proxy.upstream import UpstreamClient
+
+LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (asyncio.new_event_loop, uvloop.new_event_loop)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """An authority that this machine does not know."""
+    return Authority(tmp_path)
+
+
+def _answer(connection: socket.socket, tls: ssl.SSLContext | None) -> None:
+    if tls is not None:
+        secure = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        try:
+            secure.do_handshake()
+        except ssl.SSLError:
+            with socket.socket(
+                fileno=secure.detach()
+            ) as refused:  # what came is read, or else a reset overtakes the alert
+                refused.shutdown(socket.SHUT_WR)
+                while refused.recv(65_536):
+                    pass
+            return
+        connection = secure
+    connection.recv(65_536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+    connection.close()
+
+
+@contextmanager
+def blocking_server(tls: ssl.SSLContext | None) -> Iterator[str]:
+    """A server over blocking sockets, which say why they refuse a handshake, as asyncio's do not; its base URL."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with suppress(OSError), connection:
+                    _answer(connection, tls)
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(5)
+
+
+async def _ask(upstream: UpstreamConfig) -> int:
+    """The status of an answer. Raises UpstreamUnreachableError."""
+    client = UpstreamClient()
+    try:
+        async with client.send("GET", URL(upstream.base_url), CIMultiDict(), None, upstream) as response:
+            return response.status
+    finally:
+        await client.close()
+        await _see_the_end(URL(upstream.base_url))
+
+
+async def _see_the_end(url: URL) -> None:
+    """Wait until our connection is closed at both ends: the server takes one at a time, so that another one tells.
+
+    After a handshake that failed, uvloop closes its end only when the server has.
+    """
+    with suppress(ConnectionError):
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write_eof()
+        await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        await writer.wait_closed()
+
+
+def ask(loop_factory: Callable[[], asyncio.AbstractEventLoop], **keys: object) -> str:
+    """What is said to a request with an upstream of these keys; the status where it is answered."""
+    upstream = UpstreamConfig(**keys)
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        try:
+            return str(runner.run(_ask(upstream)))
+        except UpstreamUnreachableError as error:
+            return str(error)
+
+
+def _makes_sense(said: str) -> bool:
+    """What is wrong; what to do. And no name that only a program has."""
+    return "; " in said and not any(word in said for word in ("Error", "SSL:", "ssl.", "_ssl", "aiohttp", "Errno"))
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS)
+@pytest.mark.parametrize(
+    ("names", "how", "sentence"),
+    [
+        (["127.0.0.1"], {"self_signed": True}, "is self-signed, and nobody vouches for it; set upstream.ca_file"),
+        (["127.0.0.1"], {"since": -5, "until": -2}, "has expired; have it renewed"),
+        (["127.0.0.1"], {"since": 5, "until": 9}, "is not valid yet; check"),
+        (["localhost"], {}, "is for another address; write the name"),
+    ],
+)
+def test_a_certificate_that_is_not_accepted_is_described(names, how, sentence, loop_factory, authority) -> None:
+    """What is wrong with it, whose it is, and what to set."""
+    with blocking_server(authority.serve(*names, **how)) as url:
+        said = ask(loop_factory, base_url=url, ca_file=str(authority.ca_file))
+
+    assert said.startswith(f"the certificate of {URL(url).authority} ")
+    assert sentence in said
+    assert _makes_sense(said)
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS)
+def test_an_authority_is_trusted_once_it_is_named(loop_factory, authority, tmp_path) -> None:
+    """Until then its certificate is nobody's; another one's file is no help."""
+    other = Authority(tmp_path, "Another")
+    with blocking_server(authority.serve("127.0.0.1")) as url:
+        for keys in ({}, {"ca_file": str(other.ca_file)}):
+            said = ask(loop_factory, base_url=url, **keys)
+            assert "comes from an authority that this machine does not trust; set upstream.ca_file" in said
+            assert "SSL_CERT_FILE" in said
+            assert _makes_sense(said)
+        assert ask(loop_factory, base_url=url, ca_file=str(authority.ca_file)) == "200"
+
+
+def test_a_named_certificate_is_trusted_itself(authority, tmp_path) -> None:
+    """A server's own, which nobody else vouches for."""
+    certificate, key = authority.issue("127.0.0.1", self_signed=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with blocking_server(context) as url:
+        assert ask(LOOPS[0], base_url=url, ca_file=str(certificate)) == "200"
+
+
+def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, monkeypatch) -> None:
+    """What `SSL_CERT_FILE` names counts, too: as an upstream in the internet and one in the company may be the same."""
+    system = Authority(tmp_path, "The system's")
+    monkeypatch.setenv("SSL_CERT_FILE", str(system.ca_file))
+    for each in (authority, system):
+        with blocking_server(each.serve("127.0.0.1")) as url:
+            assert ask(LOOPS[0], base_url=url, ca_file=str(authority.ca_file)) == "200"
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS)
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_certificate_is_shown(version, loop_factory, authority, tmp_path) -> None:
+    """Where none is configured, or the server does not know it, that is said; one file may hold certificate and key."""
+    server = authority.serve("127.0.0.1")
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.maximum_version = version
+    server.load_verify_locations(authority.ca_file)
+    certificate, key = authority.issue("me")
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    wrong, wrong_key = Authority(tmp_path, "Another").issue("me")
+    with blocking_server(server) as url:
+        keys = {"base_url": url, "ca_file": str(authority.ca_file)}
+        missing = ask(loop_factory, **keys)
+        assert "a client certificate; set upstream.client_cert_file and upstream.client_key_file" in missing
+        refused = ask(loop_factory, **keys, client_cert_file=str(wrong), client_key_file=str(wrong_key))
+        assert "refuses our certificate; check upstream.client_cert_file" in refused
+        assert _makes_sense(missing)
+        assert _makes_sense(refused)
+        assert ask(loop_factory, **keys, client_cert_file=str(certificate), client_key_file=str(key)) == "200"
+        assert ask(loop_factory, **keys, client_cert_file=str(both)) == "200"
+
+
+async def test_a_refusal_without_a_word_hints_at_certificates(authority) -> None:
+    """Asyncio's servers say nothing of why they close; neither is it told where there is no TLS."""
+    server = authority.serve("127.0.0.1")
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_verify_locations(authority.ca_file)
+    certificate, key = authority.issue("me", since=-5, until=-2)
+    shown = {"client_cert_file": str(certificate), "client_key_file": str(key)}
+    async with run_raw_upstream(server) as raw:
+        for keys, hint in (({}, "if it wants a client certificate, set upstream.client_cert"), (shown, "may refuse")):
+            with pytest.raises(UpstreamUnreachableError, match=f"closed the connection before it answered; .*{hint}"):
+                await _ask(UpstreamConfig(base_url=raw.url, ca_file=str(authority.ca_file), **keys))
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS)
+def test_a_server_without_tls_is_told(loop_factory) -> None:
+    """The address begins with https:// by mistake."""
+    with blocking_server(None) as url:
+        said = ask(loop_factory, base_url=url)
+
+    assert "does not speak TLS; check whether its address begins with http://" in said
+    assert _makes_sense(said)
+
+
+async def test_the_doctor_says_the_same(authority) -> None:
+    """What is wrong is found, what to set is to do; with the key of the upstream that was asked."""
+    client = UpstreamClient()
+    with blocking_server(authority.serve("127.0.0.1")) as url:
+        finding = (await ask_upstream(client, UpstreamConfig(base_url=url), None, "upstreams.other")).finding
+    await client.close()
+
+    assert finding.level == "error"
+    assert "does not trust" in finding.found
+    assert finding.advice.startswith("set upstreams.other.ca_file (or SSL_CERT_FILE)")
+
+
+async def test_certificates_are_read_again_with_the_configuration(client, authority, tmp_path) -> None:
+    """SIGHUP takes another authority; one that cannot be read leaves all as it was, and is said with its line."""
+    other = Authority(tmp_path, "Another")
+    ca_file, file = tmp_path / "company.pem", tmp_path / "trimtab.yaml"
+    ca_file.write_bytes(other.ca_file.read_bytes())
+    async with run_raw_upstream(authority.serve("127.0.0.1")) as raw:
+        file.write_text(f"store: memory\nupstream:\n  base_url: {raw.url}\n  ca_file: {ca_file}\n")
+        async with serving("--config", str(file)) as (process, url):
+            response, answer = await post(client, url + "/chat/completions", CHAT)
+            assert (response.status, "ca_file" in orjson.loads(answer)["error"]["message"]) == (502, True)
+            ca_file.write_text("nothing")
+            process.send_signal(signal.SIGHUP)
+            problem = (await read_log(process, "configuration_invalid"))[-1]["problem"]
+            assert problem.startswith("upstream.ca_file (line 4): ")
+            assert problem.endswith(" holds no certificate in PEM form")
+            ca_file.write_bytes(authority.ca_file.read_bytes())
+            process.send_signal(signal.SIGHUP)
+            await read_log(process, "reloaded")
+            assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200

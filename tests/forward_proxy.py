@@ -1,0 +1,120 @@
+"""A small HTTP proxy over real sockets: CONNECT, and requests in absolute form, with or without a password.
+
+Every name leads to 127.0.0.1, so that tests can have upstreams that are not on this machine.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+_LENGTH = re.compile(rb"(?im)^content-length: *(\d+)\r$")
+_OWN_LINE = re.compile(rb"(?im)^(?:proxy-[a-z]+|connection): [^\r]*\r\n")
+REFUSED = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 4\r\n\r\ngo!\n"
+
+
+@dataclass
+class ForwardProxy:
+    """`heads` are the requests as they came, oldest first, without the blank line.
+
+    `wants` is the `Proxy-Authorization` that is let in, None lets everybody in. `answer`, if set, is sent in the place
+    of whatever would come. `silent` answers nothing at all.
+    """
+
+    address: str = ""
+    heads: list[bytes] = field(default_factory=list)
+    wants: bytes | None = None
+    answer: bytes | None = None
+    established: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
+    silent: bool = False
+
+    @property
+    def targets(self) -> list[bytes]:
+        """Method and target of each request that no question for context windows has made."""
+        lines = [head.split(b" HTTP/1.1\r\n")[0] for head in self.heads if b"Accept: application/json" not in head]
+        return list(dict.fromkeys(lines))
+
+
+@asynccontextmanager
+async def run_forward_proxy(tls: ssl.SSLContext | None = None) -> AsyncIterator[ForwardProxy]:
+    """The proxy on a free port, for as long as the block runs."""
+    proxy = ForwardProxy()
+    writers: set[asyncio.StreamWriter] = set()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
+        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while not writer.is_closing():
+                head = (await reader.readuntil(b"\r\n\r\n"))[:-2]
+                await _serve_one(proxy, head, reader, writer)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
+    proxy.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield proxy
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
+
+
+async def _serve_one(
+    proxy: ForwardProxy, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    proxy.heads.append(head[:-2])
+    if proxy.silent:
+        await reader.read()
+        writer.close()
+    elif proxy.answer is not None:
+        writer.write(proxy.answer)
+        writer.close()
+    elif proxy.wants is not None and b"Proxy-Authorization: " + proxy.wants + b"\r\n" not in head:
+        writer.write(REFUSED)
+        writer.close()
+    elif head.startswith(b"CONNECT "):
+        await _tunnel(proxy, head, reader, writer)
+    else:
+        await _forward(head, reader, writer)
+
+
+async def _tunnel(proxy: ForwardProxy, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    port = int(head.split(b" ")[1].rpartition(b":")[2])
+    upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(proxy.established)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_pump(reader, upstream_writer))
+        tasks.create_task(_pump(upstream_reader, writer))
+
+
+async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while piece := await source.read(65_536):
+            target.write(piece)
+            await target.drain()
+    target.close()
+
+
+async def _forward(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One request in absolute form to its upstream, in origin form; the client's connection stays."""
+    method, target, version = head.split(b"\r\n")[0].split(b" ")
+    parts = urlsplit(target.decode())
+    origin = target.partition(b"://")[2].partition(b"/")
+    lines = _OWN_LINE.sub(b"", head.partition(b"\r\n")[2]) + b"Connection: close\r\n\r\n"
+    length = _LENGTH.search(head)
+    body = await reader.readexactly(int(length[1])) if length else b""
+    upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", parts.port or 80)
+    upstream_writer.write(b"%s /%s %s\r\n" % (method, origin[2], version) + lines + body)
+    answer = await upstream_reader.readuntil(b"\r\n\r\n")
+    writer.write(answer.replace(b"Connection: close\r\n", b"", 1))
+    size = _LENGTH.search(answer)
+    writer.write(await (upstream_reader.readexactly(int(size[1])) if size else upstream_reader.read()))
+    upstream_writer.close()

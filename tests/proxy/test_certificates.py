@@ -1,0 +1,116 @@
+"""Files of certificates and keys, as the configuration names them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from authority import Authority, write_key
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from proxy.config_load import load_config
+from proxy.errors import ConfigError
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The `upstream` section with the names of files, each of which is at hand."""
+    monkeypatch.chdir(tmp_path)
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("me")
+    other, other_key = authority.issue("other")
+    write_key(tmp_path / "a.key", ec.generate_private_key(ec.SECP256R1()), b"PLANTED")
+    (tmp_path / "damaged.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    (tmp_path / "text").write_text("hello PLANTED")
+    (tmp_path / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
+    files = {
+        "ca": authority.ca_file, "cert": certificate, "key": key, "other": other, "other_key": other_key,
+        "locked": tmp_path / "a.key", "damaged": tmp_path / "damaged.pem", "text": tmp_path / "text",
+        "both": tmp_path / "both.pem", "folder": tmp_path, "missing": tmp_path / "missing",
+    }  # fmt: skip
+
+    def section(**keys: str) -> str:
+        return "upstream:\n" + "".join(f"  {key}: {files[name].relative_to(tmp_path)}\n" for key, name in keys.items())
+
+    return section
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"ca_file": "missing"}, "upstream.ca_file (line 2): 'missing' cannot be read: no such file or directory"),
+        ({"ca_file": "folder"}, "upstream.ca_file (line 2): '.' cannot be read: is a directory"),
+        ({"ca_file": "text"}, "upstream.ca_file (line 2): 'text' holds no certificate in PEM form"),
+        ({"ca_file": "key"}, "upstream.ca_file (line 2): 'An-authority-1.key' holds no certificate in PEM form"),
+        ({"ca_file": "damaged"}, "upstream.ca_file (line 2): 'damaged.pem' holds a certificate that cannot be read"),
+        (
+            {"client_cert_file": "key"},
+            "upstream.client_cert_file (line 2): 'An-authority-1.key' holds no certificate in PEM form",
+        ),
+        (
+            {"client_cert_file": "cert"},
+            "upstream.client_key_file: None will not do: client_cert_file holds no private key",
+        ),
+        (
+            {"client_key_file": "key"},
+            "upstream.client_key_file (line 2): 'An-authority-1.key' needs client_cert_file beside it",
+        ),
+        (
+            {"client_cert_file": "cert", "client_key_file": "other_key"},
+            "upstream.client_key_file (line 3): 'An-authority-2.key' does not belong to client_cert_file",
+        ),
+        (
+            {"client_cert_file": "cert", "client_key_file": "locked"},
+            "upstream.client_key_file (line 3): 'a.key' holds a private key with a passphrase; store it without one",
+        ),
+        (
+            {"client_cert_file": "cert", "client_key_file": "text"},
+            "upstream.client_key_file (line 3): 'text' holds no private key in PEM form",
+        ),
+        (
+            {"client_cert_file": "damaged", "client_key_file": "key"},
+            "upstream.client_key_file (line 3): 'An-authority-1.key' or its certificate is damaged",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(keys, problem, write) -> None:
+    """With the key's name and line, like any other; nobody is asked for a passphrase."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(**keys), environment={})
+    assert str(caught.value) == problem
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"ca_file": "ca"},
+        {"ca_file": "other"},
+        {"client_cert_file": "cert", "client_key_file": "key"},
+        {"client_cert_file": "both"},
+        {"ca_file": "ca", "client_cert_file": "both", "client_key_file": "key"},
+    ],
+)
+def test_files_that_fit_are_read_at_once(keys, write) -> None:
+    """What TLS is spoken with does not change with the files; without any, it is the system's own."""
+    assert (load_config(write(**keys) if keys else "", environment={}).upstream.tls is not None) == bool(keys)
+
+
+def test_a_variable_that_is_set_to_nothing_is_no_file() -> None:
+    """As for keys."""
+    text = "upstream: {ca_file: '${X:-}', client_cert_file: '${X:-}', client_key_file: '${X:-}', proxy: '${X:-}'}"
+    upstream = load_config(text, environment={}).upstream
+    assert (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file, upstream.proxy) == (None,) * 4
+
+
+def test_a_home_directory_is_found(write, tmp_path, monkeypatch) -> None:
+    """`~` is the user's."""
+    text = write(ca_file="ca")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_config(text.replace("ca_file: ", "ca_file: ~/"), environment={}).upstream.tls is not None
+
+
+@pytest.mark.parametrize("file", ["~nobody-of-this-name/x", '"a\\0b"', '"\\ud800"'])
+def test_a_name_that_no_file_can_have_is_told(file: str) -> None:
+    """Whatever the system thinks of it."""
+    with pytest.raises(ConfigError, match=r"\Aupstream\.ca_file \(line 1\): .*cannot be read: \w"):
+        load_config(f"upstream: {{ca_file: {file}}}", environment={})
