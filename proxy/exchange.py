@@ -24,7 +24,8 @@ class Exchange:
     """One request as it goes along. Times are of the monotonic clock; 0.0 where there was no such moment.
 
     `stream` is the answer where that had to be begun before the upstream's (see waiting.py). `is_refused`: the prompt
-    was too long for the upstream, and that is the answer.
+    was too long for the upstream, and that is the answer. `streamed_tokens` are those of the completion that the text
+    of a stream had, None if that is not known.
     """
 
     endpoint: str
@@ -47,6 +48,7 @@ class Exchange:
     prefix_kept: float | None = None
     completion_tokens: int | None = None
     completion_source: str = "estimated"
+    streamed_tokens: int | None = None
 
     def refuse(self, error: ProxyError) -> None:
         """The proxy answers with an error of its own."""
@@ -130,17 +132,16 @@ class Recorder:
             self.metrics.estimate_error.labels(label).observe(error_ratio)
 
     def _record_answer(self, label: str, exchange: Exchange) -> None:
-        relayed = exchange.relayed
-        if exchange.endpoint == "chat" and relayed.first_byte_at:
-            self.metrics.time_to_first_token.labels(label).observe(relayed.first_byte_at - exchange.started_at)
-            if relayed.last_byte_at:
-                self.metrics.upstream_seconds.labels(label).observe(relayed.last_byte_at - exchange.sent_at)
-        if exchange.completion_tokens is None:
-            return
-        self.metrics.completion_tokens.labels(label, exchange.completion_source).inc(exchange.completion_tokens)
-        seconds = relayed.last_byte_at - relayed.first_byte_at
-        if seconds > 0:
-            self.metrics.output_rate.labels(label).observe(exchange.completion_tokens / seconds)
+        relayed, pace = exchange.relayed, exchange.relayed.pace
+        if exchange.endpoint == "chat" and relayed.last_byte_at:
+            self.metrics.upstream_seconds.labels(label).observe(relayed.last_byte_at - exchange.sent_at)
+        if pace.chars:
+            self.metrics.time_to_first_token.labels(label).observe(pace.first_at - exchange.started_at)
+        if exchange.completion_tokens is not None:
+            self.metrics.completion_tokens.labels(label, exchange.completion_source).inc(exchange.completion_tokens)
+        rate = pace.tokens_per_second(exchange.streamed_tokens or 0)
+        if rate is not None:
+            self.metrics.output_rate.labels(label).observe(rate)
 
     def _log_line(self, label: str, exchange: Exchange) -> None:
         fields: dict[str, Any] = {

@@ -133,7 +133,7 @@ class Metrics:
         )
         self.time_to_first_token = Histogram(
             "trimtab_time_to_first_token_seconds",
-            "From the request's arrival to the first byte of the answer's body.",
+            "From the request's arrival to the first text of a stream, reasoning and tool calls included.",
             ("model",),
             buckets=_SECONDS_BUCKETS,
             registry=registry,
@@ -147,7 +147,7 @@ class Metrics:
         )
         self.output_rate = Histogram(
             "trimtab_output_tokens_per_second",
-            "Completion tokens by the time from first to last byte.",
+            "Completion tokens of a stream by the time in which they came, its first chunk left out.",
             ("model",),
             buckets=_RATE_BUCKETS,
             registry=registry,

@@ -10,6 +10,7 @@ from proxy.compaction import Compacted
 from proxy.errors import ContextExceededError
 from proxy.exchange import Exchange, Recorder
 from proxy.metrics import Metrics
+from proxy.pace import Pace
 from proxy.relay import Relayed
 from rules.conversation import Conversation, Decision
 
@@ -43,8 +44,8 @@ def recorder(log: _Log) -> Recorder:
 
 
 def _exchange(mode: str = "enforce", status: int = 200, outcome: str = "compacted") -> Exchange:
-    """A request that arrived at 100 s, left at 100.5 s and was answered from 101 s to 103 s."""
-    relayed = Relayed(status=status, first_byte_at=101.0, last_byte_at=103.0)
+    """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s, not in a stream."""
+    relayed = Relayed(status=status, last_byte_at=103.0)
     return Exchange(
         endpoint="chat",
         method="POST",
@@ -72,7 +73,7 @@ def _figures(recorder: Recorder) -> dict[str, float]:
 
 
 REQUEST = {"requests_total{chat,m*,compacted,200}": 1}
-TIMES = {"time_to_first_token_seconds_sum{m*}": 1.0, "upstream_seconds_sum{m*}": 2.5}
+TIMES = {"upstream_seconds_sum{m*}": 2.5}
 
 
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
@@ -89,8 +90,40 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
         "context_used_ratio_sum{m*}": 508 / 2000,
         "estimate_error_ratio_sum{m*}": 1.0,
         "completion_tokens_total{m*,upstream}": 30,
-        "output_tokens_per_second_sum{m*}": 15.0,
     }
+
+
+STREAM_TIMES = ("time_to_first_token_seconds_sum{m*}", "output_tokens_per_second_sum{m*}")
+
+
+def _stream_times(recorder: Recorder, pace: Pace, completion_tokens: int, streamed_tokens: int | None) -> list[float]:
+    """First-token time and tokens per second of a stream that came at this pace; 0 if nothing was observed."""
+    exchange = _exchange()
+    exchange.relayed.pace, exchange.completion_tokens = pace, completion_tokens
+    exchange.streamed_tokens = streamed_tokens
+    recorder.record(exchange)
+    figures = _figures(recorder)
+    return [figures.get(name, 0) for name in STREAM_TIMES]
+
+
+def test_a_stream_has_a_first_token_and_a_rate(recorder: Recorder) -> None:
+    """From the request's arrival at 100 s to the first text at 101 s; then half of the text came in 2 seconds."""
+    pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
+
+    assert _stream_times(recorder, pace, 60, 60) == [1.0, 15.0]
+
+
+def test_hidden_reasoning_does_not_raise_the_rate(recorder: Recorder) -> None:
+    """Tokens whose text was not sent are no part of what came in a stream."""
+    pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
+
+    assert _stream_times(recorder, pace, 2060, 60) == [1.0, 15.0]
+    assert _stream_times(Recorder(Metrics(), _Log()), pace, 2060, None) == [1.0, 0]
+
+
+def test_a_stream_in_one_chunk_has_a_first_token_and_no_rate(recorder: Recorder) -> None:
+    """Nobody knows how long its text took."""
+    assert _stream_times(recorder, Pace(101.0, 101.0, 400, 400), 60, 60) == [1.0, 0]
 
 
 def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
@@ -156,8 +189,8 @@ def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) 
     ("relayed", "outcome"),
     [
         (Relayed(), "aborted"),
-        (Relayed(status=200, first_byte_at=1.0, broken=True), "broken"),
-        (Relayed(status=500, first_byte_at=1.0, last_byte_at=1.0), "compacted"),
+        (Relayed(status=200, broken=True), "broken"),
+        (Relayed(status=500, last_byte_at=1.0), "compacted"),
     ],
 )
 def test_how_it_ended_goes_before_what_was_done(recorder: Recorder, log: _Log, relayed: Relayed, outcome: str) -> None:
