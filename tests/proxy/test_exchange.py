@@ -62,11 +62,12 @@ def _exchange(mode: str = "enforce", status: int = 200, outcome: str = "compacte
 
 
 def _figures(recorder: Recorder) -> dict[str, float]:
-    """Counters and sums that are not zero, as `name{label values by label name}`."""
+    """Our own counters and sums that are not zero, as `name{label values by label name}`."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(recorder.metrics.render().decode()):
         for sample in family.samples:
-            if sample.name.endswith(("_total", "_sum")) and sample.value:
+            is_ours = sample.name.startswith("trimtab_")
+            if is_ours and sample.name.endswith(("_total", "_sum")) and sample.value:
                 labels = ",".join(value for _, value in sorted(sample.labels.items()))
                 found[f"{sample.name.removeprefix('trimtab_')}{{{labels}}}"] = sample.value
     return found
