@@ -1,6 +1,7 @@
 """What is known of one request when it has been served."""
 
 import time
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -30,7 +31,7 @@ class _Log:
     def info(self, event: str, **fields: object) -> None:
         self.lines.append({"event": event, **fields})
 
-    error = info
+    debug = warning = error = info
 
 
 @pytest.fixture
@@ -49,13 +50,16 @@ def _exchange(mode: str = "enforce", status: int = 200, outcome: str = "compacte
     return Exchange(
         endpoint="chat",
         method="POST",
+        path="/v1/chat/completions",
         request_id="id",
         started_at=100.0,
         sent_at=100.5,
         outcome=outcome,
         mode=mode,
         model="m",
+        shown_model="m",
         match="m*",
+        upstream="local",
         compacted=COMPACTED,
         relayed=relayed,
     )
@@ -153,7 +157,10 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
         "request_id": "id",
         "endpoint": "chat",
         "method": "POST",
-        "model": "m*",
+        "path": "/v1/chat/completions",
+        "upstream": "local",
+        "model": "m",
+        "match": "m*",
         "status": 200,
         "outcome": "compacted",
         "original_tokens": 1000,
@@ -167,14 +174,56 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
     }
 
 
-def test_a_model_that_nobody_vouched_for_is_not_logged(recorder: Recorder, log: _Log) -> None:
-    """A client cannot write what it likes into the log; after a success the name is known."""
-    for status in (404, 200, 404):
-        exchange = _exchange(status=status)
-        exchange.model, exchange.match = "text of a client", None
-        recorder.record(exchange)
+def test_the_model_is_logged_as_it_was_asked_for(recorder: Recorder, log: _Log) -> None:
+    """In the form that may be logged, also where no upstream has vouched for it; no glob where it matches none."""
+    exchange = _exchange(status=404)
+    exchange.model, exchange.shown_model, exchange.match = "typo\n", "typo\\n", None
+    recorder.record(exchange)
 
-    assert [line["model"] for line in log.lines] == ["other", "text of a client", "text of a client"]
+    (line,) = log.lines
+    assert line["model"] == "typo\\n"
+    assert "match" not in line
+    assert recorder.label(exchange) == "other"
+
+
+def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
+    """A request that was turned away has neither a model nor an upstream."""
+    recorder.record(Exchange("other", "GET", "/v1/models"))
+
+    (line,) = log.lines
+    assert {"upstream", "model", "match"} & line.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("relayed", "level"),
+    [
+        (Relayed(status=200, last_byte_at=1.0), "info"),
+        (Relayed(status=404, last_byte_at=1.0), "info"),
+        (Relayed(), "info"),
+        (Relayed(status=502, last_byte_at=1.0), "warning"),
+        (Relayed(status=200, broken=True), "warning"),
+    ],
+)
+def test_a_failure_on_our_side_is_a_warning(relayed: Relayed, level: str) -> None:
+    """An upstream that fails or breaks off, or we; not what a client did wrong, and not one that left."""
+    log = Mock()
+    exchange = _exchange()
+    exchange.relayed = relayed
+    Recorder(Metrics(), log).record(exchange)
+
+    assert [call[0] for call in log.method_calls] == [level]
+
+
+def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
+    """A request that hangs is seen before its end; pages are no requests."""
+    recorder = Recorder(Metrics(), log)
+    recorder.record_arrival(_exchange())
+    recorder.record_page("/trimtab/health", 200)
+
+    assert log.lines == [
+        {"event": "request_begun", "request_id": "id", "method": "POST", "path": "/v1/chat/completions"},
+        {"event": "page", "path": "/trimtab/health", "status": 200},
+    ]
 
 
 def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) -> None:
