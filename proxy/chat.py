@@ -17,9 +17,11 @@ from proxy.delivery import Delivery, Done
 from proxy.errors import ContextExceededError, UnknownModeError, UnknownProfileError
 from proxy.exchange import Exchange
 from proxy.fail_open import fail_open
+from proxy.loggable import tell_name, tell_upstream
 from proxy.services import Services
 from proxy.texts import Call, Carried, carry_out, make_call
 from proxy.threads import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded, run_work
+from proxy.upstream import read_headers
 from rules.pipeline import LimitExceededError
 
 MODES = ("off", "observe", "enforce")
@@ -54,13 +56,16 @@ def _choose_settings(services: Services, request: web.BaseRequest, model: str, e
     match = config.match_for(model)
     exchange.model, exchange.match = model, match.match if match else None
     exchange.mode = _lower_mode(config.mode, overrides.get("x-trimtab-mode", config.mode))
+    exchange.shown_model = tell_name(model, read_headers(request.raw_headers))
     profile = overrides.get("x-trimtab-profile")
     try:
-        return config.policy_for(model, profile)
+        settings = config.policy_for(model, profile)
     except KeyError as error:
         known = ", ".join(config.profiles) or "there are none"
         message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
         raise UnknownProfileError(message) from error
+    exchange.upstream = tell_upstream(settings.upstream, config.upstream_for(settings.upstream).base_url)
+    return settings
 
 
 def _lower_mode(configured: str, wanted: str) -> str:

@@ -30,6 +30,7 @@ from proxy.config_load import load_file
 from proxy.errors import ConfigError
 from proxy.healthcheck import healthcheck
 from proxy.logs import configure_log, get_log
+from proxy.options import config_option, log_format_option, log_level_option, set_option
 from proxy.reloading import reload_when_told, tell_proxies, warn_of_open_addresses
 from proxy.services import Lifecycle
 from rules.families import find_family
@@ -37,17 +38,6 @@ from rules.pipeline import LimitExceededError
 
 WRONG_USE = 2
 P = ParamSpec("P")
-
-_config_option = click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    envvar="TRIMTAB_CONFIG",
-    help="The YAML file; also TRIMTAB_CONFIG. Every key has a default.",
-)
-_set_option = click.option(
-    "--set", "settings", multiple=True, metavar="DOTTED.KEY=VALUE", help="Set one key; wins over the file."
-)
 
 
 @contextmanager
@@ -73,9 +63,18 @@ def main() -> None:
 @main.command()
 @click.option("--upstream", metavar="URL", help="Where requests go; short for --set upstream.base_url=URL.")
 @click.option("--listen", metavar="HOST:PORT", help="Short for --set listen=HOST:PORT.")
-@_config_option
-@_set_option
-def serve(upstream: str | None, listen: str | None, config_path: Path | None, settings: tuple[str, ...]) -> None:
+@config_option
+@set_option
+@log_level_option
+@log_format_option
+def serve(
+    upstream: str | None,
+    listen: str | None,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+    log_level: str,
+    log_format: str,
+) -> None:
     """Run the proxy until it is stopped. SIGTERM or Ctrl-C drains it, a second one ends it at once.
 
     SIGHUP has it read the --config file again.
@@ -87,7 +86,7 @@ def serve(upstream: str | None, listen: str | None, config_path: Path | None, se
     with _wrong_use():
         config = load_file(config_path, everything)
     load_again = partial(load_file, config_path, everything, may_be_empty=False)
-    configure_log()
+    configure_log(log_level, log_format)
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -133,7 +132,7 @@ main.add_command(healthcheck)
 
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@_set_option
+@set_option
 def check(file: Path, settings: tuple[str, ...]) -> None:
     """Validate a configuration FILE; every mistake is named."""
     with _wrong_use():
@@ -151,8 +150,8 @@ def schema() -> None:
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--jsonl", is_flag=True, help="One request in each line, in and out.")
 @click.option("--explain", is_flag=True, help="Say on standard error what each rule did.")
-@_config_option
-@_set_option
+@config_option
+@set_option
 def compact(
     file: IO[bytes], *, jsonl: bool, explain: bool, config_path: Path | None, settings: tuple[str, ...]
 ) -> None:
@@ -216,8 +215,8 @@ def _explain(place: str, compacted: Compacted) -> None:
 @click.option("--jsonl", is_flag=True, help="One request in each line; one line of JSON out for each.")
 @click.option("--model", help="Count for this model instead of the one that the request names.")
 @click.option("--table/--json", "as_table", default=None, help="A table is for terminals, JSON for all else.")
-@_config_option
-@_set_option
+@config_option
+@set_option
 def count(
     file: IO[bytes],
     *,
@@ -262,8 +261,8 @@ def count(
     help="Show the key in this environment variable to the main upstream, where the configuration has none for it.",
 )
 @click.option("--table/--json", "as_table", default=None, help="Tables are for terminals, JSON for all else.")
-@_config_option
-@_set_option
+@config_option
+@set_option
 def doctor(
     *,
     models: tuple[str, ...],

@@ -23,12 +23,16 @@ def _make_request_id() -> str:
 class Exchange:
     """One request as it goes along. Times are of the monotonic clock; 0.0 where there was no such moment.
 
+    `method`, `path`, `shown_model` and `upstream` are as they may be logged (see loggable.py), `model` is as the client
+    wrote it. `match` is the glob of the configuration that the model matches.
     `stream` is the answer where that had to be begun before the upstream's (see waiting.py). `is_refused`: the prompt
-    was too long for the upstream, and that is the answer.
+    was too long for the upstream, and that is the answer. `streamed_tokens` are those of the completion that the text
+    of a stream had, None if that is not known.
     """
 
     endpoint: str
     method: str
+    path: str = ""
     request_id: str = field(default_factory=_make_request_id)
     started_at: float = field(default_factory=time.monotonic)
     sent_at: float = 0.0
@@ -36,7 +40,9 @@ class Exchange:
     phase: str = ""
     mode: str = ""
     model: str = ""
+    shown_model: str = ""
     match: str | None = None
+    upstream: str = ""
     compacted: Compacted | None = None
     relayed: Relayed = field(default_factory=Relayed)
     stream: PlainResponse | None = None
@@ -47,6 +53,7 @@ class Exchange:
     prefix_kept: float | None = None
     completion_tokens: int | None = None
     completion_source: str = "estimated"
+    streamed_tokens: int | None = None
 
     def refuse(self, error: ProxyError) -> None:
         """The proxy answers with an error of its own."""
@@ -98,6 +105,15 @@ class Recorder:
         self.metrics.fail_open.labels(exchange.phase).inc()
         self._log.error("fail_open", request_id=exchange.request_id, phase=exchange.phase, error=type(error).__name__)
 
+    def record_arrival(self, exchange: Exchange) -> None:
+        """A request has come, and may be under way for long."""
+        names = {"request_id": exchange.request_id, "method": exchange.method, "path": exchange.path}
+        self._log.debug("request_begun", **names)
+
+    def record_page(self, path: str, status: int) -> None:
+        """One of our own pages has been asked for."""
+        self._log.debug("page", path=path, status=status)
+
     def record(self, exchange: Exchange) -> None:
         """The request has been served, or has been given up."""
         status = exchange.relayed.status
@@ -112,7 +128,7 @@ class Recorder:
         if exchange.compacted is not None:
             self._record_prompt(label, exchange, exchange.compacted)
         self._record_answer(label, exchange)
-        self._log_line(label, exchange)
+        self._log_line(exchange)
 
     def _record_prompt(self, label: str, exchange: Exchange, compacted: Compacted) -> None:
         self.metrics.prompt_tokens.labels(label, "original").inc(compacted.original_tokens)
@@ -130,28 +146,30 @@ class Recorder:
             self.metrics.estimate_error.labels(label).observe(error_ratio)
 
     def _record_answer(self, label: str, exchange: Exchange) -> None:
-        relayed = exchange.relayed
-        if exchange.endpoint == "chat" and relayed.first_byte_at:
-            self.metrics.time_to_first_token.labels(label).observe(relayed.first_byte_at - exchange.started_at)
-            if relayed.last_byte_at:
-                self.metrics.upstream_seconds.labels(label).observe(relayed.last_byte_at - exchange.sent_at)
-        if exchange.completion_tokens is None:
-            return
-        self.metrics.completion_tokens.labels(label, exchange.completion_source).inc(exchange.completion_tokens)
-        seconds = relayed.last_byte_at - relayed.first_byte_at
-        if seconds > 0:
-            self.metrics.output_rate.labels(label).observe(exchange.completion_tokens / seconds)
+        relayed, pace = exchange.relayed, exchange.relayed.pace
+        if exchange.endpoint == "chat" and relayed.last_byte_at:
+            self.metrics.upstream_seconds.labels(label).observe(relayed.last_byte_at - exchange.sent_at)
+        if pace.chars:
+            self.metrics.time_to_first_token.labels(label).observe(pace.first_at - exchange.started_at)
+        if exchange.completion_tokens is not None:
+            self.metrics.completion_tokens.labels(label, exchange.completion_source).inc(exchange.completion_tokens)
+        rate = pace.tokens_per_second(exchange.streamed_tokens or 0)
+        if rate is not None:
+            self.metrics.output_rate.labels(label).observe(rate)
 
-    def _log_line(self, label: str, exchange: Exchange) -> None:
+    def _log_line(self, exchange: Exchange) -> None:
+        status = exchange.relayed.status
         fields: dict[str, Any] = {
             "request_id": exchange.request_id,
             "endpoint": exchange.endpoint,
             "method": exchange.method,
-            "model": label,
-            "status": exchange.relayed.status,
+            "path": exchange.path,
+            "status": status,
             "outcome": exchange.outcome,
             "seconds": round(time.monotonic() - exchange.started_at, 4),
         }
+        known = {"upstream": exchange.upstream, "model": exchange.shown_model, "match": exchange.match}
+        fields |= {key: value for key, value in known.items() if value}
         if exchange.error_code is not None:
             fields["error"] = exchange.error_code
         compacted = exchange.compacted
@@ -167,4 +185,5 @@ class Recorder:
             fields["prefix_kept"] = round(exchange.prefix_kept, 3)
         if exchange.completion_tokens is not None:
             fields["completion_tokens"] = exchange.completion_tokens
-        self._log.info("request", **fields)
+        failed = exchange.outcome == "broken" or status >= 500
+        (self._log.warning if failed else self._log.info)("request", **fields)

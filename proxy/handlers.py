@@ -14,6 +14,7 @@ from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.exchange import Exchange
 from proxy.framing import check_framing
 from proxy.gate import admit_client
+from proxy.loggable import tell_name, tell_path, tell_upstream
 from proxy.pages import answer_error, answer_page, is_own
 from proxy.relay import relay_answer
 from proxy.services import Services
@@ -22,14 +23,14 @@ from proxy.websocket import is_upgrade, relay_websocket
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
 
+CHAT = "chat"
+
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer one request, whatever it is."""
-    path = request.path
-    if is_own(services.config, path):
-        return answer_page(services, path, read_headers(request.raw_headers), of_pages=False)
-    is_chat = request.method == "POST" and path in CHAT_PATHS
-    exchange = Exchange(endpoint="chat" if is_chat else "other", method=request.method)
+    if is_own(services.config, request.path):
+        return _answer_page(services, request, of_pages=False)
+    exchange = _begin_exchange(services, request)
     lifecycle = services.lifecycle
     lifecycle.enter()
     services.recorder.metrics.in_flight.set(lifecycle.in_flight)
@@ -43,7 +44,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
             message = "this proxy opens no tunnels; send the request itself"
             raise MethodNotAllowedError(message)
         await _invite_body(request)
-        if is_chat:
+        if exchange.endpoint == CHAT:
             return await serve_chat(services, request, exchange)
         return await _pass_through(services, request, exchange)
     except ProxyError as error:
@@ -63,7 +64,26 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer one request at `metrics_listen`, where there are our own pages and nothing else."""
-    return answer_page(services, request.path, read_headers(request.raw_headers), of_pages=True)
+    return _answer_page(services, request, of_pages=True)
+
+
+def _begin_exchange(services: Services, request: web.BaseRequest) -> Exchange:
+    headers = read_headers(request.raw_headers)
+    is_chat = request.method == "POST" and request.path in CHAT_PATHS
+    exchange = Exchange(
+        endpoint=CHAT if is_chat else "other",
+        method=tell_name(request.method, headers),
+        path=tell_path(request.raw_path, headers),
+    )
+    services.recorder.record_arrival(exchange)
+    return exchange
+
+
+def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
+    headers = read_headers(request.raw_headers)
+    answer = answer_page(services, request.path, headers, of_pages=of_pages)
+    services.recorder.record_page(tell_path(request.raw_path, headers), answer.status)
+    return answer
 
 
 async def _invite_body(request: web.BaseRequest) -> None:
@@ -88,7 +108,7 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
     upstream = services.config.upstream
     url = target_url(upstream, request.raw_path)
     headers = request_headers(read_headers(request.raw_headers), upstream, identity=False)
-    exchange.outcome = "passed"
+    exchange.outcome, exchange.upstream = "passed", tell_upstream(None, upstream.base_url)
     if is_upgrade(request):
         exchange.sent_at = time.monotonic()
         return await relay_websocket(request, services.client, url, headers, upstream, exchange.relayed)

@@ -1,14 +1,22 @@
-"""The log: one line for each event, JSON when nobody is looking at a terminal.
+"""The log: JSON, a line for each event, or text as a person reads it on a terminal.
 
-Law: no message text, no credential, no value that only a client chose.
+Law: no message text and no credential. In text nothing ends a line early, and nothing tells a terminal what to do.
 """
 
 import logging
+import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 import structlog
+from structlog.typing import EventDict, Processor
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("auto", "json", "text")
+"""`auto`: text on a terminal, else JSON."""
+SHORT_ID_CHARS = 8
 
 
 class _Discreet(logging.Handler):
@@ -24,23 +32,89 @@ class _Discreet(logging.Handler):
         get_log().warning("library", source=record.name, level_there=record.levelname.lower(), error=name)
 
 
-def configure_log() -> None:
-    """Set the process up to log to standard error."""
+def configure_log(level: str = "info", form: str = "auto") -> None:
+    """Set the process up to log to standard error what has at least this level; `form` is one of FORMATS."""
     logging.root.handlers = [_Discreet(logging.WARNING)]
-    processors: list[structlog.typing.Processor] = [
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    factory: Any
-    if sys.stderr.isatty():
-        processors.append(structlog.dev.ConsoleRenderer())
-        factory = structlog.PrintLoggerFactory(sys.stderr)
-    else:
-        processors.append(structlog.processors.JSONRenderer(serializer=orjson.dumps))
-        factory = structlog.BytesLoggerFactory(sys.stderr.buffer)
-    structlog.configure(processors=processors, logger_factory=factory, cache_logger_on_first_use=True)
+    as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    write = _write_text() if as_text else _write_json()
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, *write],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr)
+        if as_text
+        else structlog.BytesLoggerFactory(sys.stderr.buffer),
+        cache_logger_on_first_use=True,
+    )
 
 
 def get_log() -> Any:
     """The logger: `log.info("event", key=value)`."""
     return structlog.get_logger()
+
+
+def escape(text: str) -> str:
+    """A text on one line, in which each character that cannot be printed is written as Python would write it."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+    )
+
+
+def _write_json() -> list[Processor]:
+    return [
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.JSONRenderer(serializer=orjson.dumps),
+    ]
+
+
+def _write_text() -> list[Processor]:
+    """The time of day is enough on a terminal; a file is read on another day."""
+    is_terminal = sys.stderr.isatty()
+    times = structlog.processors.TimeStamper(fmt="%H:%M:%S" if is_terminal else "%Y-%m-%dT%H:%M:%S%z", utc=False)
+    colours = is_terminal and not os.environ.get("NO_COLOR")
+    return [times, _simplify, structlog.dev.ConsoleRenderer(0, colors=colours, sort_keys=False, pad_level=False)]
+
+
+def _simplify(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """The event as a terminal may have it: a request as one sentence, and no level where it is the usual one."""
+    shown = {"event": describe_request(event)} if event["event"] == "request" else event
+    kept = {"timestamp": event["timestamp"], "level": event["level"]}
+    if kept["level"] == "info":
+        del kept["level"]
+    values = {key: value for key, value in shown.items() if key not in {"timestamp", "level"}}
+    return kept | {key: escape(value) if isinstance(value, str) else value for key, value in values.items()}
+
+
+def describe_request(fields: Mapping[str, Any]) -> str:
+    """A request's event in one line: model, how it went, tokens, rules, time, whereto, and the beginning of its id."""
+    match = fields.get("match")
+    rules = ",".join(item["rule"] for item in fields.get("decisions", ()))
+    parts = (
+        fields.get("model"),
+        f"({match})" if match not in {None, fields.get("model")} else None,
+        fields["status"] or "-",
+        fields["outcome"],
+        fields.get("error"),
+        _describe_tokens(fields),
+        rules,
+        f"{fields['completion_tokens']} out" if fields.get("completion_tokens") is not None else None,
+        _describe_seconds(fields["seconds"]),
+        f"{fields['method']} {fields['path']}",
+        f"→ {fields['upstream']}" if fields.get("upstream") else None,
+        fields["request_id"][:SHORT_ID_CHARS],
+    )
+    return " ".join(str(part) for part in parts if part)
+
+
+def _describe_tokens(fields: Mapping[str, Any]) -> str | None:
+    """Prompt tokens as they came, and as they went on if that is another number."""
+    original, sent = fields.get("original_tokens"), fields.get("sent_tokens")
+    if original is None:
+        return None
+    went_on = f"→{sent}" if sent not in {0, original} else ""
+    return f"{original}{went_on} tokens (limit {fields['limit_tokens']})"
+
+
+def _describe_seconds(seconds: float) -> str:
+    return f"{seconds:.1f}s" if seconds >= 1 else f"{seconds * 1000:.0f}ms"

@@ -4,9 +4,21 @@ Law: names and labels are a contract with users. No label value comes from a cli
 for it.
 """
 
-from collections.abc import Iterable
+import platform
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    Info,
+    Metric,
+    PlatformCollector,
+    ProcessCollector,
+)
 from prometheus_client.exposition import generate_latest
 
 from rules.conversation import Decision
@@ -21,17 +33,45 @@ _RATE_BUCKETS = (1, 5, 10, 20, 40, 80, 160, 320, 640)
 _RATIO_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.5)
 
 
+class _Registry(CollectorRegistry):
+    """A registry without the series `..._created`, which tell when each other series began.
+
+    They would be a third of all, and in this text form Prometheus has no use for them. The library's own switch is for
+    all registries of the process at once, so it is not used.
+    """
+
+    def collect(self) -> Iterator[Metric]:
+        for family in super().collect():
+            family.samples = [sample for sample in family.samples if sample.name != f"{family.name}_created"]
+            yield family
+
+
+def _read_version() -> str:
+    try:
+        return version("trimtab")
+    except PackageNotFoundError:  # run from its sources, not installed
+        return "unknown"
+
+
 class Metrics:
     """The collectors of one proxy, in a registry of its own."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry: CollectorRegistry = _Registry()
         self._models: set[str] = set()
+        self._make_process_collectors(self.registry)
         self._make_request_collectors(self.registry)
         self._make_token_collectors(self.registry)
         self._make_fault_collectors(self.registry)
         self._make_summary_collectors(self.registry)
         self._make_time_collectors(self.registry)
+
+    def _make_process_collectors(self, registry: CollectorRegistry) -> None:
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        build = Info("trimtab_build", "The version that runs.", registry=registry)
+        build.info({"version": _read_version(), "python": platform.python_version()})
 
     def _make_request_collectors(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
@@ -140,7 +180,7 @@ class Metrics:
         )
         self.time_to_first_token = Histogram(
             "trimtab_time_to_first_token_seconds",
-            "From the request's arrival to the first byte of the answer's body.",
+            "From the request's arrival to the first text of a stream, reasoning and tool calls included.",
             ("model",),
             buckets=_SECONDS_BUCKETS,
             registry=registry,
@@ -154,7 +194,7 @@ class Metrics:
         )
         self.output_rate = Histogram(
             "trimtab_output_tokens_per_second",
-            "Completion tokens by the time from first to last byte.",
+            "Completion tokens of a stream by the time in which they came, its first chunk left out.",
             ("model",),
             buckets=_RATE_BUCKETS,
             registry=registry,

@@ -39,14 +39,15 @@ async def count_answer(services: Services, settings: PolicyConfig, tap: Response
     exchange.reported_prompt_tokens = usage.prompt_tokens if usage else None
     exchange.reported_cached_tokens = usage.cached_tokens if usage else 0
     if usage is not None and usage.completion_tokens is not None:
-        exchange.completion_tokens, exchange.completion_source = max(usage.completion_tokens, 0), "upstream"
+        exchange.completion_tokens, exchange.completion_source = usage.completion_tokens, "upstream"
+        exchange.streamed_tokens = tap.find_sent_tokens(usage.completion_tokens)
         return
     compactor = await services.compactors.get(settings, exchange.model)
     work = partial(tap.count_completion, compactor.count)
     tokens = await run_work(work, in_thread=tap.text_chars > INLINE_BYTES)
     base_url = services.config.upstream_for(settings.upstream).base_url
     facts = services.models.recall(ModelName(base_url, exchange.model, settings.count))
-    exchange.completion_tokens = round(facts.ratio * tokens)
+    exchange.completion_tokens = exchange.streamed_tokens = round(facts.ratio * tokens)
     exchange.completion_source = "estimated"
 
 

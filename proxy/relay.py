@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 import msgspec
@@ -20,6 +20,7 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from proxy.errors import UpstreamInvalidError
+from proxy.pace import Pace
 from proxy.stream import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
 from proxy.upstream import Headers, answer_headers, is_sendable, read_headers
 
@@ -57,11 +58,14 @@ class PlainResponse(web.StreamResponse):
 
 @dataclass(slots=True)
 class Relayed:
-    """How an answer went. Times are of the monotonic clock, 0.0 where there was no such moment."""
+    """How an answer went. Times are of the monotonic clock, 0.0 where there was no such moment.
+
+    `pace` is that of a stream's text; of an answer that is no stream it stays empty.
+    """
 
     status: int = 0
-    first_byte_at: float = 0.0
     last_byte_at: float = 0.0
+    pace: Pace = field(default_factory=Pace)
     broken: bool = False
     client_left: bool = False
 
@@ -105,7 +109,7 @@ async def replace_answer(
 ) -> web.StreamResponse:
     """Pass the answer on with another body, which is JSON."""
     relayed.status = answer.status
-    relayed.first_byte_at = relayed.last_byte_at = time.monotonic()
+    relayed.last_byte_at = time.monotonic()
     headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
     for name in ("Content-Length", "Content-Encoding", "Content-Type"):
         headers.popall(name, None)
@@ -144,14 +148,14 @@ async def _copy(
     event = bytearray()
     try:
         async for chunk in _chain(held, answer):
-            if not relayed.first_byte_at:
-                relayed.first_byte_at = time.monotonic()
+            arrived = time.monotonic()
             if as_event:
                 event += chunk[: MAX_EVENT_BYTES - len(event)]
             else:
                 await write_chunk(response, chunk, relayed)
             if tap is not None:
                 tap.feed(chunk)
+                relayed.pace.note(tap.text_chars, arrived)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
         relayed.broken = not relayed.client_left
         reset(request)

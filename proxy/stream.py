@@ -24,7 +24,6 @@ MAX_HELD_BYTES = 16 * 1024 * 1024
 PIECE_BYTES = 128
 """What a piece costs beside its characters."""
 
-
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 
 
@@ -58,15 +57,20 @@ class _Choice(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """Tokens as the upstream reports them; those that it read from its cache are prompt tokens, too."""
+    """Tokens as the upstream reports them; those that it read from its cache are prompt tokens, too.
+
+    Those of the model's reasoning, which may not have been sent, are completion tokens.
+    """
 
     prompt_tokens: _Tokens | None = None
     completion_tokens: _Tokens | None = None
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class _Details(msgspec.Struct):
     cached_tokens: _Tokens | None = None
+    reasoning_tokens: _Tokens | None = None
 
 
 class _WireUsage(msgspec.Struct):
@@ -79,6 +83,7 @@ class _WireUsage(msgspec.Struct):
     cache_read_input_tokens: _Tokens | None = None
     cache_creation_input_tokens: _Tokens | None = None
     prompt_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
+    completion_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Started(msgspec.Struct):
@@ -118,17 +123,16 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
     return Usage(
         known.prompt_tokens if prompt is None else prompt,
         known.completion_tokens if completion is None else completion,
-        _read_cached(wire) or known.cached_tokens,
+        _read_details(wire.prompt_tokens_details).cached_tokens or wire.cache_read_input_tokens or known.cached_tokens,
+        _read_details(wire.completion_tokens_details).reasoning_tokens or known.reasoning_tokens,
     )
 
 
-def _read_cached(wire: _WireUsage) -> int:
-    """Prompt tokens that the upstream says it had read before."""
-    details: _Details | None = None
+def _read_details(raw: msgspec.Raw) -> _Details:
+    """What some of the tokens are; of another form, nothing."""
     with suppress(*UNKNOWN_FORM):
-        details = _decode_details(wire.prompt_tokens_details)
-    told = details.cached_tokens if details is not None else None
-    return told or wire.cache_read_input_tokens or 0
+        return _decode_details(raw) or _Details()
+    return _Details()
 
 
 class ResponseTap:
@@ -142,15 +146,15 @@ class ResponseTap:
         self._size = 0
         self._texts: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
         self._chars = 0
+        self._reasoning_chars = 0
         self._held = 0
 
     def feed(self, chunk: bytes) -> None:
         """Take in the next bytes of the body."""
-        if self._size > MAX_EVENT_BYTES and not self._is_stream:
-            return
         if not self._is_stream:
-            self._size += len(chunk)
-            self._data.append(chunk)
+            if self._size <= MAX_EVENT_BYTES:
+                self._size += len(chunk)
+                self._data.append(chunk)
             return
         if b"\n" not in chunk:
             self._keep(chunk)
@@ -186,18 +190,28 @@ class ResponseTap:
         """How much text count_completion would count."""
         return self._chars
 
+    def find_sent_tokens(self, completion_tokens: int) -> int | None:
+        """Of the completion's tokens those whose text was collected; None if that cannot be told.
+
+        Upstreams keep reasoning to themselves, or send a summary of it, and report what the whole cost.
+        """
+        if self._held > MAX_HELD_BYTES:
+            return None
+        hidden = self.usage.reasoning_tokens if self.usage else 0
+        if hidden <= self._reasoning_chars:  # a token has seldom less than a character
+            return completion_tokens
+        return None if self._reasoning_chars else completion_tokens - hidden
+
     def _read_line(self, line: bytes) -> None:
         line = line.rstrip(b"\r")
         if line.startswith(b"data:"):
             self._size += len(line)
             if self._size <= MAX_EVENT_BYTES:
                 self._data.append(line[5:])
-        elif not line and self._data:
-            self._read_answer(b"\n".join(self._data))
-            self._data = []
-            self._size = 0
         elif not line:
-            self._size = 0
+            if self._data:
+                self._read_answer(b"\n".join(self._data))
+            self._data, self._size = [], 0
 
     def _read_answer(self, data: bytes) -> None:
         try:
@@ -233,6 +247,7 @@ class ResponseTap:
         if text:
             self._texts[index, kind].append(text)
             self._chars += len(text)
+            self._reasoning_chars += len(text) if kind == "reasoning" else 0
             self._held += len(text) + PIECE_BYTES
 
 

@@ -114,7 +114,7 @@ def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> 
     The path goes out as it came in, percent-encoding, empty query and all; the host is always the upstream's.
     """
     base = urlsplit(upstream.base_url)
-    path = _origin_form(path)
+    path = origin_form(path)
     if path == "/v1" or path.startswith(("/v1/", "/v1?")):
         path = base.path + path[3:]
     elif is_api:
@@ -125,7 +125,7 @@ def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> 
     return URL.build(scheme=base.scheme, authority=base.netloc, path=path, encoded=True)
 
 
-def _origin_form(target: str) -> str:
+def origin_form(target: str) -> str:
     """The path and query of a request target; of an absolute one, only these count."""
     if target.startswith("/") or target == "*":
         return target

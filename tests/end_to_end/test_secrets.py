@@ -101,13 +101,13 @@ async def ask_everything(client: aiohttp.ClientSession, url: str) -> list[int]:
         planted_session(2),
         planted_session(30),
         b'{"messages": ' + TEXT.encode(),
-        orjson.dumps({"model": TEXT, "messages": [{"role": TEXT, "content": {TEXT: TEXT}}, {"role": 5}]}),
+        orjson.dumps({"model": f"{KEY}-client", "messages": [{"role": TEXT, "content": {TEXT: TEXT}}, {"role": 5}]}),
         orjson.dumps({"messages": [{"role": "user", "content": TEXT * 20_000}]}),
         b"\xff" + TEXT.encode(),
     ]
     statuses = []
     asked = [("/v1/chat/completions", body, {}) for body in bodies]
-    asked += [(path, bodies[2], {}) for path in (f"/v1/x?key={KEY}&q=PLANTED", f"/v1/files/{KEY}")]
+    asked += [(path, bodies[2], {}) for path in (f"/v1/x?key={KEY}&q=PLANTED", f"/v1/files/{KEY}", f"/{KEY}/v1")]
     asked += [("/v1/chat/completions", bodies[0], {"x-trimtab-profile": TEXT})]
     asked += [("/v1/chat/completions", bodies[0], {"Authorization": f"Bearer {KEY}-wrong"})]
     for path, body, extra in asked:

@@ -20,7 +20,14 @@ EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 SMALL = ("--set", "defaults.count=heuristic", "--set", "defaults.context_window=4000")
 ODD_BODY = b'\n{ "messages" : [ {"role":"user", "content":"\\u00e9"} ] , "seed":%d }\r\n\n' % 10**30
 NO_ENVIRONMENT = dict.fromkeys(
-    ("TRIMTAB_CONFIG", "TRIMTAB_UPSTREAM", "TRIMTAB_LISTEN", "TRIMTAB_AUTOCOMPACT_PCT")
+    (
+        "TRIMTAB_CONFIG",
+        "TRIMTAB_UPSTREAM",
+        "TRIMTAB_LISTEN",
+        "TRIMTAB_AUTOCOMPACT_PCT",
+        "TRIMTAB_LOG_LEVEL",
+        "TRIMTAB_LOG_FORMAT",
+    )
 )  # click's runner unsets what is None
 
 
@@ -79,6 +86,8 @@ def test_help_is_there(arguments: tuple[str, ...]) -> None:
         ("compact", "-", "--set", "mode=maybe"),
         ("serve", "--listen", "8790"),
         ("serve", "--upstream", "example.org"),
+        ("serve", "--log-level", "loud"),
+        ("serve", "--log-format", "xml"),
     ],
 )
 def test_wrong_use_ends_with_status_2_and_a_sentence(arguments: tuple[str, ...]) -> None:
@@ -224,6 +233,16 @@ def test_the_configuration_file_comes_from_option_or_environment(tmp_path: Path)
     assert _run("compact", input_bytes=body, TRIMTAB_CONFIG=str(file)).stdout_bytes == expected
     wide = _run("compact", "--config", file, "--set", "models=[]", input_bytes=body)
     assert wide.stdout_bytes == body
+
+
+@pytest.mark.parametrize("name", ["TRIMTAB_LOG_LEVEL", "TRIMTAB_LOG_FORMAT"])
+def test_the_environment_of_the_log_is_checked_like_its_options(name: str) -> None:
+    """The sentence names the option that the variable stands for, and what it may be."""
+    result = _run("serve", "--listen", "nowhere", **{name: "nonsense"})
+
+    assert result.exit_code == 2
+    assert f"--{name.removeprefix('TRIMTAB_').lower().replace('_', '-')}" in result.stderr
+    assert "'nonsense' is not one of" in result.stderr
 
 
 def test_serve_says_where_it_cannot_listen() -> None:

@@ -8,7 +8,6 @@ from proxy.compaction import Caches, Compacted, Compactor
 from proxy.config import PolicyConfig
 from proxy.config_load import load_config
 from proxy.counter import count_by_heuristic
-from rules.conversation import Decision
 from rules.pipeline import LimitExceededError
 from rules.policy import Prices
 from rules.summarise import Summary
@@ -162,4 +161,3 @@ def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: C
     assert forwarded.body is body
     assert truncated.sent_tokens <= 3000
     assert [(item.rule, item.messages, item.first_changed) for item in truncated.decisions] == [("exceeded", 1, 0)]
-    assert isinstance(truncated.decisions[0], Decision)

@@ -1,6 +1,7 @@
 """What is known of one request when it has been served."""
 
 import time
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -10,6 +11,7 @@ from proxy.compaction import Compacted
 from proxy.errors import ContextExceededError
 from proxy.exchange import Exchange, Recorder
 from proxy.metrics import Metrics
+from proxy.pace import Pace
 from proxy.relay import Relayed
 from rules.conversation import Conversation, Decision
 
@@ -29,7 +31,7 @@ class _Log:
     def info(self, event: str, **fields: object) -> None:
         self.lines.append({"event": event, **fields})
 
-    error = info
+    debug = warning = error = info
 
 
 @pytest.fixture
@@ -43,36 +45,40 @@ def recorder(log: _Log) -> Recorder:
 
 
 def _exchange(mode: str = "enforce", status: int = 200, outcome: str = "compacted") -> Exchange:
-    """A request that arrived at 100 s, left at 100.5 s and was answered from 101 s to 103 s."""
-    relayed = Relayed(status=status, first_byte_at=101.0, last_byte_at=103.0)
+    """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s, not in a stream."""
+    relayed = Relayed(status=status, last_byte_at=103.0)
     return Exchange(
         endpoint="chat",
         method="POST",
+        path="/v1/chat/completions",
         request_id="id",
         started_at=100.0,
         sent_at=100.5,
         outcome=outcome,
         mode=mode,
         model="m",
+        shown_model="m",
         match="m*",
+        upstream="local",
         compacted=COMPACTED,
         relayed=relayed,
     )
 
 
 def _figures(recorder: Recorder) -> dict[str, float]:
-    """Counters and sums that are not zero, as `name{label values by label name}`."""
+    """Our own counters and sums that are not zero, as `name{label values by label name}`."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(recorder.metrics.render().decode()):
         for sample in family.samples:
-            if sample.name.endswith(("_total", "_sum")) and sample.value:
+            is_ours = sample.name.startswith("trimtab_")
+            if is_ours and sample.name.endswith(("_total", "_sum")) and sample.value:
                 labels = ",".join(value for _, value in sorted(sample.labels.items()))
                 found[f"{sample.name.removeprefix('trimtab_')}{{{labels}}}"] = sample.value
     return found
 
 
 REQUEST = {"requests_total{chat,m*,compacted,200}": 1}
-TIMES = {"time_to_first_token_seconds_sum{m*}": 1.0, "upstream_seconds_sum{m*}": 2.5}
+TIMES = {"upstream_seconds_sum{m*}": 2.5}
 
 
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
@@ -89,8 +95,40 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
         "context_used_ratio_sum{m*}": 508 / 2000,
         "estimate_error_ratio_sum{m*}": 1.0,
         "completion_tokens_total{m*,upstream}": 30,
-        "output_tokens_per_second_sum{m*}": 15.0,
     }
+
+
+STREAM_TIMES = ("time_to_first_token_seconds_sum{m*}", "output_tokens_per_second_sum{m*}")
+
+
+def _stream_times(recorder: Recorder, pace: Pace, completion_tokens: int, streamed_tokens: int | None) -> list[float]:
+    """First-token time and tokens per second of a stream that came at this pace; 0 if nothing was observed."""
+    exchange = _exchange()
+    exchange.relayed.pace, exchange.completion_tokens = pace, completion_tokens
+    exchange.streamed_tokens = streamed_tokens
+    recorder.record(exchange)
+    figures = _figures(recorder)
+    return [figures.get(name, 0) for name in STREAM_TIMES]
+
+
+def test_a_stream_has_a_first_token_and_a_rate(recorder: Recorder) -> None:
+    """From the request's arrival at 100 s to the first text at 101 s; then half of the text came in 2 seconds."""
+    pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
+
+    assert _stream_times(recorder, pace, 60, 60) == [1.0, 15.0]
+
+
+def test_hidden_reasoning_does_not_raise_the_rate(recorder: Recorder) -> None:
+    """Tokens whose text was not sent are no part of what came in a stream."""
+    pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
+
+    assert _stream_times(recorder, pace, 2060, 60) == [1.0, 15.0]
+    assert _stream_times(Recorder(Metrics(), _Log()), pace, 2060, None) == [1.0, 0]
+
+
+def test_a_stream_in_one_chunk_has_a_first_token_and_no_rate(recorder: Recorder) -> None:
+    """Nobody knows how long its text took."""
+    assert _stream_times(recorder, Pace(101.0, 101.0, 400, 400), 60, 60) == [1.0, 0]
 
 
 def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
@@ -119,7 +157,10 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
         "request_id": "id",
         "endpoint": "chat",
         "method": "POST",
-        "model": "m*",
+        "path": "/v1/chat/completions",
+        "upstream": "local",
+        "model": "m",
+        "match": "m*",
         "status": 200,
         "outcome": "compacted",
         "original_tokens": 1000,
@@ -133,14 +174,56 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
     }
 
 
-def test_a_model_that_nobody_vouched_for_is_not_logged(recorder: Recorder, log: _Log) -> None:
-    """A client cannot write what it likes into the log; after a success the name is known."""
-    for status in (404, 200, 404):
-        exchange = _exchange(status=status)
-        exchange.model, exchange.match = "text of a client", None
-        recorder.record(exchange)
+def test_the_model_is_logged_as_it_was_asked_for(recorder: Recorder, log: _Log) -> None:
+    """In the form that may be logged, also where no upstream has vouched for it; no glob where it matches none."""
+    exchange = _exchange(status=404)
+    exchange.model, exchange.shown_model, exchange.match = "typo\n", "typo\\n", None
+    recorder.record(exchange)
 
-    assert [line["model"] for line in log.lines] == ["other", "text of a client", "text of a client"]
+    (line,) = log.lines
+    assert line["model"] == "typo\\n"
+    assert "match" not in line
+    assert recorder.label(exchange) == "other"
+
+
+def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
+    """A request that was turned away has neither a model nor an upstream."""
+    recorder.record(Exchange("other", "GET", "/v1/models"))
+
+    (line,) = log.lines
+    assert {"upstream", "model", "match"} & line.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("relayed", "level"),
+    [
+        (Relayed(status=200, last_byte_at=1.0), "info"),
+        (Relayed(status=404, last_byte_at=1.0), "info"),
+        (Relayed(), "info"),
+        (Relayed(status=502, last_byte_at=1.0), "warning"),
+        (Relayed(status=200, broken=True), "warning"),
+    ],
+)
+def test_a_failure_on_our_side_is_a_warning(relayed: Relayed, level: str) -> None:
+    """An upstream that fails or breaks off, or we; not what a client did wrong, and not one that left."""
+    log = Mock()
+    exchange = _exchange()
+    exchange.relayed = relayed
+    Recorder(Metrics(), log).record(exchange)
+
+    assert [call[0] for call in log.method_calls] == [level]
+
+
+def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
+    """A request that hangs is seen before its end; pages are no requests."""
+    recorder = Recorder(Metrics(), log)
+    recorder.record_arrival(_exchange())
+    recorder.record_page("/trimtab/health", 200)
+
+    assert log.lines == [
+        {"event": "request_begun", "request_id": "id", "method": "POST", "path": "/v1/chat/completions"},
+        {"event": "page", "path": "/trimtab/health", "status": 200},
+    ]
 
 
 def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) -> None:
@@ -156,8 +239,8 @@ def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) 
     ("relayed", "outcome"),
     [
         (Relayed(), "aborted"),
-        (Relayed(status=200, first_byte_at=1.0, broken=True), "broken"),
-        (Relayed(status=500, first_byte_at=1.0, last_byte_at=1.0), "compacted"),
+        (Relayed(status=200, broken=True), "broken"),
+        (Relayed(status=500, last_byte_at=1.0), "compacted"),
     ],
 )
 def test_how_it_ended_goes_before_what_was_done(recorder: Recorder, log: _Log, relayed: Relayed, outcome: str) -> None:

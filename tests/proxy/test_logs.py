@@ -1,33 +1,93 @@
 """The log."""
 
 import io
-from datetime import datetime
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proxy.logs import configure_log, get_log
+from proxy.logs import LEVELS, configure_log, get_log
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 
 
-class _Terminal(io.TextIOWrapper):
+REQUEST = {
+    "request_id": "0123456789abcdef01234567",
+    "endpoint": "chat",
+    "method": "POST",
+    "path": "/v1/chat/completions",
+    "status": 200,
+    "outcome": "compacted",
+    "seconds": 1.24,
+    "upstream": "api.openai.com",
+    "model": "gpt-4o-mini",
+    "match": "gpt-4o*",
+    "original_tokens": 41230,
+    "sent_tokens": 17002,
+    "limit_tokens": 119808,
+    "decisions": [
+        {"rule": "truncate", "saved_tokens": 9800, "first_changed": 3},
+        {"rule": "prune", "saved_tokens": 14428, "first_changed": 5},
+    ],
+    "completion_tokens": 512,
+}
+TO = "POST /v1/chat/completions → api.openai.com 01234567"
+PASSED = {key: REQUEST[key] for key in ("request_id", "endpoint", "method", "status", "upstream")}
+
+
+class _Stream(io.TextIOWrapper):
+    """Standard error in place of the test's own."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        self.written = io.BytesIO()
+        self._is_terminal = is_terminal
+        super().__init__(self.written, encoding="utf-8", write_through=True)
+
     def isatty(self) -> bool:
-        return True
+        return self._is_terminal
+
+    @property
+    def lines(self) -> list[str]:
+        return self.written.getvalue().decode().splitlines()
 
 
-def test_a_line_is_json_when_nobody_is_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+Configure = Callable[..., _Stream]
+
+
+@pytest.fixture
+def configure(monkeypatch: pytest.MonkeyPatch) -> Configure:
+    """Set the log up on a terminal, or elsewhere."""
+
+    def start(level: str = "info", form: str = "auto", *, is_terminal: bool = False) -> _Stream:
+        stream = _Stream(is_terminal=is_terminal)
+        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setenv("NO_COLOR", "1")
+        configure_log(level, form)
+        return stream
+
+    return start
+
+
+def _strip_time(line: str) -> str:
+    time, _, rest = line.partition(" ")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", time)
+    return rest
+
+
+def test_a_line_is_json_when_nobody_is_looking(configure: Configure) -> None:
     """One object a line, with level and time, whatever characters are in it."""
-    buffer = io.BytesIO()
-    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(buffer))
-    configure_log()
+    stream = configure()
     log = get_log()
     log.info("request", status=200, model="é\n", decisions=[{"rule": "prune"}])
     log.warning("other")
 
-    first, second = map(orjson.loads, buffer.getvalue().splitlines())
-    assert datetime.fromisoformat(first.pop("timestamp")).tzinfo is not None
+    first, second = map(orjson.loads, stream.lines)
+    assert datetime.fromisoformat(first.pop("timestamp")).utcoffset() == timedelta(0)
     assert second["level"] == "warning"
     assert first == {
         "event": "request",
@@ -38,26 +98,118 @@ def test_a_line_is_json_when_nobody_is_looking(monkeypatch: pytest.MonkeyPatch) 
     }
 
 
-def test_a_terminal_gets_lines_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not JSON, but the same event and values."""
-    buffer = io.BytesIO()
-    terminal = _Terminal(buffer)
-    monkeypatch.setattr("sys.stderr", terminal)
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (
+            REQUEST,
+            f"gpt-4o-mini (gpt-4o*) 200 compacted 41230→17002 tokens (limit 119808) truncate,prune 512 out 1.2s {TO}",
+        ),
+        (
+            REQUEST | {"match": "gpt-4o-mini", "sent_tokens": 41230, "decisions": [], "outcome": "unchanged"},
+            f"gpt-4o-mini 200 unchanged 41230 tokens (limit 119808) 512 out 1.2s {TO}",
+        ),
+        (
+            REQUEST | {"status": 400, "outcome": "refused", "error": "too_long", "sent_tokens": 0},
+            f"gpt-4o-mini (gpt-4o*) 400 refused too_long 41230 tokens (limit 119808) truncate,prune 512 out 1.2s {TO}",
+        ),
+        (
+            PASSED | {"outcome": "passed", "seconds": 0.0421, "path": "/v1/models", "method": "GET"},
+            "200 passed 42ms GET /v1/models → api.openai.com 01234567",
+        ),
+        (
+            PASSED | {"status": 0, "outcome": "aborted", "seconds": 75.04, "path": "/v1/x", "upstream": None},
+            "- aborted 75.0s POST /v1/x 01234567",
+        ),
+    ],
+    ids=["compacted", "unchanged", "refused", "passed", "aborted"],
+)
+def test_a_request_is_one_readable_line_on_a_terminal(
+    configure: Configure, fields: dict[str, object], line: str
+) -> None:
+    """What was asked, how it went, what became of the tokens, how long it took, and where it went."""
+    stream = configure(is_terminal=True)
+    get_log().info("request", **fields)
+
+    assert [_strip_time(written) for written in stream.lines] == [line]
+
+
+def test_other_events_are_lines_of_names_and_values_on_a_terminal(configure: Configure) -> None:
+    """A level that is not the usual one is named."""
+    stream = configure(is_terminal=True)
+    get_log().warning("store_unreachable", store="redis", reason="it is gone")
+    get_log().info("draining", seconds=30)
+
+    assert [_strip_time(line) for line in stream.lines] == [
+        "[warning] store_unreachable store=redis reason='it is gone'",
+        "draining seconds=30",
+    ]
+
+
+@pytest.mark.parametrize("event", ["request", "other"])
+@given(text=st.text(alphabet=st.characters(), max_size=30))
+def test_nothing_that_is_logged_reaches_a_terminal_but_signs(event: str, text: str) -> None:
+    """No escape sequence, no line break, no change of direction: each line is one event, and all of it is printable."""
+    hostile = text + "\x1b]0;x\x07\r\n\x9b2J\u202e\ud800"
+    fields = REQUEST | {"model": hostile, "path": hostile, "upstream": hostile, "match": hostile}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        stream = _Stream(is_terminal=True)
+        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setenv("NO_COLOR", "1")
+        configure_log()
+        get_log().info(event, **(fields if event == "request" else {"reason": hostile, "parts": [hostile]}))
+
+    (line,) = stream.written.getvalue().decode().removesuffix("\n").split("\n")
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("form", "is_terminal", "is_json"),
+    [
+        ("auto", True, False),
+        ("auto", False, True),
+        ("json", True, True),
+        ("text", False, False),
+    ],
+)
+def test_the_form_may_be_asked_for(configure: Configure, form: str, *, is_terminal: bool, is_json: bool) -> None:
+    """Else it is text on a terminal and JSON elsewhere; a file of text has dates, and no colours."""
+    stream = configure(form=form, is_terminal=is_terminal)
+    get_log().info("draining", seconds=30)
+
+    (line,) = stream.lines
+    assert line.startswith("{") is is_json
+    if not is_json and not is_terminal:
+        assert datetime.fromisoformat(line.partition(" ")[0]).tzinfo is not None
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR is heeded, as https://no-color.org asks."""
+    plain = configure(is_terminal=True)
+    get_log().warning("other")
+    coloured = _Stream(is_terminal=True)
+    monkeypatch.setattr("sys.stderr", coloured)
+    monkeypatch.delenv("NO_COLOR")
     configure_log()
-    get_log().info("request", status=200)
-    terminal.flush()
+    get_log().warning("other")
 
-    line = buffer.getvalue()
-    assert b"request" in line
-    assert b"200" in line
-    assert not line.startswith(b"{")
+    assert ["\x1b" in stream.lines[0] for stream in (plain, coloured)] == [False, True]
 
 
-def test_a_value_that_is_no_json_does_not_break_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_below_the_level_is_not_logged(configure: Configure, level: str) -> None:
+    """All levels from there on are."""
+    stream = configure(level)
+    for name in LEVELS:
+        getattr(get_log(), name)("event")
+
+    assert [orjson.loads(line)["level"] for line in stream.lines] == list(LEVELS[LEVELS.index(level) :])
+
+
+def test_a_value_that_is_no_json_does_not_break_the_log(configure: Configure) -> None:
     """A path or an exception is written as its text."""
-    buffer = io.BytesIO()
-    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(buffer))
-    configure_log()
+    stream = configure()
     get_log().error("fault", error=ValueError("x"), path=Path("x"))
 
-    assert orjson.loads(buffer.getvalue())["event"] == "fault"
+    fault = orjson.loads(stream.lines[0])
+    assert (fault["error"], fault["path"]) == ("ValueError('x')", repr(Path("x")))

@@ -1,49 +1,134 @@
 """Every collector."""
 
+import platform
+import re
+import shutil
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from prometheus_client import Counter, generate_latest
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.metrics import MAX_MODEL_LABELS, OTHER, Metrics
 from rules.conversation import Decision
 
-NAMES = {
-    "trimtab_requests": ("model", "endpoint", "status", "outcome"),
-    "trimtab_prompt_tokens": ("model", "stage"),
-    "trimtab_tokens_saved": ("model", "rule"),
-    "trimtab_tokens_added": ("model", "rule"),
-    "trimtab_completion_tokens": ("model", "source"),
-    "trimtab_requests_in_flight": (),
-    "trimtab_context_used_ratio": ("model",),
-    "trimtab_estimate_error_ratio": ("model",),
-    "trimtab_fail_open": ("phase",),
-    "trimtab_summaries": ("model", "result"),
-    "trimtab_summary_tokens": ("model", "kind"),
-    "trimtab_summary_seconds": ("model", "result"),
-    "trimtab_cuts": ("model", "kind"),
-    "trimtab_overhead_seconds": ("phase",),
-    "trimtab_time_to_first_token_seconds": ("model",),
-    "trimtab_upstream_seconds": ("model",),
-    "trimtab_output_tokens_per_second": ("model",),
-}
+ROOT = Path(__file__).parents[2]
+DESIGN = ROOT.parent / "shared" / "design.md"
+PROMTOOL = shutil.which("promtool")
+SUFFIXES = {"counter": "_total", "info": "_info"}
+LIBRARY_PREFIXES = ("process_", "python_")
+"""What prometheus_client says of the process, under its own names."""
+
+Contract = dict[str, frozenset[str]]
+"""Each metric's labels, by its name as Prometheus reads it."""
+
+
+def _collectors(metrics: Metrics) -> list[MetricWrapperBase]:
+    return [one for one in metrics.registry._collector_to_names if isinstance(one, MetricWrapperBase)]
+
+
+def _read_code() -> Contract:
+    """Of an information the labels are in its one sample."""
+    found: Contract = {}
+    for collector in _collectors(Metrics()):
+        labels = {name for family in collector.collect() for sample in family.samples for name in sample.labels}
+        labels = labels if collector._type == "info" else set(collector._labelnames)
+        found[collector._name + SUFFIXES.get(collector._type, "")] = frozenset(labels)
+    return found
+
+
+def _read_readme() -> Contract:
+    """The rows of the README's table; several metrics may share one."""
+    rows = re.findall(r"^\| (`trimtab_[^|]+) \| ([^|]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    return {
+        name: frozenset(re.findall(r"\w+", labels)) for names, labels in rows for name in re.findall(r"`(\w+)`", names)
+    }
+
+
+def _read_design() -> Contract:
+    """The names of its section on metrics; a label may be followed by its values, which hold no comma."""
+    section = re.split(r"^## ", DESIGN.read_text(), flags=re.MULTILINE)
+    (text,) = [part for part in section if part.startswith("10. Metrics")]
+    found = re.findall(r"`(trimtab_\w+)(?:\{([^}]*)\})?`", text)
+    return {name: frozenset(re.findall(r"(\w+)(?:=\"[^\"]*\")?(?:,|$)", labels)) for name, labels in found}
+
+
+def _fill(metrics: Metrics) -> bytes:
+    """What Prometheus reads once every series has a value: those with labels are not there before."""
+    for collector in _collectors(metrics):
+        if collector._labelnames:
+            child = collector.labels(*collector._labelnames)
+            child.inc() if collector._type in {"counter", "gauge"} else child.observe(1)
+    return metrics.render()
 
 
 def _samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
     """The values of one counter that are not zero, by their labels."""
+    (collector,) = [one for one in _collectors(metrics) if one._name == name]
     families = {family.name: family for family in text_string_to_metric_families(metrics.render().decode())}
     return {
-        tuple(sample.labels[label] for label in NAMES[name]): sample.value
+        tuple(sample.labels[label] for label in collector._labelnames): sample.value
         for sample in families[name].samples
         if sample.name.endswith("_total") and sample.value
     }
 
 
-def test_names_and_labels_are_as_promised() -> None:
-    """Dashboards and alerts are written against them."""
-    registered = {family.name for family in Metrics().registry.collect()}
-    collectors = [value for value in vars(Metrics()).values() if hasattr(value, "_labelnames")]
+def test_the_readme_names_every_metric_with_its_labels() -> None:
+    """And no other: dashboards and alerts are written against it."""
+    assert _read_readme() == _read_code()
 
-    assert NAMES.keys() <= registered
-    labels = {collector._name: collector._labelnames for collector in collectors}
-    assert {name: labels[name] for name in NAMES} == NAMES
+
+@pytest.mark.skipif(not DESIGN.is_file(), reason="the design (../shared/design.md) is not here")
+def test_the_metrics_of_the_design_are_there() -> None:
+    """Under the names and with the labels that it gives them; later ones came on top."""
+    design, code = _read_design(), _read_code()
+
+    assert design
+    assert {name: code.get(name) for name in design} == design
+
+
+def test_nothing_else_is_shown_but_the_process() -> None:
+    """Memory, processor time, open files and collections, as every Python program shows them."""
+    names = {family.name for family in text_string_to_metric_families(_fill(Metrics()).decode())}
+    others = {name for name in names if not name.startswith("trimtab_")}
+
+    assert {"python_info", "python_gc_collections"} <= others
+    if Path("/proc/self/stat").exists():  # other systems do not tell
+        assert {"process_resident_memory_bytes", "process_cpu_seconds", "process_open_fds"} <= others
+    assert all(name.startswith(LIBRARY_PREFIXES) for name in others)
+
+
+def test_the_build_is_told() -> None:
+    """Which version runs, and by which Python."""
+    labels = {"version": version("trimtab"), "python": platform.python_version()}
+
+    assert Metrics().registry.get_sample_value("trimtab_build_info", labels) == 1
+
+
+def test_there_are_no_series_of_creation_times() -> None:
+    """They would be a third of all, and Prometheus has no use for them in this form. Other registries keep theirs."""
+    metrics = Metrics()
+    text = _fill(metrics).decode()
+    other = Counter("other", "", registry=None)
+
+    assert "_created" not in text
+    assert "_created" not in generate_latest(metrics.registry).decode()
+    assert 'trimtab_cuts_total{kind="kind",model="model"} 1.0' in text
+    assert [sample.name for family in other.collect() for sample in family.samples] == ["other_total", "other_created"]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: the package prometheus has it)")
+def test_prometheus_own_check_finds_nothing_but_the_word_summary() -> None:
+    """Which is not meant as the type of a metric, and stays."""
+    assert PROMTOOL is not None
+    done = subprocess.run([PROMTOOL, "check", "metrics"], input=_fill(Metrics()), capture_output=True, check=False)
+    found = done.stderr.decode().splitlines()
+
+    assert [line for line in found if "should not include type 'summary'" not in line] == []
+    assert done.stdout == b""
 
 
 def test_two_proxies_do_not_share_their_figures() -> None:

@@ -268,9 +268,10 @@ def test_whatever_is_said_numbers_are_sane(text: str, status: int):
 
 @given(body=st.binary(max_size=200) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(orjson.dumps))
 def test_garbage_is_no_overflow_of_a_prompt(body: bytes):
+    """An empty answer of status 400 is all that is taken for one: some servers say no more of a body too large."""
     for status in (200, 400, 422, 500):
-        found = read_overflow(status, body)
-        assert found is None or found.kind is Kind.SIZE or found.text
+        is_told = status == 400 and not body.strip()
+        assert read_overflow(status, body) == (Overflow(Kind.SIZE) if is_told else None)
 
 
 @pytest.mark.parametrize("n_ctx", ["0", "-1", "true", "1" + "0" * 30, "1.5"])
@@ -289,4 +290,4 @@ def test_a_completion_beyond_the_sum_leaves_no_prompt():
     """Numbers that contradict each other: none of them is made negative."""
     found = _read("maximum context length is 8192 tokens. You requested 900 tokens (9000 in the completion).")
     assert found is not None
-    assert found.prompt_tokens is None or found.prompt_tokens >= 0
+    assert (found.requested, found.completion_tokens, found.prompt_tokens) == (900, 9000, None)

@@ -1,12 +1,16 @@
 """Answers on their way to the client: at once, unchanged, and never closed as if whole when they are not."""
 
 import asyncio
+import time
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from aiohttp import web
 from asking import CHAT, ask_raw, post
 from fake_upstream import FakeUpstream, break_off, event, stream
+from learning import Clock
+from prometheus_client.parser import text_string_to_metric_families
 
 
 async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
@@ -20,6 +24,65 @@ async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_pr
     assert log.lines[-1]["completion_tokens"] == 3
     metrics = (await (await client.get(proxy.url + "/metrics")).read()).decode()
     assert 'trimtab_completion_tokens_total{model="m",source="estimated"} 3.0' in metrics
+
+
+async def _read_stream_times(client, url: str) -> dict[str, float]:
+    """Sums and counts of the histograms that are about streams only."""
+    text = (await (await client.get(url + "/metrics")).read()).decode()
+    names = ("trimtab_time_to_first_token_seconds", "trimtab_output_tokens_per_second")
+    families = [family for family in text_string_to_metric_families(text) if family.name in names]
+    assert len(families) == 2
+    samples = [sample for family in families for sample in family.samples if "_bucket" not in sample.name]
+    return {sample.name: sample.value for sample in samples}
+
+
+async def test_an_answer_that_is_no_stream_has_no_first_token_and_no_rate(client, upstream, start_proxy):
+    """Its first and its last byte come together, however long the model wrote; nor has a stream without any text."""
+
+    async def say_nothing(_, request):
+        return await stream(request, "")
+
+    proxy = await start_proxy()
+    await post(client, proxy.url + "/v1/chat/completions", CHAT)
+    upstream.answer = say_nothing
+    await post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True})
+    assert await _read_stream_times(client, proxy.url) == {}
+
+
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"%b"}}]}\n\n' % (b"hm " * 20)
+
+
+@pytest.mark.parametrize("first", [event("text " * 10), REASONING], ids=["text", "reasoning"])
+async def test_the_first_token_is_the_first_text(first, client, upstream, start_proxy, monkeypatch):
+    """Neither comments nor a role are; reasoning is. The rate is that of what comes behind, comments left out."""
+    clock = Clock()
+    monkeypatch.setattr("proxy.relay.time", SimpleNamespace(monotonic=clock))
+    started = time.monotonic()
+    chunks = [(b": ping\n\n" + ROLE, 0), (b": ping\n\n", 1000), (first, 5000), (event("t" * 400), 5010)]
+    chunks += [(b": ping\n\n", 9000)]
+    turn, turns = asyncio.Event(), iter(chunks)
+
+    async def answer(_recorded, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for chunk, seconds in turns:
+            turn.clear()
+            clock.seconds = started + seconds
+            await response.write(chunk)
+            await turn.wait()
+        await response.write_eof()
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    async with client.post(proxy.url + "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
+        async for _ in response.content.iter_any():
+            turn.set()
+    times = await _read_stream_times(client, proxy.url)
+    assert times["trimtab_time_to_first_token_seconds_sum"] == pytest.approx(5000, abs=60)
+    assert times["trimtab_output_tokens_per_second_count"] == 1
+    assert 1 < times["trimtab_output_tokens_per_second_sum"] <= 40
 
 
 async def test_stream_answer_is_the_upstreams_own(client, upstream: FakeUpstream, start_proxy):

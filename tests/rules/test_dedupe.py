@@ -1,6 +1,5 @@
 """Results seen before: pointers, diffs, and that what they point to is there."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,6 +23,7 @@ from builders import (
 from checker import expand, read_pointer
 from hypothesis import example, given
 from hypothesis import strategies as st
+from steps import count_steps
 
 from rules.conversation import RESULT_ROLES, Message, Outcome, ToolCall
 from rules.dedupe import (
@@ -308,12 +308,15 @@ def test_a_diff_that_is_no_shorter_is_not_remembered() -> None:
     assert list(memos.diffs.values()) == [""]
 
 
-def test_time_goes_by_the_number_of_results() -> None:
-    """Thousands take minutes where each is held against each, or looked at again at each step."""
-    texts = [listing(number, number, lines=8) for number in range(5000)]
-    started = time.process_time()
-    assert not any(replaced(dedupe(*steps(*texts))))
-    assert time.process_time() - started < 8
+def _count_dedupe_steps(number: int) -> int:
+    """Of as many results, none of which is like another."""
+    conversation = steps(*(listing(index, index, lines=8) for index in range(number)))
+    return count_steps(lambda: dedupe(*conversation))
+
+
+def test_the_work_goes_by_the_number_of_results() -> None:
+    """Twice the results are twice the work; four times if each was held against each, or looked at at each step."""
+    assert 1.5 < _count_dedupe_steps(400) / _count_dedupe_steps(200) < 2.5
 
 
 def test_sessions_without_repeats_are_left_alone() -> None:

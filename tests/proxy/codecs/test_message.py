@@ -34,9 +34,10 @@ def _try(body: bytes) -> bool:
         request = read_request(body)
         original = codec.decode(request)
         edited = [replace(message, texts=("new",), edited=True) for message in original.messages]
-        codec.encode(request, original, Conversation(tuple(edited)))
+        encoded = codec.encode(request, original, Conversation(tuple(edited)))
     except UndecodableError:
         return False
+    assert len(read_request(encoded).raws) == len(original.messages) == len(request.raws)
     return True
 
 

@@ -1,7 +1,5 @@
 """Offsets in a JSON text."""
 
-import time
-
 import msgspec
 import orjson
 import pytest
@@ -109,9 +107,7 @@ def test_the_search_is_linear_in_a_body_of_brackets_and_quotes() -> None:
 
 
 @pytest.mark.parametrize("ending", [b"", b"\\", b'"'])
-def test_parts_are_counted_in_linear_time(ending: bytes) -> None:
-    """A string that nothing ends is one, however many quotation marks are in it."""
-    text = b'[",",' * 3 + b'"' + b'\\",' * 350_000 + ending
-    started = time.process_time()
+def test_a_string_that_nothing_ends_is_one_part(ending: bytes) -> None:
+    """However many quotation marks are in it: a pattern that began anew at each would take the square of its length."""
+    text = b'[",",' * 3 + b'"' + b'\\",' * 1000 + ending
     assert (has_more_parts(text, 6), has_more_parts(text, 7)) == (True, False)
-    assert time.process_time() - started < 2

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from odd import ODD, dump, odd_objects
 
 from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.codecs.counting import read_surroundings
+from proxy.codecs.counting import DECODE_ERRORS, read_surroundings
+from proxy.codecs.mending import decode_any
 from proxy.codecs.message import UndecodableError
 from proxy.counter import count_by_heuristic
 from rules.families import GENERIC, find_family
@@ -172,6 +173,11 @@ def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
 
 
 @given(st.lists(st.binary(max_size=40), min_size=5, max_size=5))
-def test_junk_around_the_messages_is_read(fixed: list[bytes]) -> None:
-    """Nothing is raised."""
-    read_surroundings(fixed)
+def test_junk_around_the_messages_is_counted_as_text(fixed: list[bytes]) -> None:
+    """All of it, where any of it is no JSON."""
+    found = read_surroundings(fixed)
+    try:
+        for raw in filter(None, fixed):
+            decode_any(raw)
+    except DECODE_ERRORS:
+        assert found == Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))

@@ -1,0 +1,77 @@
+"""What a client says, in the form in which it may stand in the log."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.loggable import MAX_CHARS, tell_name, tell_path, tell_upstream
+
+KEY = "sk-PLANTED-KEY"
+HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trimtab-key", "planted_planted")]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("gpt-4o", "gpt-4o"),
+        ("Qwen/Qwen2.5 7B", "Qwen/Qwen2.5 7B"),
+        ("modèle-通义", "modèle-通义"),
+        ("gpt\x1b[2J\r\nfake=line", "gpt\\x1b[2J\\r\\nfake=line"),
+        ("gpt\u202e\u2028\x9b\ud800", "gpt\\u202e\\u2028\\x9b\\ud800"),
+        ("x" * (MAX_CHARS + 1), "x" * MAX_CHARS + "…"),
+        (KEY, "***"),
+        (f"openai/{KEY}:x", "openai/***:x"),
+        ("ollama/llama3", "ollama/llama3"),
+    ],
+)
+def test_a_name_stands_as_it_was_given(name: str, told: str) -> None:
+    """But for what a terminal would obey, what is too long, and a credential of the same request."""
+    assert tell_name(name, HEADERS) == told
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1beta/models?key=secret", "/v1beta/models"),
+        ("/v1/x#secret", "/v1/x"),
+        ("/v1/files/file-abc123/content", "/v1/files/*/content"),
+        (f"/{KEY}/v1/chat/completions", "/*/v1/chat/completions"),
+        ("/planted_planted/x", "/*/x"),
+        ("http://user:secret@host/v1/models?x", "/v1/models"),
+        ("http://user:secret@host", "/"),
+        ("//..//v1", "//..//v1"),
+        ("/v1/%0a%1b[2J", "/v1/*"),
+        ("*", "*"),
+        ("secret:443", "/"),
+        ("/" + "a" * 200, "/*"),
+        ("/a" * 100, "/a" * (MAX_CHARS // 2) + "…"),
+    ],
+)
+def test_of_a_path_the_words_stand(target: str, told: str) -> None:
+    """No query, no user, and nothing that may be an identifier or a key."""
+    assert tell_path(target, HEADERS) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "told"),
+    [
+        (None, "https://api.openai.com/v1", "api.openai.com"),
+        (None, "http://[::1]:8000/v1", "[::1]:8000"),
+        (None, "https://user:secret@host:1/v1", "host:1"),
+        ("local", "http://127.0.0.1:8000/v1", "local"),
+    ],
+)
+def test_an_upstream_is_told_by_its_name_or_its_host(name: str | None, base_url: str, told: str) -> None:
+    """Never by more of its address."""
+    assert tell_upstream(name, base_url) == told
+
+
+@given(st.text(alphabet=st.characters(), max_size=300))
+def test_whatever_comes_is_one_line_of_text(text: str) -> None:
+    """It can be written as JSON, is bounded, and every character of it is printable."""
+    for told in (tell_name(text, []), tell_path(text, [])):
+        assert told.isprintable()
+        assert len(told) <= 10 * MAX_CHARS + 1
+        assert orjson.dumps(told)

@@ -1,0 +1,61 @@
+"""How fast the text of a stream came."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.pace import MIN_SECONDS, Pace
+
+
+def _pace(*arrivals: tuple[int, float]) -> Pace:
+    """Chunks as they arrived: how much text there was with each, and when."""
+    pace = Pace()
+    for chars, now in arrivals:
+        pace.note(chars, now)
+    return pace
+
+
+def test_the_rate_is_that_of_the_text_behind_the_first_chunk() -> None:
+    """Half of 400 characters came within 2 seconds of the first half, so half of 100 tokens did."""
+    assert _pace((200, 10.0), (300, 11.0), (400, 12.0)).tokens_per_second(100) == 25.0
+
+
+def test_chunks_without_text_do_not_count() -> None:
+    """Comments, a role, the usage and [DONE] neither begin the text nor end it."""
+    pace = _pace((0, 1.0), (0, 5.0), (200, 10.0), (200, 11.0), (400, 12.0), (400, 99.0))
+
+    assert (pace.first_at, pace.last_at) == (10.0, 12.0)
+    assert pace.tokens_per_second(100) == 25.0
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "tokens"),
+    [
+        ((), 7),
+        (((0, 10.0),), 7),
+        (((400, 10.0),), 100),
+        (((200, 10.0), (400, 10.0)), 100),
+        (((200, 10.0), (400, 10.0 + MIN_SECONDS / 2)), 100),
+        (((200, 10.0), (400, 12.0)), 0),
+        (((200, 10.0), (400, 12.0)), 2000),
+    ],
+    ids=["no chunk", "no text", "one chunk", "at once", "out of a buffer", "no tokens", "tokens that were not sent"],
+)
+def test_what_cannot_be_known_is_not_told(arrivals: tuple[tuple[int, float], ...], tokens: int) -> None:
+    """Not a rate of zero, nor an enormous one."""
+    assert _pace(*arrivals).tokens_per_second(tokens) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.floats(0, 10, allow_nan=False)), max_size=20),
+    st.integers(0, 20_000),
+)
+def test_no_rate_is_beyond_what_came(chunks: list[tuple[int, float]], tokens: int) -> None:
+    """At most the tokens of the whole within the shortest time that is measured; never zero or less."""
+    pace, chars, now = Pace(), 0, 100.0
+    for more, later in chunks:
+        chars, now = chars + more, now + later
+        pace.note(chars, now)
+    rate = pace.tokens_per_second(tokens)
+
+    assert rate is None or 0 < rate <= min(tokens, chars) / MIN_SECONDS
