@@ -296,11 +296,14 @@ async def test_fault_inside_compaction_forwards_the_original(method, client, ups
 
 
 async def test_neither_keys_nor_text_reach_log_metrics_or_errors(client, upstream, start_proxy, log):
-    """A planted key and a planted sentence are found nowhere but in what was forwarded."""
+    """A planted key and a planted sentence are found nowhere but in what was forwarded.
+
+    What a client calls its model is in the log, and not in the metrics unless an upstream has vouched for it.
+    """
     proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
     bodies = [
         CHAT | {"messages": [{"role": "user", "content": "PLANTED sentence"}]},
-        {"model": "PLANTED", "messages": [{"role": "user", "content": "PLANTED " * 9000}]},
+        {"model": "strange", "messages": [{"role": "user", "content": "PLANTED " * 9000}]},
         {"model": "m", "messages": [{"role": "user", "content": "PLANTED"}, *make_session(60)["messages"][1:-1]]},
     ]
     for body in bodies:
@@ -310,9 +313,13 @@ async def test_neither_keys_nor_text_reach_log_metrics_or_errors(client, upstrea
         assert b"PLANTED" not in answer
         assert "PLANTED" not in str(dict(response.headers))
     async with client.get(proxy.url + "/metrics") as metrics:
-        assert b"PLANTED" not in await metrics.read()
+        shown = await metrics.read()
+    assert b"PLANTED" not in shown
+    assert b"strange" not in shown
     assert "PLANTED" not in str(log.lines)
     assert [line["event"] for line in log.lines] == ["request", "request", "summary", "request"]
+    asked = [line["model"] for line in log.lines if line["event"] == "request"]
+    assert asked == [CHAT["model"], "strange", "m"]
 
 
 @pytest.mark.parametrize(
