@@ -48,7 +48,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
         ),
         (
             {"client_cert_file": "cert"},
-            "upstream.client_key_file: None will not do: client_cert_file holds no private key",
+            "upstream.client_key_file: null will not do: client_cert_file holds no private key",
         ),
         (
             {"client_key_file": "key"},
