@@ -40,8 +40,9 @@ class Row:
 
     Ratios to doing nothing; of the sessions larger than the window, where it does not say `smaller`. `kept` is the
     share of forwarded tokens (each session's first request aside) at the front of a request that stood at the front of
-    the one before; `sent` the share of doing nothing's prompt tokens. `over_window` are turns that are larger than the
-    window itself, which an upstream would refuse. Counts are of all sessions.
+    the one before; `sent` the share of doing nothing's prompt tokens. `over_limit` are turns larger than window -
+    reserve, `over_window` those larger than the window itself, which an upstream would refuse (None: not counted then).
+    Counts are of all sessions.
     """
 
     contestant: str
@@ -61,11 +62,12 @@ class Row:
     sent: float | None
     summaries: int
     failed_summaries: int
-    over_window: int
+    over_limit: int
     invalid: int
     refused: int
     requests: int
     seconds: float
+    over_window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +108,12 @@ def summarise(run: Run, nothing: Sequence[Replayed], window: Window, prices: Pri
         sent=_share_sent(larger),
         summaries=sum(call.is_summary for pair in pairs for call in pair.done.calls),
         failed_summaries=sum(pair.done.failed_summaries for pair in pairs),
-        over_window=sum(call.prompt_tokens > window.tokens for call in all_turns),
+        over_limit=sum(call.prompt_tokens > window.limit_tokens for call in all_turns),
         invalid=sum(map(_count_invalid, pairs)),
         refused=sum(pair.done.refused for pair in pairs),
         requests=sum(len(pair.done.session.stops) for pair in pairs),
         seconds=run.seconds,
+        over_window=sum(call.prompt_tokens > window.tokens for call in all_turns),
     )
 
 

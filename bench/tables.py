@@ -22,8 +22,8 @@ def build_table(rows: Sequence[Row], missing: Sequence[str], cache_write: float)
     """
     headings = (
         "contestant", "cost", "with completions", f"cache write {cache_write:g}", "worst session",
-        "smaller: cost", "smaller: worst", "prefix kept", "tokens sent", "summaries", "over window", "invalid",
-        "refused", "seconds",
+        "smaller: cost", "smaller: worst", "prefix kept", "tokens sent", "summaries", "over limit", "over window",
+        "invalid", "refused", "seconds",
     )  # fmt: skip
     table = Table(box=box.MARKDOWN)
     for heading in headings:
@@ -46,7 +46,8 @@ def _write_cells(row: Row) -> Sequence[str]:
         *(_MISSING if ratio is None else f"{ratio:.3f}" for ratio in ratios),
         *(_MISSING if share is None else f"{share:.1%}" for share in (row.kept, row.sent)),
         f"{row.summaries}{failed}",
-        str(row.over_window),
+        str(row.over_limit),
+        _MISSING if row.over_window is None else str(row.over_window),
         str(row.invalid),
         str(row.refused),
         f"{row.seconds:.0f}",
