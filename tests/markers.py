@@ -115,4 +115,4 @@ def _find_end(text: str, at: int, marker: "re.Match[str]", behind: str) -> int:
     if text.startswith(behind, end):
         return end
     # It begins within the last line.
-    return text.index(behind.partition("\n")[0], max(stop, at), end)
+    return text.index(behind, max(stop, at), end + len(behind))
