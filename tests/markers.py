@@ -114,5 +114,5 @@ def _find_end(text: str, at: int, marker: "re.Match[str]", behind: str) -> int:
     behind = behind.removesuffix("\n")
     if text.startswith(behind, end):
         return end
-    # It begins within the last line.
-    return text.index(behind, max(stop, at), end + len(behind))
+    # It is the end of the last line; the same text may stand further ahead in it.
+    return text.rindex(behind, max(stop, at), end + len(behind) - 1)
