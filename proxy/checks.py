@@ -107,6 +107,10 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
                 if len(body) > MAX_ANSWER_BYTES:
                     break
     except TimeoutError:
+        proxy = upstream.route.proxy
+        if proxy is not None:
+            told_by = proxy.told_by.replace(SETTING, f"{path}.proxy")
+            where = f"check {told_by}, and base_url; one of the two may hang, or not be reached from here"
         return Answer(Finding(subject, "error", f"does not answer within {TIMEOUT_SECONDS:g} seconds", where))
     except ProxyError as error:
         found, _, advice = str(error).partition("; ")

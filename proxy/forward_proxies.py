@@ -6,6 +6,7 @@ shown to that proxy alone; no message repeats it.
 
 import base64
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
@@ -15,6 +16,7 @@ DIRECT = "direct"
 SETTING = "upstream.proxy"
 _SCHEMES = frozenset({"http", "https"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_ENCODE = "must end with the port; signs like / ? # @ in a password are written %2F %3F %23 %40"
 
 
 class UnusableProxyError(ValueError):
@@ -92,6 +94,9 @@ def _read(environment: Mapping[str, str], name: str) -> tuple[str, str] | None:
 
 def read_proxy(address: str, told_by: str) -> ForwardProxy:
     """A proxy by its address, `http://[USER:PASSWORD@]HOST[:PORT]`. Raises UnusableProxyError."""
+    behind_host = re.split("[/?#]", address.partition("://")[2], maxsplit=1)[1:]
+    if "@" in "".join(behind_host):  # what seems to be the host is a piece of the password
+        raise UnusableProxyError(_ENCODE)
     try:
         parts = urlsplit(address)
         port = parts.port
@@ -101,13 +106,15 @@ def read_proxy(address: str, told_by: str) -> ForwardProxy:
     if parts.scheme.startswith("socks"):
         message = "SOCKS proxies are not supported; give an http:// or https:// proxy, or upstream.proxy: direct"
         raise UnusableProxyError(message)
+    if parts.username is not None and not parts.netloc.rpartition("@")[0].isascii():
+        message = "must be plain ASCII; signs like é in a password are percent-encoded: %C3%A9"
+        raise UnusableProxyError(message)
     is_plain = address.isascii() and address.isprintable() and " " not in address
     if parts.scheme not in _SCHEMES or not parts.hostname or not is_plain or port == 0:
         message = "must be http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if it wants them"
         raise UnusableProxyError(message)
     if parts.path.strip("/") or parts.query or parts.fragment:
-        message = "must end with the port; signs like / ? # @ in a password are written %2F %3F %23 %40"
-        raise UnusableProxyError(message)
+        raise UnusableProxyError(_ENCODE)
     where = parts.netloc.rpartition("@")[2]
     authorization = None
     if parts.username is not None:

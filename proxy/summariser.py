@@ -19,7 +19,7 @@ from proxy.config import SummaryConfig, UpstreamConfig
 from proxy.errors import ProxyError
 from proxy.sealing import derive_id
 from proxy.summary_answers import Completion, NoNoteError, RefusedError, accept_note, read_answer, read_completion
-from proxy.summary_calls import Form, NoSummaryError, SummaryCall, SummaryCalls
+from proxy.summary_calls import Form, NoSummaryError, SummaryCall, SummaryCalls, name_reason
 from proxy.upstream import UpstreamClient
 from rules.conversation import CountTokens
 from rules.head_tail import truncate_text
@@ -88,7 +88,7 @@ async def ask_model(task: Task, base_text: str | None, client: UpstreamClient, c
         async with asyncio.timeout(task.summariser.settings.timeout_seconds) as timeout:
             text = await _Asking(task, base_text, client, calls, timeout).run()
     except (TimeoutError, ProxyError, aiohttp.ClientError, OSError) as error:
-        raise NoSummaryError(type(error).__name__) from error
+        raise NoSummaryError(name_reason(error)) from error
     return await asyncio.to_thread(truncate_text, text, task.request.max_tokens, task.count)
 
 

@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from proxy.errors import ProxyError
 from proxy.metrics import Metrics
 
 Form = Literal["inline", "transcript"]
@@ -65,6 +66,11 @@ class SummaryCalls:
             self._log.info("summaries_work_again", model=model)
 
 
+def name_reason(error: Exception) -> str:
+    """What may be said of an error: our own words, or no more than its type."""
+    return str(error) if isinstance(error, ProxyError) else type(error).__name__
+
+
 class SummaryCall:
     """One call, as a context: whatever ends it, it is recorded. The figures are its caller's to set."""
 
@@ -86,7 +92,7 @@ class SummaryCall:
         if isinstance(error, NoSummaryError):
             self.result, self.reason = error.result, str(error)
         elif isinstance(error, Exception):
-            self.result, self.reason = "failed", type(error).__name__
+            self.result, self.reason = "failed", name_reason(error)
         elif kind is not None and self.result == "written":
             self.result = "cancelled"
         self._calls.end(self)

@@ -147,8 +147,13 @@ def _describe_trust() -> str:
 
 
 def _has_hung_up(error: BaseException | None) -> bool:
-    is_reset = isinstance(error, OSError) and error.errno in _HUNG_UP
-    return is_reset or isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
+    """Within a TLS handshake that is but the cause of what aiohttp raises, often without a number."""
+    while error is not None:
+        is_reset = isinstance(error, OSError) and error.errno in _HUNG_UP
+        if is_reset or isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _hint_at_certificates(upstream: UpstreamConfig) -> str:

@@ -168,8 +168,10 @@ class UpstreamClient:
                 headers["Content-Length"] = str(len(body))  # where the client's stood
             body = _pieces(body) if len(body) > PIECE_BYTES else body
         how = _choose_way(url, headers, upstream)
+        is_absolute = "proxy" in how and url.scheme == "http" and "server_hostname" not in how
+        target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
         try:
-            response = await self._session.request(method, url, data=body, allow_redirects=False, **how)
+            response = await self._session.request(method, target, data=body, allow_redirects=False, **how)
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             if isinstance(error.__cause__, ProxyError):
                 raise error.__cause__ from None  # the body's own fault

@@ -125,6 +125,15 @@ async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, 
     assert (through.body, through.target) == (plain.body, plain.target)
 
 
+async def test_a_question_about_the_whole_server_has_no_path(raw, forward, start) -> None:
+    """`OPTIONS *` in absolute form: the last proxy makes it `*` again. Source: RFC 9112 section 3.2.4."""
+    proxy = await start({"HTTP_PROXY": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
+    await ask_raw(proxy.url, b"OPTIONS * HTTP/1.1\r\nHost: client\r\nConnection: close\r\n\r\n")
+
+    sent = next(head for head in forward.heads if head.startswith(b"OPTIONS "))
+    assert sent.split(b" ")[1] == far(raw.url).removesuffix("/v1").encode()
+
+
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_tls_goes_through_a_tunnel(loop_factory, tmp_path: Path, log, compactors) -> None:
     """Proxies over HTTP and over HTTPS; credentials are for the proxy and reach no upstream, and the reverse."""
@@ -314,6 +323,24 @@ async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) 
     assert finding.level == "ok"
     assert finding.found == f"answers; lists 1 models; through the proxy {forward.address} (HTTP_PROXY)"
     assert forward.heads
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_doctor_names_a_proxy_that_hangs(scheme, forward, monkeypatch) -> None:
+    """It waits for less time than a connection may take, and names what to check."""
+    forward.silent = True
+    monkeypatch.setattr("proxy.checks.TIMEOUT_SECONDS", 0.2)
+    environment = {"ALL_PROXY": f"http://u:PLANTED@{forward.address}"}
+    config = load_config(settings=(f"upstream.base_url={scheme}://upstream.test/v1",), environment=environment)
+    client = UpstreamClient()
+    try:
+        finding = (await ask_upstream(client, config.upstream, None)).finding
+    finally:
+        await client.close()
+
+    assert finding.found == f"does not answer within 0.2 seconds; through the proxy {forward.address} (ALL_PROXY)"
+    assert finding.advice is not None
+    assert "ALL_PROXY" in finding.advice
 
 
 async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monkeypatch) -> None:

@@ -17,7 +17,7 @@ from serving import own_environment, read_log, serving
 
 from proxy.app import data_directory, run_proxy
 from proxy.config import Config
-from proxy.config_load import load_config
+from proxy.config_load import load_address, load_config
 from proxy.pages import PAGES
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +126,25 @@ async def test_another_program_is_not_taken_for_trimtab(upstream) -> None:
     status, said = await check("--listen", upstream.url.removeprefix("http://").removesuffix("/v1"))
     assert status == 1
     assert "is not answered by trimtab" in said
+
+
+def test_the_readmes_health_command_is_none_that_is_refused() -> None:
+    """It asks an address: that nobody listens there is another matter."""
+    said = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r'--health-cmd "trimtab healthcheck ([^"]*)"', said)
+    assert commands
+    for command in commands:
+        _, listen = shlex.split(command)
+        assert load_address(None, (f"listen={listen}",), environment={}) == listen
+
+
+def test_the_images_address_wins_over_the_files(tmp_path) -> None:
+    """Unless it is set to nothing; the README says so."""
+    file = tmp_path / "trimtab.yaml"
+    file.write_text("listen: 0.0.0.0:9000")
+    assert load_address(file, environment=image_environment()) == image_environment()["TRIMTAB_LISTEN"]
+    assert load_address(file, environment=image_environment() | {"TRIMTAB_LISTEN": ""}) == "0.0.0.0:9000"
+    assert "-e TRIMTAB_LISTEN=`" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def read_manifest() -> dict:

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ import pytest
 import uvloop
 from asking import CHAT, post
 from authority import Authority
+from forward_proxy import run_forward_proxy
 from multidict import CIMultiDict
 from raw_upstream import run_raw_upstream
 from serving import read_log, serving
@@ -199,6 +201,36 @@ async def test_a_refusal_without_a_word_hints_at_certificates(authority) -> None
         for keys, hint in (({}, "if it wants a client certificate, set upstream.client_cert"), (shown, "may refuse")):
             with pytest.raises(UpstreamUnreachableError, match=f"closed the connection before it answered; .*{hint}"):
                 await _ask(UpstreamConfig(base_url=raw.url, ca_file=str(authority.ca_file), **keys))
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS)
+@pytest.mark.parametrize("is_reset", [False, True])
+@pytest.mark.parametrize("is_proxied", [False, True])
+def test_who_hangs_up_within_the_handshake_is_told(loop_factory, *, is_reset: bool, is_proxied: bool) -> None:
+    """As firewalls do, and servers that want a certificate before TLS 1.3."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        if is_reset:
+            end = writer.get_extra_info("socket")
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        writer.close()
+
+    async def run() -> str:
+        async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server, run_forward_proxy() as forward:
+            proxy = {"proxy": f"http://{forward.address}"} if is_proxied else {}
+            address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            with pytest.raises(UpstreamUnreachableError) as caught:
+                await _ask(UpstreamConfig(base_url=address, **proxy))
+            return str(caught.value)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        said = runner.run(run())
+
+    assert "closed the connection" in said
+    assert "if it wants a client certificate, set upstream.client_cert_file" in said
+    assert ("through the proxy" in said) == is_proxied
 
 
 @pytest.mark.parametrize("loop_factory", LOOPS)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from learning import ListLog
 
+from proxy.errors import ProxyError, UpstreamUnreachableError
 from proxy.metrics import Metrics
 from proxy.summary_calls import NoSummaryError, SummaryCalls
 
@@ -20,6 +21,11 @@ def calls(log: ListLog) -> SummaryCalls:
         (None, "written", None),
         (NoSummaryError("unreadable"), "failed", "unreadable"),
         (ConnectionResetError("to 10.0.0.1"), "failed", "ConnectionResetError"),
+        (
+            UpstreamUnreachableError("the certificate of a:1 has expired"),
+            "failed",
+            "the certificate of a:1 has expired",
+        ),
         (asyncio.CancelledError(), "cancelled", None),
     ],
 )
@@ -29,7 +35,7 @@ def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: Summar
         with calls.begin("m", "inline", 12):
             if error is not None:
                 raise error
-    except (NoSummaryError, OSError, asyncio.CancelledError) as raised:
+    except (NoSummaryError, ProxyError, OSError, asyncio.CancelledError) as raised:
         assert raised is error  # noqa: PT017 - which of them it is, is the parameter's business
     (line,) = log.lines
     assert (line["result"], line["reason"], line["prompt_tokens"], line["status"]) == (result, reason, 12, None)
