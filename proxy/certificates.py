@@ -6,6 +6,7 @@ reaches a message.
 
 import os
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 
 _KEY_MARK = "PRIVATE KEY-----"
@@ -26,6 +27,18 @@ def check_authorities(file: str) -> str:
     """The file, if authorities' certificates can be read from it. Raises CertificateFileError."""
     _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), file)
     return file
+
+
+def find_trust_fault(environment: Mapping[str, str]) -> str | None:
+    """What is wrong with the file that SSL_CERT_FILE names, as a sentence: OpenSSL passes over it without a word."""
+    file = environment.get("SSL_CERT_FILE")
+    if not file:
+        return None
+    try:
+        check_authorities(file)
+    except CertificateFileError as error:
+        return f"SSL_CERT_FILE names {file}, which {error}"
+    return None
 
 
 def check_certificate(file: str) -> str:

@@ -9,7 +9,7 @@ from typing import Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from proxy.certificates import check_key, make_context
+from proxy.certificates import check_key, find_trust_fault, make_context
 from proxy.config_tools import Section
 from proxy.config_values import AuthoritiesFile, CertificateFile, OptionalKey, OptionalName, OptionalProxy, Url
 from proxy.forward_proxies import Route, find_route
@@ -34,6 +34,7 @@ class UpstreamConfig(Section):
     client_key_file: OptionalName = Field(None, description="PEM; its private key; null: it is in client_cert_file")
     _route: Route = PrivateAttr(Route())
     _tls: ssl.SSLContext | None = PrivateAttr(None)
+    _trust_fault: str | None = PrivateAttr(None)
 
     @property
     def route(self) -> Route:
@@ -44,6 +45,11 @@ class UpstreamConfig(Section):
     def tls(self) -> ssl.SSLContext | None:
         """What TLS is spoken with, as its files were when the configuration was read; None is the system's own."""
         return self._tls
+
+    @property
+    def trust_fault(self) -> str | None:
+        """What is wrong with the environment's file of authorities; None if nothing is, or none is named."""
+        return self._trust_fault
 
     @field_validator("client_key_file")
     @classmethod
@@ -67,4 +73,5 @@ class UpstreamConfig(Section):
         """The same with the environment's proxy, unless `proxy` says otherwise. Raises UnusableProxyError."""
         routed = self.model_copy()
         routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - its own
+        routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - its own
         return routed

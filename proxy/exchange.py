@@ -46,7 +46,7 @@ class Exchange:
     compacted: Compacted | None = None
     relayed: Relayed = field(default_factory=Relayed)
     stream: PlainResponse | None = None
-    error_code: str | None = None
+    error: ProxyError | None = None
     is_refused: bool = False
     reported_prompt_tokens: int | None = None
     reported_cached_tokens: int = 0
@@ -58,7 +58,7 @@ class Exchange:
     def refuse(self, error: ProxyError) -> None:
         """The proxy answers with an error of its own."""
         self.outcome = "refused"
-        self.error_code = error.code
+        self.error = error
         self.relayed.status = error.status
 
     @property
@@ -170,8 +170,9 @@ class Recorder:
         }
         known = {"upstream": exchange.upstream, "model": exchange.shown_model, "match": exchange.match}
         fields |= {key: value for key, value in known.items() if value}
-        if exchange.error_code is not None:
-            fields["error"] = exchange.error_code
+        if exchange.error is not None:
+            # Its words hold no message text and no credential (errors.py); agents often swallow them.
+            fields |= {"error": exchange.error.code, "reason": str(exchange.error)}
         compacted = exchange.compacted
         if compacted is not None:
             fields["original_tokens"] = compacted.original_tokens

@@ -104,7 +104,8 @@ def describe_request(fields: Mapping[str, Any]) -> str:
         f"→ {fields['upstream']}" if fields.get("upstream") else None,
         fields["request_id"][:SHORT_ID_CHARS],
     )
-    return " ".join(str(part) for part in parts if part)
+    line = " ".join(str(part) for part in parts if part)
+    return f"{line}: {fields['reason']}" if fields.get("reason") else line
 
 
 def _describe_tokens(fields: Mapping[str, Any]) -> str | None:

@@ -43,9 +43,14 @@ def warn_of_open_addresses(config: Config, log: Any) -> None:
 
 
 def tell_proxies(config: Config, log: Any) -> None:
-    """Log through which proxy each upstream is reached that has one, and what named it; no password."""
+    """Log through which proxy each upstream is reached that has one, and what named it; no password.
+
+    A file of authorities that cannot be read is told, too: connections would fail as if it had not been named.
+    """
     for upstream in (config.upstream, *config.upstreams.values()):
         proxy = upstream.route.proxy
+        if upstream.trust_fault is not None and upstream.base_url.startswith("https:"):
+            log.warning("authorities_unreadable", upstream=upstream.base_url, reason=upstream.trust_fault)
         if proxy is not None:
             log.info("upstream_proxy", upstream=upstream.base_url, proxy=proxy.url, told_by=proxy.told_by)
 

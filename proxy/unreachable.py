@@ -123,7 +123,7 @@ def _describe_tls(error: ssl.SSLError, name: str, upstream: UpstreamConfig) -> s
     if isinstance(error, ssl.SSLCertVerificationError):
         words = (error.verify_message or "cannot be verified").rstrip(".")
         what, advice = _CERTIFICATES.get(error.verify_code, (f"is not accepted: {words}", f"{_TRUST} its authority"))
-        return f"the certificate of {name} {what}; {advice}{_describe_trust()}"
+        return f"the certificate of {name} {what}; {advice}{_describe_trust(upstream)}"
     shows = upstream.client_cert_file is not None
     if error.reason in _REFUSES_CERTIFICATE or (shows and error.reason in _WANTS_CERTIFICATE):
         return f"{name} refuses our certificate; check upstream.client_cert_file and upstream.client_key_file"
@@ -138,8 +138,10 @@ def _describe_tls(error: ssl.SSLError, name: str, upstream: UpstreamConfig) -> s
     return f"no TLS connection to {name} could be made ({words}); check which versions of TLS that server speaks"
 
 
-def _describe_trust() -> str:
-    """Said if this machine trusts nobody at all, as in a bare container."""
+def _describe_trust(upstream: UpstreamConfig) -> str:
+    """Said if the environment's authorities cannot be read, or if there are none at all, as in a bare container."""
+    if upstream.trust_fault is not None:
+        return f" ({upstream.trust_fault})"
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
         return ""

@@ -1,6 +1,7 @@
 """Upstreams with TLS: whose certificates are trusted, and what is said of one that is not."""
 
 import asyncio
+import os
 import signal
 import socket
 import ssl
@@ -102,7 +103,7 @@ async def _see_the_end(url: URL) -> None:
 
 def ask(loop_factory: Callable[[], asyncio.AbstractEventLoop], **keys: object) -> str:
     """What is said to a request with an upstream of these keys; the status where it is answered."""
-    upstream = UpstreamConfig(**keys)
+    upstream = UpstreamConfig(**keys).routed_by(os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         try:
             return str(runner.run(_ask(upstream)))
@@ -164,6 +165,22 @@ def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, m
     for each in (authority, system):
         with blocking_server(each.serve("127.0.0.1")) as url:
             assert ask(LOOPS[0], base_url=url, ca_file=str(authority.ca_file)) == "200"
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [(None, "cannot be read: no such file or directory"), ("junk", "holds no certificate in PEM form")],
+)
+def test_authorities_that_cannot_be_read_are_named(content, fault, authority, tmp_path, monkeypatch) -> None:
+    """OpenSSL passes over such a file; advice to set `SSL_CERT_FILE` alone would lead nowhere."""
+    file = tmp_path / "authorities.pem"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    with blocking_server(authority.serve("127.0.0.1")) as url:
+        said = ask(LOOPS[0], base_url=url)
+        assert said.endswith(f" (SSL_CERT_FILE names {file}, which {fault})")
+        assert ask(LOOPS[0], base_url=url, ca_file=str(authority.ca_file)) == "200"
 
 
 @pytest.mark.parametrize("loop_factory", LOOPS)

@@ -106,8 +106,8 @@ async def test_own_pages(client, start_proxy):
             assert response.status == status
 
 
-async def test_unreachable_upstream_is_502(client, start_proxy):
-    """With OpenAI's error shape, and a sentence that says what to check."""
+async def test_unreachable_upstream_is_502(client, start_proxy, log):
+    """With OpenAI's error shape, and a sentence that says what to check; the log has it, too."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -118,6 +118,8 @@ async def test_unreachable_upstream_is_502(client, start_proxy):
                 assert response.status == 502
             assert (failure["type"], failure["code"]) == ("trimtab_error", "upstream_unreachable")
             assert "check upstream.base_url" in failure["message"]
+            assert log.lines[-1]["error"] == failure["code"]
+            assert log.lines[-1]["reason"] == failure["message"]
 
 
 async def test_upstream_that_goes_away_before_it_answers_is_502_and_not_asked_again(client, upstream, start_proxy):
