@@ -17,7 +17,7 @@ from proxy.delivery import Delivery, Done
 from proxy.errors import ContextExceededError, UnknownModeError, UnknownProfileError
 from proxy.exchange import Exchange
 from proxy.fail_open import fail_open
-from proxy.loggable import tell_name, tell_upstream
+from proxy.loggable import names_secret, tell_name, tell_upstream
 from proxy.services import Services
 from proxy.texts import Call, Carried, carry_out, make_call
 from proxy.threads import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded, run_work
@@ -55,8 +55,9 @@ def _choose_settings(services: Services, request: web.BaseRequest, model: str, e
     overrides = request.headers if config.allow_header_override else {}
     match = config.match_for(model)
     exchange.model, exchange.match = model, match.match if match else None
+    headers = read_headers(request.raw_headers)
+    exchange.shown_model, exchange.is_secret = tell_name(model, headers), names_secret(model, headers)
     exchange.mode = _lower_mode(config.mode, overrides.get("x-trimtab-mode", config.mode))
-    exchange.shown_model = tell_name(model, read_headers(request.raw_headers))
     profile = overrides.get("x-trimtab-profile")
     try:
         settings = config.policy_for(model, profile)

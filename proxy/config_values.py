@@ -21,8 +21,8 @@ from rules.treatment import MAX_NAME_CHARS
 
 MIN_CONTEXT_WINDOW = 1024
 MAX_DIGITS = 18
-ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
-"""What clients add to an address themselves; the longer ones first."""
+ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages")
+"""What clients add to an address themselves; the longer ones first. Addresses of Azure AI Foundry end in /models."""
 SERVER_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
 GLOB = Wanted("a glob of printable characters, not an empty one")
 _TENANT_HEADER = re.compile(r"header:[!#$%&'*+.^_`|~0-9A-Za-z-]+")

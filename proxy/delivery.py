@@ -126,7 +126,8 @@ class Delivery:
                 write_ahead(done.call, done.carried)
         response = await self._relay(answer, held, None)
         with fail_open(self.services, self.exchange, "observe"):
-            self.services.models.vouch_for(done.call.model)
+            if not self.exchange.is_secret:
+                self.services.models.vouch_for(done.call.model)
             if done.carried is not None:
                 await observe(done.call, done.carried)
         return response

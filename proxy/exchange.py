@@ -25,6 +25,7 @@ class Exchange:
 
     `method`, `path`, `shown_model` and `upstream` are as they may be logged (see loggable.py), `model` is as the client
     wrote it. `match` is the glob of the configuration that the model matches.
+    `is_secret` says that the model's name is, or holds, a credential of the client: then it is no label.
     `stream` is the answer where that had to be begun before the upstream's (see waiting.py). `is_refused`: the prompt
     was too long for the upstream, and that is the answer. `streamed_tokens` are those of the completion that the text
     of a stream had, None if that is not known.
@@ -41,6 +42,7 @@ class Exchange:
     mode: str = ""
     model: str = ""
     shown_model: str = ""
+    is_secret: bool = False
     match: str | None = None
     upstream: str = ""
     compacted: Compacted | None = None
@@ -121,7 +123,8 @@ class Recorder:
             exchange.outcome = "broken"
         elif status == 0 or exchange.relayed.client_left:
             exchange.outcome = "aborted"
-        if status == 200 and exchange.compacted is not None and exchange.match is None and not exchange.is_refused:
+        is_answered = status == 200 and exchange.compacted is not None and not exchange.is_refused
+        if is_answered and exchange.match is None and not exchange.is_secret:
             self.metrics.vouch_for(exchange.model)
         label = self.label(exchange)
         self.metrics.requests.labels(label, exchange.endpoint, str(status), exchange.outcome).inc()

@@ -33,6 +33,11 @@ def tell_name(name: str, headers: Headers) -> str:
     return escape(_cut(name))
 
 
+def names_secret(name: str, headers: Headers) -> bool:
+    """Whether a credential of the same request stands in a name, which then must not be shown to anybody."""
+    return any(secret in name for secret in find_secrets(headers))
+
+
 def tell_path(target: str, headers: Headers) -> str:
     """The path of a request target, without its query; `*` stands for each part that may be an identifier or a key."""
     path = re.split("[?#]", origin_form(target), maxsplit=1)[0]

@@ -48,7 +48,10 @@ _THINKING = re.compile(
 )
 """Up to its end, or to the answer's if the limit came first."""
 _THOUGHT = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
-_FENCED = re.compile(r"^```(?:markdown|md|text|txt)?[ \t]*\n(.*?)(?:^```\s*\Z|\Z)", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(
+    r"^(`{3,}|~{3,})(?:markdown|md|text|txt|yaml)?[ \t]*\n(.*?)(?:^\1\s*\Z|\Z)",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
 
 _REFUSAL = re.compile(
     r"""\W*(?:
@@ -79,6 +82,14 @@ _CALL = re.compile(
     re.VERBOSE | re.MULTILINE | re.IGNORECASE,
 )
 """A call as models write it that have no other way to make one, at the beginning of a line."""
+_CALL_WITHIN = re.compile(
+    r"""(?<![`'"])(?:
+    <tool_call>\s{0,9}(?:\{\s{0,9}"name"|<function=)
+    |<[|\uff5c]tool[_▁]calls?(?:[_▁]section)?[_▁]begin[|\uff5c]>
+    )""",
+    re.VERBOSE,
+)
+"""A call with which a line goes on, as some models write it behind their text."""
 _CALL_FENCE = re.compile(r"tool|function_call|invoke", re.IGNORECASE)
 
 
@@ -105,7 +116,7 @@ def _unwrap(text: str) -> Iterator[str]:
     for piece in pieces:
         fenced = _FENCED.search(piece)
         if fenced is not None:
-            yield fenced[1].strip()
+            yield fenced[2].strip()
 
 
 def _find_flaw(written: str) -> Flaw | None:
@@ -117,9 +128,11 @@ def _find_flaw(written: str) -> Flaw | None:
     said = ["" if line.strip() in _TOLD else line for line in lines]
     bodies = ["\n".join((part.rest, *said[part.line + 1 : end])) for part, end in zip(parts, ends, strict=False)]
     preface = "\n".join(lines[: parts[0].line]) if parts else text
-    if _REFUSAL.match(preface) or sum(_REFUSAL.match(body) is not None for body in bodies) > 1:
+    refusals = sum(_REFUSAL.match(body) is not None for body in bodies)
+    if _REFUSAL.match(preface) or 2 * refusals > len(bodies):
         return Flaw.REFUSAL
-    if _CALL.search("\n".join(outside)) or any(map(_CALL_FENCE.match, languages)):
+    unfenced = "\n".join(outside)
+    if _CALL.search(unfenced) or _CALL_WITHIN.search(unfenced) or any(map(_CALL_FENCE.match, languages)):
         return Flaw.TOOL_CALL
     chars = [sum(map(str.isalnum, body)) for body in bodies]
     is_known = any(part.rank for part in parts)

@@ -5,6 +5,7 @@ look alike. The text is NFKC: full-width signs are ASCII.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -72,13 +73,20 @@ _WORDS = tuple(
 )
 
 _LINE = re.compile(
-    r"""\ {0,3}(?P<marks>[#>*_•+\ -]{0,10})
-    (?:[(\[【]?(?P<number>\d{1,2}|[一二三四]|I{1,3}|IV)(?P<dot>[.)、:\]】]{1,2}|\ufe0f?\u20e3)?(?P<again>[*_\ ]{0,4}))?
+    r"""\ {0,3}(?P<marks>[#>*_•+\ -]{0,10})(?:[^\x00-\x7f\w]{1,4}\ )?
+    (?:(?i:part\ |section\ |§\ ?)?[(\[【]?
+        (?P<number>\d{1,2}|[一二三四]|I{1,3}|IV)
+        (?P<dot>[.)、:\]】]{1,2}|\ufe0f?\u20e3)?(?P<again>[*_\ ]{0,4}))?
     (?P<text>.*)""",
     re.VERBOSE,
 )
 _NUMERALS = {"一": 1, "二": 2, "三": 3, "四": 4, "I": 1, "II": 2, "III": 3, "IV": 4}
+_BULLETS = frozenset({"", "-", "*", "+", "\u2022"})
 _TITLE_END = re.compile(r"\*\*|__|:|[.。](?:\s|$)|\s[-\u2013\u2014]\s|$")
+
+
+_KNOWN_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "DEVANAGARI"})
+"""Those of the languages above, by which the names of their letters begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +130,9 @@ def _read(line: int, text: str) -> Heading | None:
     elif number:
         style = "number"
     else:
-        ends_well = end is None or end[0] in {"", ":"}
-        style = "label" if rank and ends_well and not marks.strip(" >") else ""
+        signs = marks.strip(" >")
+        ends_well = end is not None and (end[0] == ":" or (not end[0] and not signs))
+        style = "label" if rank and ends_well and signs in _BULLETS else ""
     is_heading = style and 0 < len(title) <= TITLE_CHARS
     return Heading(line, style, value, rank, title, rest) if is_heading else None
 
@@ -153,15 +162,18 @@ def _weigh(run: Sequence[Heading]) -> tuple[int, int]:
 def _find_by_order(headings: Sequence[Heading]) -> Sequence[Heading]:
     """Four headings that look alike, in a language that we do not know; none if they may be anything else.
 
-    A list of steps looks like that, too: so their words must be foreign to ASCII, unless they are headings of
-    Markdown with the numbers that were asked for.
+    A list of steps looks like that, too, and so does a final answer: so their words must be foreign to ASCII, unless
+    they are headings of Markdown with the numbers that were asked for. Without numbers they must be of a script of
+    which we know no words. Emoji are of no language.
     """
     for style in dict.fromkeys(heading.style for heading in headings):
         alike = [heading for heading in headings if heading.style == style]
         numbers = [heading.number for heading in alike]
-        is_foreign = not all(heading.title.isascii() for heading in alike)
+        letters = {char for heading in alike for char in heading.title if char.isalpha() and not char.isascii()}
+        is_foreign = bool(letters)
+        is_unknown = any(unicodedata.name(char, "").split(" ")[0] not in _KNOWN_SCRIPTS for char in letters)
         are_numbered = numbers == [1, 2, 3, 4] and (is_foreign or "#" in style)
-        are_four = numbers == [0, 0, 0, 0] and is_foreign and style != "label"
+        are_four = numbers == [0, 0, 0, 0] and is_unknown and style != "label"
         if (are_numbered or are_four) and alike[0].line <= PREFACE_LINES:
             return alike
     return ()

@@ -407,3 +407,18 @@ async def test_a_client_names_no_model_in_the_log(client, upstream, start_proxy,
     await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "PLANTED"})
     assert [line["model"] for line in call_lines(log)] == ["other"]
     assert "sk-test" not in str(call_lines(log))
+
+
+async def test_a_credential_that_is_sent_as_the_models_name_is_nowhere_to_be_seen(client, upstream, start_proxy, log):
+    """Even where the upstream answers to any name: no label, no line, no page has it."""
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    key = "sk-PLANTED-as-the-model"
+    for _ in range(2):
+        await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": key}, Authorization=f"Bearer {key}")
+        await settle(proxy)
+    assert {line["model"] for line in call_lines(log)} == {"other"}
+    assert {line["model"] for line in log.lines if line["event"] == "request"} == {"***"}
+    for page in ("/metrics", "/trimtab/api/models"):
+        async with client.get(proxy.url + page) as shown:
+            assert b"PLANTED" not in await shown.read()
+    assert "PLANTED" not in str(log.lines)

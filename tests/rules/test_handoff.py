@@ -160,6 +160,11 @@ THOUGHT_UNOPENED = f"Okay, the user wants a note. Let me think of what was done.
 THOUGHT_OTHERWISE = f"[THINK]Let me think.[/THINK]{AS_ASKED}"
 FENCED = f"```markdown\n{LABELS}\n```"
 FENCED_WITH_A_FENCE = f"Here is the note:\n\n```markdown\n{AS_ASKED}\n```"
+FENCED_BY_FOUR = f"````Markdown\n{AS_ASKED}\n````"
+FENCED_BY_TILDES = f"~~~\n{LABELS}\n~~~"
+OF_WHAT_CANNOT_BE = PLAIN.replace("the user asked", "I cannot reproduce it; the user asked").replace(
+    "no new", "I won't add a"
+)
 ORDERED_OTHERWISE = PLAIN.replace("1. P", "0. Task: add a retry to the client.\n1. P").replace("3. R", "\n\n(3) R")
 CUT_OFF = AS_ASKED.partition("## 4.")[0] + "## 4. Exact d"
 OF_REFUSALS = PLAIN.replace("It was added", "The model had said `I'm sorry, but I can't help`; it was added")
@@ -175,6 +180,8 @@ UNWRAPPED = {
     "THOUGHT_OTHERWISE": AS_ASKED,
     "FENCED": LABELS,
     "FENCED_WITH_A_FENCE": AS_ASKED,
+    "FENCED_BY_FOUR": AS_ASKED,
+    "FENCED_BY_TILDES": LABELS,
 }
 
 
@@ -230,6 +237,14 @@ EMPTY_HEADED = "\n".join(line.partition(":")[0] for line in PLAIN.splitlines())
         pytest.param("```tool_code\nprint(read_file('a'))\n```", Flaw.TOOL_CALL, id="Gemini"),
         pytest.param("Thought: hm\nAction: read_file\nAction Input: a", Flaw.TOOL_CALL, id="ReAct"),
         pytest.param(f'{PLAIN}\n\n<tool_call>\n{{"name": "ls"}}\n</tool_call>', Flaw.TOOL_CALL, id="note and call"),
+        pytest.param(
+            f'{PLAIN}\n\nNow the tests. <tool_call>{{"name": "ls"}}', Flaw.TOOL_CALL, id="note and call in a line"
+        ),
+        pytest.param(
+            f"{PLAIN}\n\nI go on.<|tool_calls_section_begin|><|tool_call_begin|>functions.ls:0",
+            Flaw.TOOL_CALL,
+            id="Kimi, behind a text",
+        ),
         pytest.param(f"{AS_ASKED}\n```tool\nls\n```", Flaw.TOOL_CALL, id="note and fenced call"),
         pytest.param('{"progress": "done", "remaining": "nothing"}', Flaw.NO_HEADINGS, id="a note as JSON"),
         pytest.param('```json\n{"summary": "done"}\n```', Flaw.NO_HEADINGS, id="fenced JSON"),

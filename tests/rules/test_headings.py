@@ -13,7 +13,9 @@ def places(*lines: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     "form",
     ["{n}. {title}: x", "{n}) {title}", "## {n}. {title}", "### {title}", "**{n}. {title}**", "{n}. **{title}:** x",
-     "**{title}:** x", "- **{title}** x", "({n}) {title}: x", "{title}:", "{n}\ufe0f\u20e3 {title}", "## ✅ {title}"],
+     "**{title}:** x", "- **{title}** x", "({n}) {title}: x", "{title}:", "{n}\ufe0f\u20e3 {title}", "## ✅ {title}",
+     "## ✅ {n}. {title}", "- {title}: x", "* {title}:", "**Part {n}: {title}**", "Section {n}: {title}",
+     "§{n} {title}"],
 )  # fmt: skip
 def test_headings_are_found_in_any_form(form: str) -> None:
     """Marked, bold, numbered or bare, with what follows on their line or below it."""
@@ -42,6 +44,9 @@ def test_one_unknown_title_among_known_ones_counts_by_its_number() -> None:
         ("1. Run: x", "2. Mend: x", "3. Commit: x", "4. Tell: x"),
         ("4. Exact data: x", "3. Remaining: x", "2. Constraints: x", "1. Progress: x"),
         ("done", "data", "next"),
+        ("## ✅ What changed", "## 🧪 Tests", "## 🚀 Usage", "## 📝 Notes"),
+        ("**Cambios**", "**Pruebas**", "**Cómo ejecutarlo**", "**Notas**"),
+        ("## 原因", "## 修正", "## テスト", "## 使い方"),
         ("Some text.", "", "", "# 1. a", "# 2. b", "# 3. c", "# 4. d"),
     ],
 )
