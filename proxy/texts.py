@@ -144,15 +144,18 @@ async def _wait(call: Call, wanted: SummaryRequest, earlier: _Chosen | None) -> 
 
 
 async def _put_off(call: Call, planned: Planned) -> _Chosen | None:
-    """The plan without its last cut, and its text; None where that has been lost, and with it the earlier prefix."""
-    plan = planned.plan.put_off()
+    """The plan without its last cuts, back to one whose text is there, and that text; None where nothing was cut.
+
+    The cut before the last may still be waiting for its text, too: then the prefix is the one before that.
+    """
+    plan, text = planned.plan.put_off(), None
+    while plan is not None and plan.request is not None:
+        text = await call.services.summaries.find(plan.request, call.summariser)
+        if text is not None:
+            break
+        plan = plan.put_off()
     if plan is None:
         return None
-    text = None
-    if plan.request is not None:
-        text = await call.services.summaries.find(plan.request, call.summariser)
-        if text is None:
-            return None
     policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
     return _Chosen(replace(planned, plan=plan, policy=policy), text)
 
