@@ -124,20 +124,23 @@ async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> 
     if not wanted.asks_model or paused or services.sliding.slides(summariser.client_id, planned.plan):
         task = replace(_make_task(call, wanted), may_ask=False)
         return _Chosen(planned, await services.summaries.get(task), planned.plan.prefetch)
-    earlier = await _put_off(call, planned)
-    if earlier is not None and earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
-        return replace(earlier, later=wanted)
-    return _Chosen(planned, await _wait(call, wanted, earlier))
+    earlier, inline = await _put_off(call, planned), None
+    if earlier is not None:
+        if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
+            return replace(earlier, later=wanted)
+        # A summary may be shorter than its reserve, and results like others are shorter still.
+        work = partial(call.compactor.apply, earlier.planned, earlier.text)
+        compacted = await run_work(work, in_thread=True)
+        if compacted.forwarded.tokens <= planned.plan.fitting:
+            return replace(earlier, later=wanted)
+        inline = _write_inline(call, wanted, earlier.planned, compacted)
+    return _Chosen(planned, await _wait(call, wanted, inline))
 
 
-async def _wait(call: Call, wanted: SummaryRequest, earlier: _Chosen | None) -> Summary:
-    """The text, written while the request waits; asked inline where `earlier` is what the request before was."""
+async def _wait(call: Call, wanted: SummaryRequest, inline: Inline | None) -> Summary:
+    """The text, written while the request waits; asked inline where that is behind what the request before was."""
     services = call.services
     services.sliding.note(call.summariser.client_id, wanted)
-    inline: Inline | None = None
-    if earlier is not None:
-        work = partial(call.compactor.apply, earlier.planned, earlier.text)
-        inline = _write_inline(call, wanted, earlier.planned, await run_work(work, in_thread=True))
     text = services.summaries.get(_make_task(call, wanted, inline))
     # Only who asked for a stream knows what to do with comments.
     return await (wait_aloud(call.request, call.exchange, text) if call.chat.stream else text)

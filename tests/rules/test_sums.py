@@ -77,7 +77,7 @@ def test_a_step_is_found_by_what_stays_behind_it(messages: tuple[Message, ...], 
 
 
 def _find_open_step(messages: Sequence[Message]) -> int:
-    """The step of the first result that no answer has followed; else the last one: of words, with what the system adds."""
+    """The step of the first result without an answer; else the last one, without system messages behind words."""
     begins = [step.start for step in split_steps(messages)]
     open_step = begins[-1]
     for start, stop in zip(reversed(begins), reversed([*begins[1:], len(messages)]), strict=True):
