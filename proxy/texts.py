@@ -129,8 +129,10 @@ async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> 
         if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
             return replace(earlier, later=wanted)
         # A summary may be shorter than its reserve, and results like others are shorter still.
+        phase, call.exchange.phase = call.exchange.phase, "apply"
         work = partial(call.compactor.apply, earlier.planned, earlier.text)
         compacted = await run_work(work, in_thread=True)
+        call.exchange.phase = phase
         if compacted.forwarded.tokens <= planned.plan.fitting:
             return replace(earlier, later=wanted)
         inline = _write_inline(call, wanted, earlier.planned, compacted)
