@@ -124,35 +124,43 @@ async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> 
     if not wanted.asks_model or paused or services.sliding.slides(summariser.client_id, planned.plan):
         task = replace(_make_task(call, wanted), may_ask=False)
         return _Chosen(planned, await services.summaries.get(task), planned.plan.prefetch)
-    earlier = await _put_off(call, planned)
-    if earlier is not None and earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
-        return replace(earlier, later=wanted)
-    return _Chosen(planned, await _wait(call, wanted, earlier))
+    earlier, inline = await _put_off(call, planned), None
+    if earlier is not None:
+        if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
+            return replace(earlier, later=wanted)
+        # A summary may be shorter than its reserve, and results like others are shorter still.
+        phase, call.exchange.phase = call.exchange.phase, "apply"
+        work = partial(call.compactor.apply, earlier.planned, earlier.text)
+        compacted = await run_work(work, in_thread=True)
+        call.exchange.phase = phase
+        if compacted.forwarded.tokens <= planned.plan.fitting:
+            return replace(earlier, later=wanted)
+        inline = _write_inline(call, wanted, earlier.planned, compacted)
+    return _Chosen(planned, await _wait(call, wanted, inline))
 
 
-async def _wait(call: Call, wanted: SummaryRequest, earlier: _Chosen | None) -> Summary:
-    """The text, written while the request waits; asked inline where `earlier` is what the request before was."""
+async def _wait(call: Call, wanted: SummaryRequest, inline: Inline | None) -> Summary:
+    """The text, written while the request waits; asked inline where that is behind what the request before was."""
     services = call.services
     services.sliding.note(call.summariser.client_id, wanted)
-    inline: Inline | None = None
-    if earlier is not None:
-        work = partial(call.compactor.apply, earlier.planned, earlier.text)
-        inline = _write_inline(call, wanted, earlier.planned, await run_work(work, in_thread=True))
     text = services.summaries.get(_make_task(call, wanted, inline))
     # Only who asked for a stream knows what to do with comments.
     return await (wait_aloud(call.request, call.exchange, text) if call.chat.stream else text)
 
 
 async def _put_off(call: Call, planned: Planned) -> _Chosen | None:
-    """The plan without its last cut, and its text; None where that has been lost, and with it the earlier prefix."""
-    plan = planned.plan.put_off()
+    """The plan without its last cuts, back to one whose text is there, and that text; None where nothing was cut.
+
+    The cut before the last may still be waiting for its text, too: then the prefix is the one before that.
+    """
+    plan, text = planned.plan.put_off(), None
+    while plan is not None and plan.request is not None:
+        text = await call.services.summaries.find(plan.request, call.summariser)
+        if text is not None:
+            break
+        plan = plan.put_off()
     if plan is None:
         return None
-    text = None
-    if plan.request is not None:
-        text = await call.services.summaries.find(plan.request, call.summariser)
-        if text is None:
-            return None
     policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
     return _Chosen(replace(planned, plan=plan, policy=policy), text)
 

@@ -74,8 +74,9 @@ def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work
         texts = _share_head_tail(texts, limit, count)
     else:
         tidied = edit_one(message, place, TIDY, work)
-        budget = Budget(limit, place.treatment.budget.max_bytes)
-        texts = truncate_result(Result(tidied, place.call, place.treatment), budget, count)
+        result = Result(tidied, place.call, place.treatment)
+        budget = Budget(limit, None if result.is_exempt else result.budget.max_bytes)
+        texts = truncate_result(result, budget, count)
     return Shortened(texts, tokens - sum(map(count, texts)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rules.conversation import RESULT_ROLES, Message
+from rules.conversation import HEAD_ROLES, RESULT_ROLES, Message
 from rules.prune import PLACEHOLDER_TOKENS
 
 
@@ -34,11 +34,12 @@ def least_tokens(message: Message) -> int:
 class OpenStep:
     """The tool results that no answer has followed, and the user's words behind them."""
 
-    __slots__ = ("_parts", "_seen")
+    __slots__ = ("_last", "_parts", "_seen")
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
         self._seen = 0  # messages of the whole transcript
+        self._last = -1  # the last of them that is no system message
 
     def add(self, message: Message, *, is_task: bool) -> None:
         """Go on by one message. The task statement has a rule of its own (room.py)."""
@@ -47,6 +48,8 @@ class OpenStep:
             self._parts.clear()
         elif is_result or (message.role == "user" and not is_task):
             self._parts.append(_Part(self._seen, message.tokens, least_tokens(message), is_result))
+        if message.role not in HEAD_ROLES:
+            self._last = self._seen
         self._seen += 1
 
     @property
@@ -67,8 +70,8 @@ class OpenStep:
         return None
 
     def _shared(self, parts: Sequence[_Part]) -> list[_Part]:
-        """The results, and the last message if it is the user's."""
-        return [part for part in parts if part.is_result or part.at == self._seen - 1]
+        """The results, and the last message if it is the user's; system messages behind it do not count."""
+        return [part for part in parts if part.is_result or part.at == self._last]
 
 
 def _level(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...]:

@@ -19,10 +19,12 @@ class Sums:
     """Tokens of what stands behind the head. The head's own messages (the leading ones, the task) enter as nothing.
 
     `open_step` is where the step begins that the model has not answered: the last one, or the one whose tool results no
-    answer has followed, if only messages of other roles stand behind them.
+    answer has followed, if only messages of other roles stand behind them. System messages behind the user's words
+    belong to these: they are for the same answer.
     """
 
     __slots__ = (
+        "_follows_user",
         "_full",
         "_is_unanswered",
         "_leading",
@@ -42,6 +44,7 @@ class Sums:
         self.task: int | None = None
         self.open_step = 0
         self._is_unanswered = False  # whether tool results have come since the last answer
+        self._follows_user = False  # whether nothing but system messages has come since the user's last words
         self.costs = _tokens()  # of each message, the head's too
         self._full = _tokens(0)
         self._pruned = _tokens(0)  # the same with every result a placeholder
@@ -63,7 +66,9 @@ class Sums:
         tokens = 0 if is_task or index < self._leading else message.tokens
         opens = starts_step(message) or index == 0
         self._is_unanswered = not opens or (self._is_unanswered and message.role != "assistant")
-        if opens and not self._is_unanswered:
+        joins = self._follows_user and message.role in HEAD_ROLES
+        self._follows_user = is_user or joins
+        if opens and not self._is_unanswered and not joins:
             self.open_step = index
         if opens:
             self._starts.append(index)

@@ -96,6 +96,47 @@ async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(more, mo
     assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
 
 
+async def test_two_cuts_without_their_texts_are_put_off_while_the_request_fits(client, upstream, start_proxy):
+    """The next cut may be due before the first one's text is there: what fits the window goes out as it came."""
+    release = hold_summaries(upstream)
+    proxy = await start_proxy(*SETTINGS, "defaults.high_water=0.5", "defaults.low_water=0.2")
+    sent, cuts = [], 0
+    for body in bodies(max_tokens=400):
+        asking = asyncio.ensure_future(post(client, proxy.url + "/v1/chat/completions", body))
+        done, _ = await asyncio.wait({asking}, timeout=2)
+        if not done:
+            release.set()
+            await asking
+            break
+        tokens = asking.result()[0].headers["x-trimtab-tokens"]
+        sent.append(int(tokens.partition("sent=")[2].partition(",")[0]))
+        cuts = max(cuts, len(upstream.summaries))
+    assert count_moves(upstream.chats[: len(sent)]) == 0
+    assert cuts >= 2
+    assert 7600 - 300 < sent[-1] <= 7600
+
+
+async def test_a_request_waits_by_what_would_be_sent_not_by_a_summarys_reserve(client, upstream, start_proxy):
+    """The summary that stands is far shorter than its reserve: the next cut is put off until the window is full."""
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.max_tokens=1500")
+    sent, release = [8000], None
+    for body in bodies(max_tokens=400):
+        asking = asyncio.ensure_future(post(client, proxy.url + "/v1/chat/completions", body))
+        done, _ = await asyncio.wait({asking}, timeout=2)
+        if not done:
+            break
+        tokens = asking.result()[0].headers["x-trimtab-tokens"]
+        sent.append(int(tokens.partition("sent=")[2].partition(",")[0]))
+        if release is None:
+            await settle(proxy)
+            if len(sent) > 2 and sent[-1] < sent[-2]:
+                release = hold_summaries(upstream)
+    assert release is not None
+    release.set()
+    await asking
+    assert 7600 - 300 < sent[-1] <= 7600
+
+
 async def test_a_model_that_calls_a_tool_is_asked_again_with_the_transcript(client, upstream, start_proxy):
     """An inline question has the tools in it; one that is answered with nothing to read is put in the other form."""
     plain = upstream.answer

@@ -83,6 +83,21 @@ def test_each_result_is_shortened_as_its_tool_is_treated() -> None:
     assert ["\x1b[32m" in found[name] for name in ("plain", "tidy", "kept")] == [True, False, True]
 
 
+@pytest.mark.parametrize(
+    ("is_exempt", "is_error", "most"), [(True, False, 99_999), (False, True, 1200), (False, False, 600)]
+)
+def test_a_limit_in_bytes_is_that_of_the_result(is_exempt: bool, is_error: bool, most: int) -> None:  # noqa: FBT001
+    """An exempt result has none, and an error has twice as much, here as everywhere."""
+    treatment = Treatment(Budget(4000, 600), Truncation.HEAD_TAIL, is_exempt=is_exempt)
+    messages = step("".join(f"line {number} of it\n" for number in range(3000)))
+    last = replace(messages[-1], is_error=is_error)
+    before = conversation(*messages[:-1], last)
+    outcome = shorten(before, Cap(2, 900), policy=replace(POLICY, tools=(ToolRule("run", treatment),)))
+    size = len(outcome.conversation.messages[2].text)
+    assert size <= most
+    assert size > min(most, 2000) * 0.8
+
+
 def test_attachments_and_other_messages_stay() -> None:
     """An image keeps its place beside the shortened text."""
     last = user(fill("words", 900), IMAGE)

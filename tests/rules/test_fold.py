@@ -320,6 +320,18 @@ def test_the_last_messages_own_text_gives_way_only_if_the_results_are_not_enough
     assert fold((user("task"), assistant(fill("said", 4000)))).caps == ()
 
 
+def test_words_before_a_system_reminder_are_the_last_ones() -> None:
+    """A reminder behind them belongs to the same request: they are shortened, not cut away, and nothing is refused."""
+    step = (assistant("look", call("1")), result("1", fill("x", 300)))
+    for before in ((), step):
+        for reminders in ((system("Remember."),), (system("Remember."), system("And this."))):
+            messages = (user("task"), assistant("Yes."), *before, user(fill("a book", 4000)), *reminders)
+            window = fold(messages)
+            assert window.caps[-1].at == 2 + len(before)
+            assert window.cut is None or window.cut.at <= 2 + len(before)
+            assert fold((*messages, assistant("I see."))).caps == window.caps
+
+
 def test_a_task_that_does_not_fit_leaves_a_quarter_of_the_limit() -> None:
     """It is shortened from the first request on, to the same size however the conversation goes on."""
     task = user(fill("a whole book", 9000))

@@ -77,7 +77,7 @@ def test_a_step_is_found_by_what_stays_behind_it(messages: tuple[Message, ...], 
 
 
 def _find_open_step(messages: Sequence[Message]) -> int:
-    """The step of the first result that no answer has followed; the last step if there is none."""
+    """The step of the first result without an answer; else the last one, without system messages behind words."""
     begins = [step.start for step in split_steps(messages)]
     open_step = begins[-1]
     for start, stop in zip(reversed(begins), reversed([*begins[1:], len(messages)]), strict=True):
@@ -85,7 +85,8 @@ def _find_open_step(messages: Sequence[Message]) -> int:
             open_step = start
         if messages[start].role == "assistant":
             break
-    return open_step
+    words = next(index for index in range(open_step, -1, -1) if messages[index].role not in HEAD_ROLES)
+    return words if messages[words].role == "user" else open_step
 
 
 @given(messages=valid_transcripts(), share=st.floats(0, 1))
