@@ -119,6 +119,7 @@ class Fold:
         self._open.add(message, is_task=is_task)
         if is_task:
             self._note_task(message)
+        self._make_room()
         high = self._policy.high_water
         if self._forwarded < self._cuts.share(high - PREFETCH_GAP):
             return
@@ -153,6 +154,15 @@ class Fold:
             caps = (*caps, Cap(len(self) - 1, cap))
         self.window = replace(self.window, task=self._sums.task, caps=caps)
 
+    def _make_room(self) -> None:
+        """Shorten a task that leaves no room for cuts, for good, once the window does not hold all any more."""
+        late, task = self._room.late, self._sums.task
+        if late is None or late.task_tokens is None or task is None:
+            return
+        if self._forwarded > self._cuts.tokens + self._room.spare:
+            self._room, self._cuts = late, Cuts(late, self._policy, self._sums)
+            self.window = self._with_caps([Cap(task, late.task_tokens)])
+
     def _share_room(self) -> tuple[Cap, ...]:
         """What each of the newest messages may keep; nothing where all fit, or where it would not help.
 
@@ -164,7 +174,7 @@ class Fold:
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE or self._forwarded <= most:
             return ()
         sizes = (self._cuts.share(self._policy.high_water - PREFETCH_GAP), room, most)
-        shared = (self._open.share(self._forwarded - size) for size in sizes)
+        shared = (self._open.share(self._forwarded - size, self._sums.open_step) for size in sizes)
         return next((caps for caps in shared if caps is not None), ())
 
     @property
@@ -210,7 +220,8 @@ class Fold:
         """Whether the open step could be shortened so much that it fits behind a cut with a summary of its own size."""
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
-        open_tokens = self._sums.between(self._sums.open_step, len(self)) - self._open.spare_tokens
+        start = self._sums.open_step
+        open_tokens = self._sums.between(start, len(self)) - self._open.spare_tokens(start)
         rest = min(self._cuts.rest(self.window), self._cuts.share(self._policy.low_water))
         return open_tokens + rest <= self._cuts.tokens
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rules.conversation import HEAD_ROLES, RESULT_ROLES, Message
+from rules.conversation import RESULT_ROLES, Message
 from rules.prune import PLACEHOLDER_TOKENS
 
 
@@ -34,12 +34,11 @@ def least_tokens(message: Message) -> int:
 class OpenStep:
     """The tool results that no answer has followed, and the user's words behind them."""
 
-    __slots__ = ("_last", "_parts", "_seen")
+    __slots__ = ("_parts", "_seen")
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
         self._seen = 0  # messages of the whole transcript
-        self._last = -1  # the last of them that is no system message
 
     def add(self, message: Message, *, is_task: bool) -> None:
         """Go on by one message. The task statement has a rule of its own (room.py)."""
@@ -48,30 +47,24 @@ class OpenStep:
             self._parts.clear()
         elif is_result or (message.role == "user" and not is_task):
             self._parts.append(_Part(self._seen, message.tokens, least_tokens(message), is_result))
-        if message.role not in HEAD_ROLES:
-            self._last = self._seen
         self._seen += 1
 
-    @property
-    def spare_tokens(self) -> int:
-        """How many tokens could be taken away at most."""
-        return sum(part.tokens - part.least_tokens for part in self._shared(self._parts))
+    def spare_tokens(self, start: int) -> int:
+        """How many tokens could be taken away at most of the messages from `start` on."""
+        return sum(part.tokens - part.least_tokens for part in self._parts if part.at >= start)
 
-    def share(self, excess: int) -> tuple[Cap, ...] | None:
-        """What each message may keep so that `excess` tokens go, oldest first; None if they cannot spare so much.
+    def share(self, excess: int, start: int) -> tuple[Cap, ...] | None:
+        """What each message from `start` on may keep so that `excess` tokens go, oldest first.
 
-        The results give way first, the largest before the others; the last message's own text only if that is not
-        enough.
+        None if they cannot spare so much. The results give way first, the largest before the others; the user's words
+        only if that is not enough.
         """
-        results = [part for part in self._parts if part.is_result]
-        for parts in (results, self._shared(self._parts)):
+        everything = [part for part in self._parts if part.at >= start]
+        results = [part for part in everything if part.is_result]
+        for parts in (results, everything):
             if sum(part.tokens - part.least_tokens for part in parts) >= excess:
                 return _level(parts, excess)
         return None
-
-    def _shared(self, parts: Sequence[_Part]) -> list[_Part]:
-        """The results, and the last message if it is the user's; system messages behind it do not count."""
-        return [part for part in parts if part.is_result or part.at == self._last]
 
 
 def _level(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...]:

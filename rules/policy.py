@@ -131,10 +131,14 @@ class Policy:
     def spare_tokens(self, request_max_tokens: int | None = None) -> int:
         """What a prompt may have beyond `limit_tokens` before it is shortened, as we count it.
 
-        The request's own maximum enters as `limit_tokens` takes it: one that changes a little changes nothing.
+        Half of the reserve, if the completion that the request asks for fits the other half; else nothing. So a maximum
+        that changes from request to request changes nothing here while it stays below that.
         """
-        asked_tokens = None if request_max_tokens is None else _round_up(request_max_tokens)
-        return max(self.fitting_tokens(asked_tokens) - self.limit_tokens(request_max_tokens), 0)
+        half = min(self.completion_reserve, self.context_window // 4) // 2
+        if request_max_tokens is not None and request_max_tokens > half:
+            return 0
+        fitting = self.fitting_tokens(request_max_tokens) - self.limit_tokens(request_max_tokens)
+        return max(min(int(half / self.token_ratio), fitting), 0)
 
     def model_limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """The same in the model's own tokens: the window less the reserve for the completion.

@@ -22,7 +22,8 @@ class Room:
     """What the head leaves of `limit`: `early` until the first user message has come, `tokens` from then on.
 
     `spare` is what a request may have beyond the limit before its newest messages are shortened. `task_tokens` is what
-    the task statement may cost if the head is too long by itself; None if it is not.
+    the task statement may cost if the head does not fit by itself; None if it does. `late` is the room behind a
+    shortened task, to go over to when a head that fits leaves no room for cuts; None if it leaves enough.
     """
 
     limit: int
@@ -31,6 +32,7 @@ class Room:
     tokens: int
     spare: int = 0
     task_tokens: int | None = None
+    late: "Room | None" = None
 
     @classmethod
     def measure(
@@ -43,21 +45,23 @@ class Room:
         leading = count_leading(messages)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
         task = next((message for message in messages if message.role == "user"), None)
+        early = _leave(limit, head)
         if task is None:
-            return cls(limit, leading, _leave(limit, head), _leave(limit, head), spare)
-        cap = _cap_task(task, head, limit, spare) if shortens else None
-        room = _leave(limit, head + (task.tokens if cap is None else cap))
-        return cls(limit, leading, _leave(limit, head), room, spare, cap)
+            return cls(limit, leading, early, early, spare)
+        cap = _cap_task(task, head, limit) if shortens else None
+        capped = None if cap is None or cap >= task.tokens else cls(limit, leading, early, early - cap, spare, cap)
+        if capped is not None and head + task.tokens > limit + spare:
+            return capped
+        room = _leave(limit, head + task.tokens)
+        return cls(limit, leading, early, room, spare, late=capped if room < limit * LEAST_ROOM_SHARE else None)
 
 
-def _cap_task(task: Message, head: int, limit: int, spare: int) -> int | None:
-    """What a task may cost that does not fit behind the rest of the head; None if it fits, or cannot be made to.
+def _cap_task(task: Message, head: int, limit: int) -> int | None:
+    """What a task may cost if it leaves too little behind the rest of the head; None if that is too long by itself.
 
     It leaves MIN_ROOM_SHARE of the limit to the conversation to come; if the rest of the head is too long for that,
     what the limit holds. The head is rounded up, so that a timestamp in it does not change the shortened text.
     """
-    if head + task.tokens <= limit + spare:
-        return None
     left = _leave(limit, head)
     caps = (left - int(limit * MIN_ROOM_SHARE), left)
     return next((cap for cap in caps if cap >= least_tokens(task)), None)

@@ -10,6 +10,10 @@ from bisect import bisect_left
 from rules.conversation import HEAD_ROLES, Message, starts_step
 from rules.prune import PLACEHOLDER_TOKENS
 
+MAX_OPEN_WORDS = 8
+"""Messages of the user, and of the system, that count as one request with the last of them. Chosen: clients put a
+reminder or two behind what the user said; a transcript of nothing but such messages must be cut all the same."""
+
 
 def _tokens(*values: int) -> "array[int]":
     return array("q", values)
@@ -18,21 +22,20 @@ def _tokens(*values: int) -> "array[int]":
 class Sums:
     """Tokens of what stands behind the head. The head's own messages (the leading ones, the task) enter as nothing.
 
-    `open_step` is where the step begins that the model has not answered: the last one, or the one whose tool results no
-    answer has followed, if only messages of other roles stand behind them. System messages behind the user's words
-    belong to these: they are for the same answer.
+    `open_step` is where the step begins that the model has not answered: its newest tool results, with the words behind
+    them; without any, the newest words of the user and the system since the last answer. Behind an answer it is that.
     """
 
     __slots__ = (
-        "_follows_user",
         "_full",
-        "_is_unanswered",
+        "_has_results",
         "_leading",
         "_pruned",
         "_start_sums",
         "_starts",
         "_systems",
         "_user_sums",
+        "_words",
         "costs",
         "open_step",
         "task",
@@ -43,8 +46,8 @@ class Sums:
         self._leading = leading
         self.task: int | None = None
         self.open_step = 0
-        self._is_unanswered = False  # whether tool results have come since the last answer
-        self._follows_user = False  # whether nothing but system messages has come since the user's last words
+        self._has_results = False  # whether tool results have come since the last answer
+        self._words = 0  # messages of others that have come since then
         self.costs = _tokens()  # of each message, the head's too
         self._full = _tokens(0)
         self._pruned = _tokens(0)  # the same with every result a placeholder
@@ -65,14 +68,10 @@ class Sums:
         self.costs.append(message.tokens)
         tokens = 0 if is_task or index < self._leading else message.tokens
         opens = starts_step(message) or index == 0
-        self._is_unanswered = not opens or (self._is_unanswered and message.role != "assistant")
-        joins = self._follows_user and message.role in HEAD_ROLES
-        self._follows_user = is_user or joins
-        if opens and not self._is_unanswered and not joins:
-            self.open_step = index
         if opens:
             self._starts.append(index)
             self._start_sums.append(self._full[-1])
+        self._follow(message, index, opens=opens)
         if is_task:
             self.task = index
         if is_user:
@@ -82,6 +81,16 @@ class Sums:
         self._pruned.append(self._pruned[-1] + (tokens if opens else min(tokens, PLACEHOLDER_TOKENS)))
         self._systems.append(self._systems[-1] + (tokens if message.role in HEAD_ROLES else 0))
         return tokens
+
+    def _follow(self, message: Message, index: int, *, opens: bool) -> None:
+        """Where the open step begins, one message later."""
+        if message.role == "assistant" or (opens and not starts_step(message)):
+            self.open_step, self._has_results, self._words = index, False, 0
+        elif not opens:
+            self._has_results = True
+        elif not self._has_results:
+            self._words += 1
+            self.open_step = self._starts[-min(self._words, MAX_OPEN_WORDS)]
 
     @property
     def size_bytes(self) -> int:

@@ -36,7 +36,7 @@ class Window:
     `cuts` are the summaries so far, oldest first: the last one stands. Results before `prune_stop` are placeholders.
     `next_cut` is the cut fixed at prefetch and not applied yet; `prefetch_tokens` the reserve of the summary that is to
     be written for it ahead of time, 0 for none. `task` is the first user message. `caps` are the messages that did not
-    fit when they were the newest ones, oldest first: they are forwarded shortened, then and ever after.
+    fit when they were the newest ones, in the order of these decisions: they are forwarded shortened from then on.
     """
 
     task: int | None = None

@@ -129,9 +129,10 @@ def fold(
     return replay_cut(messages, hash_prefixes(messages), room=room, policy=policy, memo=memo)
 
 
-def measure(messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0) -> Room:
+def measure(messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0, spare: int = 0) -> Room:
     """The room behind the head of a transcript, as plan() measures it for a policy."""
-    return Room.measure(messages, fixed_tokens, limit, shortens=policy.on_exceeded is OnExceeded.TRUNCATE)
+    shortens = policy.on_exceeded is OnExceeded.TRUNCATE
+    return Room.measure(messages, fixed_tokens, limit, spare=spare, shortens=shortens)
 
 
 def session(steps: int, *, call_tokens: int = 10, result_tokens: int = 60) -> tuple[Message, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from builders import FREE, assistant, call, fill, result, session, system, transcripts, user, valid_transcripts
+from builders import FREE, assistant, call, fill, measure, result, session, system, transcripts, user, valid_transcripts
 from builders import fold as fold_by
 from hypothesis import given
 from hypothesis import strategies as st
@@ -356,3 +356,39 @@ def test_a_digest_shrinks_with_what_is_left() -> None:
     assert [cut.at for cut in first.cuts] == [cut.at for cut in second.cuts]
     assert first.cuts[-1].kind is second.cuts[-1].kind is CutKind.DIGEST
     assert first.cuts[-1].reserved_tokens > second.cuts[-1].reserved_tokens >= 0
+
+
+def test_words_that_no_answer_has_followed_are_one_request() -> None:
+    """A reminder behind a huge message leaves it the user's last word: it is shortened, and not put into a list."""
+    huge = user(fill("what was asked", 9000))
+    for before in ((user("task"), assistant("yes")), (user("task"),), (user("task"), *chat(2, 60))):
+        for behind in ((user("Remember."),), (user("Remember."), system("And this."), user("And that."))):
+            window = fold((*before, huge, *behind))
+            assert window.cuts == ()
+            assert [cap.at for cap in window.caps] == [len(before)]
+    step = (assistant("look", call("1")), result("1", "ok"))
+    assert [cap.at for cap in fold((user("task"), *step, huge, user("Remember."))).caps] == [3]
+
+
+def test_of_many_words_without_an_answer_only_the_newest_stay() -> None:
+    """A transcript of nothing but the user's messages can be cut, too."""
+    window = fold((user("task"), *(user(fill(str(number), 200)) for number in range(60))))
+    assert window.cuts
+    assert window.caps == ()
+
+
+def test_a_task_that_just_fits_does_not_end_the_session() -> None:
+    """It goes out whole while all fits the window; then, if it leaves no room for a cut, it is shortened for good."""
+    policy = replace(POLICY, completion_reserve=800, context_window=LIMIT + 800)
+    for tokens in range(int(LIMIT * 0.85), LIMIT + 400, 60):
+        messages = (user(fill("a long task", tokens)), *chat(40, 60))
+        room = measure(messages, policy, limit=LIMIT, spare=policy.spare_tokens())
+        folded, caps = Fold(room, policy), ()
+        for message in messages:
+            folded.add(message)
+            window = folded.finish()
+            assert folded._forwarded <= folded._cuts.tokens + room.spare
+            assert window.caps[: len(caps)] == caps
+            caps = window.caps
+        assert folded.window.task == 0
+        assert {cap.at for cap in caps} <= {0}

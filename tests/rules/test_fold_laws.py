@@ -101,7 +101,7 @@ def test_what_was_shortened_when_the_model_answered_stays_so(
             assert after.caps == before.caps
         settled = [cap for cap in before.caps if cap.at < answered]
         assert list(after.caps[: len(settled)]) == settled
-        assert [cap.at for cap in after.caps] == sorted({cap.at for cap in after.caps})
+        assert len({cap.at for cap in after.caps}) == len(after.caps)
 
 
 @MANY

@@ -20,18 +20,19 @@ def open_step(messages: Sequence[Message]) -> OpenStep:
     return step
 
 
-@given(messages=transcripts(), excess=st.integers(1, 4000))
-def test_what_is_shared_out_takes_just_the_excess_away(messages: tuple[Message, ...], excess: int) -> None:
+@given(messages=transcripts(), excess=st.integers(1, 4000), start=st.integers(0, 20))
+def test_what_is_shared_out_takes_just_the_excess_away(messages: tuple[Message, ...], excess: int, start: int) -> None:
     """Or nothing, if the messages cannot spare it; each keeps a placeholder's size, and only open ones give way."""
     step = open_step(messages)
-    caps = step.share(excess)
-    assert (caps is None) == (step.spare_tokens < excess)
+    caps = step.share(excess, start)
+    assert (caps is None) == (step.spare_tokens(start) < excess)
     answered = max((index for index, message in enumerate(messages) if message.role == "assistant"), default=-1)
     saved = 0
     for cap in caps or ():
         message = messages[cap.at]
         assert cap.at > answered
-        assert message.role in RESULT_ROLES or (message.role == "user" and cap.at == len(messages) - 1)
+        assert cap.at >= start
+        assert message.role in RESULT_ROLES | {"user"}
         assert least_tokens(message) <= cap.tokens < message.tokens
         saved += message.tokens - cap.tokens
     if caps is not None:
@@ -41,7 +42,7 @@ def test_what_is_shared_out_takes_just_the_excess_away(messages: tuple[Message, 
 @given(messages=transcripts(), excess=st.integers(1, 4000))
 def test_the_largest_give_way_first(messages: tuple[Message, ...], excess: int) -> None:
     """No message is shortened below the level at which a longer one stays, but for what it cannot spare."""
-    caps = {cap.at: cap.tokens for cap in open_step(messages).share(excess) or ()}
+    caps = {cap.at: cap.tokens for cap in open_step(messages).share(excess, 0) or ()}
     levels = [tokens for at, tokens in caps.items() if tokens > least_tokens(messages[at])]
     assert len(set(levels)) <= 1
 
@@ -50,17 +51,18 @@ def test_results_give_way_before_the_last_words() -> None:
     """The user's own text is shortened only if the results cannot spare enough."""
     messages = (user("go"), assistant(None, call("1")), result("1", fill("x", 500)), user(fill("words", 500)))
     step = open_step(messages)
-    assert [cap.at for cap in step.share(400) or ()] == [2]
-    assert [cap.at for cap in step.share(600) or ()] == [2, 3]
-    assert step.share(2000) is None
+    assert [cap.at for cap in step.share(400, 0) or ()] == [2]
+    assert [cap.at for cap in step.share(600, 0) or ()] == [2, 3]
+    assert step.share(2000, 0) is None
 
 
 def test_an_answer_leaves_nothing_open() -> None:
-    """What the model has seen is not shortened any more; neither is the task, nor words that are not the last."""
+    """What the model has seen is not shortened any more; neither is the task, nor what stands before the open step."""
     seen = (user("go"), assistant(None, call("1")), result("1", fill("x", 500)), assistant("I see."))
-    assert open_step(seen).share(1) is None
-    assert open_step((user(fill("task", 500)),)).share(1) is None
-    assert open_step((*seen, user(fill("words", 500)), user("more"))).share(1) is None
+    assert open_step(seen).share(1, 0) is None
+    assert open_step((user(fill("task", 500)),)).share(1, 0) is None
+    assert open_step((*seen, user(fill("words", 500)), user("more"))).share(1, 5) is None
+    assert open_step((*seen, user(fill("words", 500)), user("more"))).share(1, 4) == (Cap(4, 503),)
 
 
 def test_attachments_stay() -> None:
@@ -69,4 +71,4 @@ def test_attachments_stay() -> None:
     assert least_tokens(message) == PLACEHOLDER_TOKENS + MEDIA_TOKENS
     assert least_tokens(user("short")) == user("short").tokens
     step = open_step((user("go"), assistant("yes"), message))
-    assert step.share(step.spare_tokens) == (Cap(2, PLACEHOLDER_TOKENS + MEDIA_TOKENS),)
+    assert step.share(step.spare_tokens(0), 0) == (Cap(2, PLACEHOLDER_TOKENS + MEDIA_TOKENS),)

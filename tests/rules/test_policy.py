@@ -40,3 +40,15 @@ def test_the_limit_leaves_half_of_the_window(window: int, reserve: int, wanted: 
     """Whatever is asked for, prompts may have at least half of the window, and no more than all of it."""
     limit = Policy(context_window=window, completion_reserve=reserve).limit_tokens(wanted)
     assert window / 2 <= limit <= window
+
+
+@pytest.mark.parametrize("reserve", [0, 1000, 8192])
+@pytest.mark.parametrize("ratio", [1.0, 1.3])
+def test_what_may_go_out_beyond_the_limit_is_half_of_the_reserve(reserve: int, ratio: float) -> None:
+    """If the request's own maximum fits the other half: so a maximum that changes below that changes nothing."""
+    policy = Policy(context_window=32_000, completion_reserve=reserve, token_ratio=ratio)
+    half = min(reserve, policy.context_window // 4) // 2
+    assert {policy.spare_tokens(wanted) for wanted in (None, 1, half // 2, half)} == {int(half / ratio)}
+    assert policy.spare_tokens(half + 1) == policy.spare_tokens(40_000) == 0
+    for wanted in (None, half):
+        assert policy.limit_tokens(wanted) + policy.spare_tokens(wanted) <= policy.fitting_tokens(wanted)

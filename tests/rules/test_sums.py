@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from rules.conversation import HEAD_ROLES, Message, count_leading, split_steps
 from rules.prune import PLACEHOLDER_TOKENS
-from rules.sums import Sums
+from rules.sums import MAX_OPEN_WORDS, Sums
 
 
 def sum_up(messages: Sequence[Message]) -> Sums:
@@ -77,16 +77,16 @@ def test_a_step_is_found_by_what_stays_behind_it(messages: tuple[Message, ...], 
 
 
 def _find_open_step(messages: Sequence[Message]) -> int:
-    """The step of the first result without an answer; else the last one, without system messages behind words."""
+    """The step of the first result that no answer has followed; else of the newest words since the last answer."""
     begins = [step.start for step in split_steps(messages)]
-    open_step = begins[-1]
-    for start, stop in zip(reversed(begins), reversed([*begins[1:], len(messages)]), strict=True):
-        if stop - start > 1:
-            open_step = start
-        if messages[start].role == "assistant":
-            break
-    words = next(index for index in range(open_step, -1, -1) if messages[index].role not in HEAD_ROLES)
-    return words if messages[words].role == "user" else open_step
+    steps = list(zip(begins, [*begins[1:], len(messages)], strict=True))
+    newest = next((rank for rank in range(len(steps) - 1, -1, -1) if messages[begins[rank]].role == "assistant"), -1)
+    since = steps[max(newest, 0) :]
+    with_results = [start for start, stop in since if stop - start > 1]
+    if with_results:
+        return with_results[0]
+    words = begins[newest + 1 :]
+    return words[-MAX_OPEN_WORDS:][0] if words else begins[newest]
 
 
 @given(messages=valid_transcripts(), share=st.floats(0, 1))
