@@ -164,7 +164,7 @@ class Fold:
             self.window = self._with_caps([Cap(task, late.task_tokens)])
 
     def _share_room(self) -> tuple[Cap, ...]:
-        """What each of the newest messages may keep; nothing where all fit, or where it would not help.
+        """What each of the newest messages may keep; nothing if all fit.
 
         They fit while the window holds them beside the completion. If they do not, they share what is left below
         prefetch: filled up to the limit, the room would have them cut away again by the next message.
@@ -173,8 +173,13 @@ class Fold:
         most = room + self._room.spare
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE or self._forwarded <= most:
             return ()
+        start = self._sums.open_step
         sizes = (self._cuts.share(self._policy.high_water - PREFETCH_GAP), room, most)
-        shared = (self._open.share(self._forwarded - size, self._sums.open_step) for size in sizes)
+        excesses = [self._forwarded - size for size in sizes]
+        if self.window.cut is not None:
+            # What stands for the cut part may be shorter than is reserved for it: all that can be spared may be enough.
+            excesses.append(self._open.spare_tokens(start))
+        shared = (self._open.share(excess, start) for excess in excesses)
         return next((caps for caps in shared if caps is not None), ())
 
     @property
