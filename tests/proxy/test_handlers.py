@@ -206,7 +206,7 @@ async def test_our_own_answers_name_no_library(request_bytes, pages, start_proxy
     url = URL(proxy.metrics_url if pages else proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(request_bytes)
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
     writer.close()
 
     assert answer.startswith(b"HTTP/1.")
