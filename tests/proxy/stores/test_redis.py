@@ -54,7 +54,9 @@ async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it()
     with run_redis("--requirepass", "right-password") as server:
         url = f"redis://:planted-password@127.0.0.1:{server.port}/0"
         async with _open(url) as store:
-            with pytest.raises(StoreError, match=r"^the redis store failed: the server refuses the user name or the password$"):
+            with pytest.raises(
+                StoreError, match=r"^the redis store failed: the server refuses the user name or the password$"
+            ):
                 await store.get("id")
 
 
