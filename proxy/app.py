@@ -23,7 +23,7 @@ from proxy.handlers import handle, handle_pages
 from proxy.metrics import Metrics
 from proxy.models import Models
 from proxy.raw_headers import keep_header_bytes
-from proxy.relay import reset_transport
+from proxy.relay import OwnRequest, reset_transport
 from proxy.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.services import Current, Lifecycle, Services
 from proxy.stores import SummaryStore, open_store
@@ -110,6 +110,7 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
     server = web.Server(
         current.serve_by(handle),
         handler_cancellation=True,
+        request_factory=_make_request,
         auto_decompress=False,
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
@@ -142,6 +143,10 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
+def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> OwnRequest:
+    return OwnRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
+
+
 def _reset_clients(server: web.Server) -> None:
     for connection in server.connections:
         if connection.transport is not None:
@@ -158,7 +163,12 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
     if address is None:
         yield None
         return
-    server = web.Server(current.serve_by(handle_pages), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS)
+    server = web.Server(
+        current.serve_by(handle_pages),
+        request_factory=_make_request,
+        access_log=None,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+    )
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     try:
         await runner.setup()

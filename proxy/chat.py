@@ -4,15 +4,17 @@ Law: a fault inside compaction forwards the original bytes, and is counted.
 """
 
 import time
+from collections.abc import Iterable
 from functools import partial
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from proxy.body import peek_model, read_chat, receive_body
 from proxy.codecs.chat import ChatRequest
 from proxy.codecs.message import UndecodableError
 from proxy.compaction import Planned, describe_refused
-from proxy.config import PolicyConfig
+from proxy.config import Config, PolicyConfig
 from proxy.delivery import Delivery, Done
 from proxy.errors import ContextExceededError, UnknownModeError, UnknownProfileError
 from proxy.exchange import Exchange
@@ -52,30 +54,43 @@ def _choose_settings(services: Services, request: web.BaseRequest, model: str, e
     Raises UnknownModeError and UnknownProfileError.
     """
     config = services.config
-    overrides = request.headers if config.allow_header_override else {}
+    overrides = request.headers if config.allow_header_override else CIMultiDict[str]()
     match = config.match_for(model)
     exchange.model, exchange.match = model, match.match if match else None
     headers = read_headers(request.raw_headers)
     exchange.shown_model, exchange.is_secret = tell_name(model, headers), names_secret(model, headers)
-    exchange.mode = _lower_mode(config.mode, overrides.get("x-trimtab-mode", config.mode))
-    profile = overrides.get("x-trimtab-profile")
-    try:
-        settings = config.policy_for(model, profile)
-    except KeyError as error:
-        known = ", ".join(config.profiles) or "there are none"
-        message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
-        raise UnknownProfileError(message) from error
+    exchange.mode = _lower_mode(config.mode, overrides.getall("x-trimtab-mode", ()))
+    settings = _choose_policy(config, model, set(overrides.getall("x-trimtab-profile", ())))
     exchange.upstream = tell_upstream(settings.upstream, config.upstream_for(settings.upstream).base_url)
     return settings
 
 
-def _lower_mode(configured: str, wanted: str) -> str:
-    """The weaker of two modes: a header makes the proxy do less, never more. Raises UnknownModeError."""
+def _choose_policy(config: Config, model: str, profiles: set[str]) -> PolicyConfig:
+    """The policy of a request whose headers name these profiles. Raises UnknownProfileError."""
+    if len(profiles) > 1:
+        message = "x-trimtab-profile stands more than once, with different names; send it once"
+        raise UnknownProfileError(message)
     try:
-        return MODES[min(MODES.index(configured), MODES.index(wanted.strip().lower()))]
-    except ValueError as error:
+        return config.policy_for(model, next(iter(profiles), None))
+    except KeyError as error:
+        known = ", ".join(config.profiles) or "there are none"
+        message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
+        raise UnknownProfileError(message) from error
+
+
+def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
+    """The weaker of two modes: a header makes the proxy do less, never more; `wanted` are all its values.
+
+    Raises UnknownModeError.
+    """
+    modes = {value.strip().lower() for value in wanted} or {configured}
+    if not modes.issubset(MODES):
         message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
-        raise UnknownModeError(message) from error
+        raise UnknownModeError(message)
+    if len(modes) > 1:
+        message = "x-trimtab-mode stands more than once, with different values; send it once"
+        raise UnknownModeError(message)
+    return MODES[min(map(MODES.index, (configured, *modes)))]
 
 
 async def _compact(

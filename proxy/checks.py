@@ -88,8 +88,9 @@ async def ask_upstream(
     route = str(upstream.route)
     if route and route not in answer.finding.found:
         answer = replace(answer, finding=replace(answer.finding, found=f"{answer.finding.found}; {route}"))
-    found = answer.finding.found.replace(f"({SETTING})", f"({path}.proxy)")
-    return replace(answer, finding=replace(answer.finding, found=found))
+    said, ours = f"({SETTING})", f"({path}.proxy)"
+    found, advice = answer.finding.found.replace(said, ours), answer.finding.advice
+    return replace(answer, finding=replace(answer.finding, found=found, advice=advice and advice.replace(said, ours)))
 
 
 async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, path: str) -> Answer:
@@ -118,11 +119,21 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
     except (aiohttp.ClientError, OSError):
         return Answer(Finding(subject, "error", "breaks off its answer", where))
     names = tuple(await asyncio.to_thread(read_names, bytes(body))) if answer.status == 200 else ()
-    if answer.status in {401, 403} and not names:
-        finding = _judge_key(subject, answer.status, path, shows_key="Authorization" in asked)
-    else:
-        finding = _judge(subject, answer.status, len(names))
+    finding = _judge(upstream, answer.status, len(names), path, shows_key="Authorization" in asked)
     return Answer(finding, names, await discover(client, upstream, headers))
+
+
+def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:
+    """What the answer to the question for models means, and whether a proxy may have given it in no tunnel."""
+    subject = f"{path} {upstream.base_url}"
+    if status in {401, 403} and not listed:
+        finding = _judge_key(subject, status, path, shows_key=shows_key)
+    else:
+        finding = _judge_list(subject, status, listed)
+    proxy = upstream.route.proxy
+    if proxy is None or not upstream.base_url.startswith("http:") or not (status == 403 or status >= 500):
+        return finding
+    return replace(finding, advice=f"{finding.advice}; or {proxy} refuses it")
 
 
 def _judge_key(subject: str, status: int, path: str, *, shows_key: bool) -> Finding:
@@ -136,7 +147,7 @@ def _judge_key(subject: str, status: int, path: str, *, shows_key: bool) -> Find
     return Finding(subject, "warning", f"answers; wants a key ({status})", advice)
 
 
-def _judge(subject: str, status: int, listed: int) -> Finding:
+def _judge_list(subject: str, status: int, listed: int) -> Finding:
     """What the answer to the question for models means."""
     if listed:
         return Finding(subject, "ok", f"answers; lists {listed} models")

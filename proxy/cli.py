@@ -26,7 +26,7 @@ from proxy.codecs.message import UndecodableError
 from proxy.compaction import Compacted
 from proxy.compactors import Compactors
 from proxy.config import Config
-from proxy.config_load import load_file
+from proxy.config_load import find_route_fault, load_file
 from proxy.errors import ConfigError
 from proxy.healthcheck import healthcheck
 from proxy.logs import configure_log, get_log
@@ -80,9 +80,8 @@ def serve(
     SIGHUP has it read the --config file again.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop takes it
-    short = [f"upstream.base_url={upstream}"] if upstream else []
-    short += [f"listen={listen}"] if listen else []
-    everything = (*settings, *short)
+    short = {"upstream.base_url": upstream, "listen": listen}
+    everything = (*settings, *(f"{key}={value}" for key, value in short.items() if value))
     with _wrong_use():
         config = load_file(config_path, everything)
     load_again = partial(load_file, config_path, everything, may_be_empty=False)
@@ -109,8 +108,7 @@ def _raise_file_limit() -> None:
 async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     log = get_log()
     stop, reload = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    lifecycle = Lifecycle()
+    loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_or_end, number, stop, lifecycle, log)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
@@ -136,7 +134,9 @@ main.add_command(healthcheck)
 def check(file: Path, settings: tuple[str, ...]) -> None:
     """Validate a configuration FILE; every mistake is named."""
     with _wrong_use():
-        config = load_file(file, settings)
+        config = load_file(file, settings, is_online=False)
+    if (fault := find_route_fault(config)) is not None:  # of the machine that checks, not of the file
+        click.echo(f"trimtab: warning: {fault}", err=True)
     click.echo(f"{file}: valid; {len(config.models)} model entries, upstream {config.upstream.base_url}")
 
 

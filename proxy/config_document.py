@@ -28,6 +28,7 @@ an alias or a tag."""
 _INDENTED_BY_TAB = re.compile(r"[ ]*\t")
 _LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 """As YAML counts lines."""
+_STARRED = "a key or value that begins with * wants quotes, unless it is the alias of an anchor above it"
 _PLAIN_KEY = re.compile(r"[\w-]+")
 _BOOLEAN = "tag:yaml.org,2002:bool"
 _MERGE = "tag:yaml.org,2002:merge"
@@ -209,7 +210,11 @@ def _wrong(node: yaml.Node, words: str) -> yaml.MarkedYAMLError:
 def _describe(error: Exception, text: str) -> str:
     """What keeps a text from being read, without a word of it."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return _describe_marked(error.problem or "", error.problem_mark.line, text)
+        is_alias = error.context == "while scanning an alias" or (error.problem or "").startswith(
+            "found undefined alias"
+        )
+        words = _STARRED if is_alias else error.problem or ""
+        return _describe_marked(words, error.problem_mark.line, text)
     if isinstance(error, yaml.reader.ReaderError):
         line = len(_LINE_END.split(text[: error.position]))
         return f"line {line}: the character U+{ord(text[error.position]):04X} is not allowed"

@@ -85,7 +85,8 @@ def _read(item: Any, model: type[BaseModel]) -> tuple[Path, Slot | None, list[Pr
     if slot is None:
         return path, slot, [Problem(path, f"unknown key{_suggest(path, model)}")]
     shown = "" if slot.holds_others and value is not None else show(path, value)
-    return path, slot, [Problem(path, f"{shown}must be {slot.words()}")]
+    wanted = "text: put it in quotes" if slot.takes_quoted(value) else slot.words()
+    return path, slot, [Problem(path, f"{shown}must be {wanted}")]
 
 
 def _find(location: tuple[str | int, ...], kind: str, model: type[BaseModel]) -> tuple[Path, Slot | None]:

@@ -112,6 +112,15 @@ def load_config(
     return _route(config, environment) if is_online else config
 
 
+def find_route_fault(config: Config) -> str | None:
+    """What keeps `serve` from using the proxies that the process's environment names; None if nothing does."""
+    try:
+        config.routed_by(os.environ)
+    except UnusableProxyError as error:
+        return str(error)
+    return None
+
+
 def _route(config: Config, environment: Mapping[str, str]) -> Config:
     """The configuration with the environment's proxies. Raises ConfigError."""
     try:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from proxy.config_values import Exclude, refused
+from proxy.config_values import Exclude, read_switch, refused
 from rules.tidy import Tidying
 from rules.treatment import ToolRule, Treatment, Truncation
 
@@ -70,6 +70,7 @@ class TidyConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _read_switch(cls, value: Any) -> Any:
+        value = read_switch(value)
         if not isinstance(value, bool | dict | cls):
             message = "must be true, false, or a mapping of switches"
             raise ValueError(message)  # noqa: TRY004 - pydantic takes no TypeError for an answer

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from proxy.certificates import check_authorities, check_certificate
@@ -153,12 +153,27 @@ def _check_name_glob(glob: str) -> str:
     return glob
 
 
+def read_switch(value: object) -> object:
+    """The switch that a text stands for, as every switch takes it; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return _SWITCH.validate_python(value)
+    except ValidationError:
+        return value
+
+
 def _check_exclude(exclude: object) -> object:
-    """A switch, or globs; what is neither is told in one sentence, not one for each of the two."""
-    globs = exclude if isinstance(exclude, list | tuple) else ()
-    if not isinstance(exclude, bool) and (not globs or not all(isinstance(glob, str) for glob in globs)):
+    """A switch, or globs; what is neither is told in one sentence, not one for each of the two.
+
+    Raises pydantic's own error for the globs, which keeps the index of each that is wrong.
+    """
+    exclude = read_switch(exclude)
+    if isinstance(exclude, bool):
+        return exclude
+    if not isinstance(exclude, list | tuple) or not exclude:
         raise refused()
-    return exclude if isinstance(exclude, bool) else tuple(map(_check_glob, globs))
+    return _GLOBS.validate_python(exclude)
 
 
 def _check_tenant(tenant: str) -> str:
@@ -197,6 +212,11 @@ ContextWindow = Annotated[
     Literal["auto"] | int, BeforeValidator(_check_window), Wanted("auto, or a whole number of tokens")
 ]
 NameGlob = Annotated[str, AfterValidator(_check_name_glob), GLOB]
-Exclude = Annotated[bool | tuple[str, ...], BeforeValidator(_check_exclude), Wanted("true, false, or a list of globs")]
+_Glob = Annotated[str, AfterValidator(_check_glob), GLOB]
+_GLOBS = TypeAdapter(tuple[_Glob, ...])
+_SWITCH = TypeAdapter(bool)
+Exclude = Annotated[
+    bool | tuple[_Glob, ...], BeforeValidator(_check_exclude), Wanted("true, false, or a list of globs")
+]
 Tenant = Annotated[str, AfterValidator(_check_tenant), Wanted("authorization, or header:NAME")]
 Store = Annotated[str, AfterValidator(_check_store), Wanted("memory, sqlite, sqlite:///path or redis://host:port/db")]

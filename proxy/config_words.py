@@ -3,10 +3,11 @@
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 Step = str | int
 _NUMBERS = {int: "a whole number", float: "a number"}
@@ -69,7 +70,20 @@ class Slot:
             return Slot.of(get_args(self.kind)[1])
         if get_origin(self.kind) in {tuple, list}:
             return Slot.of(get_args(self.kind)[0])
+        if get_origin(self.kind) in {Union, types.UnionType}:
+            return next((inner for kind in get_args(self.kind) if (inner := Slot.of(kind).enter(step))), None)
         return None
+
+    def takes_quoted(self, value: object) -> bool:
+        """Whether text is wanted here, and a value that is none would do if quotes made it one."""
+        if self.kind is not str or not isinstance(value, bool | int | float | date):
+            return False
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            TypeAdapter(Annotated[str, *self.constraints]).validate_python(text)
+        except ValidationError:
+            return False
+        return True
 
     def words(self) -> str:
         """What a value must be, for behind `must be`."""

@@ -19,6 +19,21 @@ class TunnelError(aiohttp.ClientError):
     """A proxy was asked for a tunnel and did not answer: it hung up, or spoke no HTTP. The cause says which."""
 
 
+class TunnelTimeoutError(Exception):
+    """Stands among the causes of a time-out: the proxy had opened the tunnel, and the upstream was silent in it."""
+
+
+class _TunnelResponse(aiohttp.ClientResponse):
+    """The answer to CONNECT: any 2xx opens the tunnel (RFC 9110 section 9.3.6); aiohttp knows 200 alone."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Read the head."""
+        await super().start(connection)
+        if 200 <= self.status < 300:
+            self.status = 200
+        return self
+
+
 class Request(ClientRequest):
     """A request that may ask for a tunnel through its proxy without TLS inside, by a `server_hostname`.
 
@@ -44,6 +59,11 @@ class Connector(aiohttp.TCPConnector):
             connection.close()
         return None
 
+    def _update_proxy_auth_header_and_build_proxy_req(self, req: Any) -> Any:
+        request = super()._update_proxy_auth_header_and_build_proxy_req(req)
+        request.response_class = _TunnelResponse
+        return request
+
     async def _create_proxy_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's
         """As aiohttp does; what happens before the tunnel stands is told apart from what the upstream does."""
         try:
@@ -66,7 +86,11 @@ class Connector(aiohttp.TCPConnector):
     ) -> Any:
         """TLS within the tunnel, or none where the upstream's address has none."""
         if req.url.scheme == "https":
-            return await super()._start_tls_connection(underlying_transport, req, timeout, client_error)
+            try:
+                return await super()._start_tls_connection(underlying_transport, req, timeout, client_error)
+            except asyncio.CancelledError as error:  # by the time-out of the whole connection, if by one
+                error.__cause__ = TunnelTimeoutError()
+                raise
         protocol = ResponseHandler(self._loop)
         underlying_transport.set_protocol(protocol)
         protocol.connection_made(underlying_transport)

@@ -56,6 +56,14 @@ class PlainResponse(web.StreamResponse):
             self.headers.popall(name, None)
 
 
+class OwnRequest(web.BaseRequest):
+    """A request whose answer, if it is our own, names no library in `Server`."""
+
+    async def _prepare_hook(self, resp: web.StreamResponse) -> None:
+        if not isinstance(resp, PlainResponse):
+            resp.headers.popall("Server", None)
+
+
 @dataclass(slots=True)
 class Relayed:
     """How an answer went. Times are of the monotonic clock, 0.0 where there was no such moment.

@@ -11,7 +11,7 @@ import aiohttp
 from yarl import URL
 
 from proxy.config import UpstreamConfig
-from proxy.connections import TunnelError
+from proxy.connections import TunnelError, TunnelTimeoutError
 from proxy.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
 from proxy.forward_proxies import ForwardProxy
 
@@ -91,12 +91,21 @@ def _describe_timeout(error: TimeoutError, url: URL, upstream: UpstreamConfig) -
     proxy = upstream.route.proxy
     through = f" {upstream.route}" if proxy is not None else ""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        key = proxy.told_by if proxy is not None else "upstream.base_url"
         seconds = f"within {upstream.connect_timeout_seconds:g} seconds"
+        if _is_in_tunnel(error):
+            advice = "check upstream.base_url, or raise upstream.connect_timeout_seconds"
+            return f"{name_host(url)} did not finish the TLS handshake{through} {seconds}; {advice}"
+        key = proxy.told_by if proxy is not None else "upstream.base_url"
         advice = f"check {key}, or raise upstream.connect_timeout_seconds"
         return f"{name_host(url)} could not be reached{through} {seconds}; {advice}"
     silence = f"no byte for {upstream.read_timeout_seconds:g} seconds"
     return f"{name_host(url)} did not answer in time{through} ({silence}); see upstream.read_timeout_seconds"
+
+
+def _is_in_tunnel(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, TunnelTimeoutError):
+        error = error.__cause__
+    return error is not None
 
 
 def _is_of_proxy(error: Exception, proxy: ForwardProxy, url: URL) -> bool:

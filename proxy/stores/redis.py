@@ -11,15 +11,40 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    MaxConnectionsError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+)
+from redis.exceptions import (
+    ConnectionError as UnreachableError,
+)
+from redis.exceptions import (
+    TimeoutError as SilentError,
+)
 
-from proxy.stores.store import StoreError
+from proxy.stores.store import StoreError, describe_fault
 
 PREFIX = "trimtab:1:"
 FENCE = f"{PREFIX}fence"
 CONNECT_SECONDS = 1.0
 OPERATION_SECONDS = 1.0
 MAX_CONNECTIONS = 32
+_FAULTS: tuple[tuple[type[RedisError], str], ...] = (
+    (AuthenticationError, "the server refuses the user name or the password"),
+    (BusyLoadingError, "the server is still loading its data"),
+    (MaxConnectionsError, "all connections to the server are in use"),
+    (NoPermissionError, "the server's user may not do what is needed"),
+    (ReadOnlyError, "the server takes no writes: it is a replica"),
+    (OutOfMemoryError, "the server's memory is full"),
+    (SilentError, "the server does not answer in time"),
+    (UnreachableError, "the server cannot be reached"),
+)
+"""The narrower types first."""
 _SCHEMES = {"valkey": "redis", "valkeys": "rediss"}
 
 _PUT = """
@@ -131,13 +156,19 @@ class RedisStore:
         try:
             return await operation()
         except (RedisError, OSError) as error:
-            raise StoreError(self.name, type(error).__name__) from error
+            raise StoreError(self.name, _describe(error)) from error
 
     def _let_go(self, task: asyncio.Task[Any]) -> None:
         """An operation has ended; its error is seen here in case nobody waits for it any more."""
         self._under_way.discard(task)
         if not task.cancelled():
             task.exception()
+
+
+def _describe(error: RedisError | OSError) -> str:
+    if isinstance(error, OSError):
+        return describe_fault(error)
+    return next((words for kind, words in _FAULTS if isinstance(error, kind)), "the server reports an error")
 
 
 def _to_milliseconds(seconds: float) -> int:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proxy.stores.sqlite_file import SqliteFile, Work
-from proxy.stores.store import StoreError
+from proxy.stores.sqlite_file import ForeignFileError, SqliteFile, Work
+from proxy.stores.store import StoreError, describe_fault
 
 T = TypeVar("T")
 
@@ -26,6 +26,19 @@ MAX_LEASE_SECONDS = 3600.0
 """What ends later was claimed before the clock went back, and holds no more."""
 TOUCHES_PER_TTL = 16
 """A reading is noted only this often in a summary's life, for to note it is to write."""
+PRIMARY_CODE = 0xFF
+"""Of an extended result code. Source: SQLite, Result and Error Codes."""
+_FAULTS = {
+    sqlite3.SQLITE_BUSY: "another process holds the file",
+    sqlite3.SQLITE_LOCKED: "another process holds the file",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
+    sqlite3.SQLITE_PERM: "the file may not be opened",
+    sqlite3.SQLITE_READONLY: "it cannot be written",
+}
 
 
 class SqliteStore:
@@ -84,10 +97,9 @@ class SqliteStore:
             async with asyncio.timeout(OPERATION_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
-            fault: str = getattr(error, "sqlite_errorname", type(error).__name__)
-            raise StoreError(self.name, fault) from error
+            raise StoreError(self.name, _describe(error)) from error
         except (OSError, UnicodeDecodeError) as error:
-            raise StoreError(self.name, type(error).__name__) from error
+            raise StoreError(self.name, describe_fault(error)) from error
 
     def _read(self, connection: sqlite3.Connection, summary_id: str) -> bytes | None:
         now = self._clock()
@@ -149,3 +161,13 @@ def _find_other_holder(connection: sqlite3.Connection, summary_id: str, lease: i
         "SELECT 1 FROM leases WHERE summary_id = ? AND number != ? AND expires_at > ?", (summary_id, lease, now)
     ).fetchone()
     return row is not None
+
+
+def _describe(error: sqlite3.Error) -> str:
+    if isinstance(error, ForeignFileError):
+        return "the file is another program's, or another version's"
+    name: str | None = getattr(error, "sqlite_errorname", None)
+    if name is None:
+        return "SQLite cannot do what it is asked for"
+    words = _FAULTS.get(error.sqlite_errorcode & PRIMARY_CODE)
+    return f"{words} ({name})" if words else name

@@ -1,17 +1,27 @@
 """What a store of summaries is, and how it fails.
 
-Law: a failure is named by the store and the type of fault; never by a text, a password or an address.
+Law: a failure is named by the store and the kind of fault, in our words or the system's; never by a library's text,
+which may hold a password or an address.
 """
 
+import os
 from typing import Protocol
 
 
 class StoreError(Exception):
-    """A store cannot be reached, or is broken; `fault` is the type of it, in one word."""
+    """A store cannot be reached, or is broken; `fault` says how, in a few words."""
 
     def __init__(self, store: str, fault: str) -> None:
         super().__init__(f"the {store} store failed: {fault}")
         self.fault = fault
+
+
+def describe_fault(error: Exception) -> str:
+    """What the operating system says of an error, without a name of a file or a server."""
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number).lower() if number else "its answer cannot be read"
 
 
 class SummaryStore(Protocol):

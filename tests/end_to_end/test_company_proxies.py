@@ -353,3 +353,56 @@ async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monke
     told = {key: line[key] for key in ("upstream", "proxy", "told_by")}
     assert told == {"upstream": far(upstream.url), "proxy": f"http://{forward.address}", "told_by": "http_proxy"}
     assert "PLANTED" not in str(line)
+
+
+@pytest.mark.parametrize("status", [b"201 Created\r\nContent-Length: 0", b"204 No Content", b"299 Odd"])
+async def test_any_2xx_is_a_tunnel(status, raw, forward, start) -> None:
+    """RFC 9110 section 9.3.6; a length in it means nothing."""
+    raw.answer = ACCEPTED
+    forward.established = b"HTTP/1.1 " + status + b"\r\n\r\n"
+    proxy = await start({}, f"upstream.base_url={far(raw.url)}", f"upstream.proxy=http://{forward.address}")
+    reader, writer = await asyncio.open_connection("127.0.0.1", URL(proxy.url).port)
+    writer.write(SOCKET)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    writer.close()
+
+    assert head.startswith(b"HTTP/1.1 101 "), head
+
+
+async def test_an_upstream_that_hangs_behind_its_tunnel_is_named(client, forward, start) -> None:
+    """The proxy did what it was asked for: its variable is not what to check."""
+    async with run_forward_proxy() as silent:  # takes the tunnel's bytes, and never answers
+        silent.silent = True
+        port = silent.address.rpartition(":")[2]
+        status, said = await _refuse(
+            start,
+            client,
+            f"upstream.base_url=https://upstream.test:{port}/v1",
+            f"upstream.proxy=http://{forward.address}",
+            "upstream.connect_timeout_seconds=0.3",
+        )
+
+    assert status == 504
+    assert said == (
+        f"upstream.test:{port} did not finish the TLS handshake through the proxy {forward.address} (upstream.proxy)"
+        " within 0.3 seconds; check upstream.base_url, or raise upstream.connect_timeout_seconds"
+    )
+
+
+@pytest.mark.parametrize(("status", "may_be"), [(401, False), (403, True), (404, False), (502, True), (503, True)])
+async def test_the_doctor_says_that_a_proxy_may_refuse(status, may_be, forward) -> None:
+    """What comes back in absolute form may be the proxy's own answer."""
+    forward.answer = b"HTTP/1.1 %d Odd\r\nContent-Length: 0\r\n\r\n" % status
+    config = load_config(
+        settings=("upstream.base_url=http://upstream.test/v1", f"upstream.proxy=http://u:PLANTED@{forward.address}"),
+        environment={},
+    )
+    client = UpstreamClient()
+    try:
+        finding = (await ask_upstream(client, config.upstream, None)).finding
+    finally:
+        await client.close()
+
+    assert finding.advice is not None
+    assert finding.advice.endswith(f"; or the proxy {forward.address} (upstream.proxy) refuses it") == may_be
+    assert "PLANTED" not in finding.advice

@@ -168,3 +168,33 @@ async def test_connections_beyond_the_file_descriptors_do_no_lasting_harm(upstre
                         return
                 except aiohttp.ClientConnectionError:
                     await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        ("serve", b"click"),
+        ("serve", b"aiohttp"),
+        ("serve", b"proxy.errors"),
+        ("count", b"aiohttp"),
+        ("count", b"proxy.cli"),
+    ],
+)
+async def test_an_interrupt_while_it_loads_ends_it_quietly(command, module):
+    """Status 130 as in shells, and no traceback: wherever in its imports it is, and before the loop takes signals."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-X", "importtime", "-m", "proxy", command, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+        env=own_environment() | {"TRIMTAB_LISTEN": "127.0.0.1:0"},
+    )  # fmt: skip
+    try:
+        while not (line := await asyncio.wait_for(process.stderr.readline(), 30)).endswith(b" " + module + b"\n"):
+            assert line
+        process.send_signal(signal.SIGINT)
+        written, said = await asyncio.wait_for(process.communicate(), 30)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+    assert [line for line in said.splitlines() if not line.startswith(b"import time:")] == []
+    assert (process.returncode, written) == (130, b"")

@@ -403,3 +403,27 @@ async def test_what_one_credential_sent_warms_no_cache_of_anothers(client, start
         await post(client, proxy.url + "/v1/chat/completions", CHAT, Authorization=credential)
     kept = [line.get("prefix_kept") for line in log.lines if line["event"] == "request"]
     assert kept == [None, None, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("header", "values", "status"),
+    [
+        ("x-trimtab-mode", ("off", "bogus"), 400),
+        ("x-trimtab-mode", ("off", "enforce"), 400),
+        ("x-trimtab-mode", ("observe", ""), 400),
+        ("x-trimtab-mode", ("off", " OFF"), 200),
+        ("x-trimtab-profile", ("a", "b"), 400),
+        ("x-trimtab-profile", ("a", "nobody"), 400),
+        ("x-trimtab-profile", ("a", "a"), 200),
+    ],
+)
+async def test_all_values_of_a_header_count(header, values, status, client, upstream, start_proxy):
+    """One that contradicts another or is unknown is refused, wherever it stands; the same one twice is one."""
+    proxy = await start_proxy("profiles={a: {}, b: {}}")
+    for ordered in (values, values[::-1]):
+        headers = [(header, value) for value in ordered]
+        async with client.post(proxy.url + "/v1/chat/completions", data=b'{"model":"m"}', headers=headers) as response:
+            answer = await response.read()
+        assert response.status == status
+        assert status == 200 or orjson.loads(answer)["error"]["param"] == header
+    assert len(upstream.requests) == (2 if status == 200 else 0)

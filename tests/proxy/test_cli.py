@@ -256,3 +256,25 @@ def test_serve_says_where_it_cannot_listen() -> None:
     assert result.exit_code == 1
     assert f"trimtab: cannot listen on {address}: " in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "https_proxy"])
+def test_check_is_about_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """A proxy of the environment that cannot be used is a warning to `check`, and refused by `doctor` and `serve`."""
+    monkeypatch.setenv(variable, "socks5://u:PLANTED@127.0.0.1:1")
+    file = tmp_path / "right.yaml"
+    file.write_text("upstream: {base_url: https://upstream.test/v1}")
+    result = _run("check", file)
+
+    assert result.exit_code == 0
+    assert result.stdout == f"{file}: valid; 0 model entries, upstream https://upstream.test/v1\n"
+    assert result.stderr.startswith(f"trimtab: warning: {variable}: SOCKS proxies are not supported")
+    assert "PLANTED" not in result.stderr
+    assert _run("doctor", "--config", file).exit_code == 2
+
+
+def test_check_refuses_a_proxy_of_the_file(tmp_path: Path) -> None:
+    """What the file itself says is no matter of the environment."""
+    file = tmp_path / "wrong.yaml"
+    file.write_text("upstream: {proxy: 'socks5://127.0.0.1:1'}")
+    assert _run("check", file).exit_code == 2

@@ -95,7 +95,7 @@ SAID = f"""\
 listn (line 1): unknown key; did you mean listen?
 listen (line 2): 8790 must be HOST:PORT, the port 0 to 65535
 client_keys[1] (line 3): must be one word of printable ASCII, without a line break
-client_keys[2] (line 3): must be one word of printable ASCII, without a line break
+client_keys[2] (line 3): must be text: put it in quotes
 metrics_path (line 5): 'metrics' must be a path that begins with /
 mode (line 6): 'maybe' must be enforce, observe or off
 allow_header_override (line 7): 2 must be true or false
@@ -121,7 +121,7 @@ defaults.tools."[Rr]ead*".max_tool_result_tokens (line 30): 3 must be a whole nu
 defaults.tools."[Rr]ead*".tidy.tables (line 31): 'maybe' must be true or false
 defaults.tools."" (line 32): '' must be a glob of printable characters, not an empty one
 defaults.tools."(a,b)[c]" (line 33): never matches: "*" before it does
-defaults.tools."(a,b)[c]".exclude (line 33): must be true, false, or a list of globs
+defaults.tools."(a,b)[c]".exclude[0] (line 33): 3 must be text: put it in quotes
 defaults.tools."say \\"[key]\\", größe" (line 34): never matches: "*" before it does
 defaults.tools."say \\"[key]\\", größe".exclud (line 34): unknown key; did you mean exclude?
 defaults.tools."[key]" (line 35): never matches: "*" before it does
@@ -154,6 +154,7 @@ def test_no_word_is_pythons_or_the_validators() -> None:
         assert not FOREIGN.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)), line
 
 
+STARRED = "a key or value that begins with * wants quotes, unless it is the alias of an anchor above it"
 UNREADABLE = "a value is not the date or number that it looks like, or not what its tag says"
 KEYS = ["[Rr]ead*", "(a)", "a,b", "a.b", "it's", 'say "x"', "größe", "1", "-1", "0x10", "null", "true", "2024-13-45",
         "function-after[f(), str]", "match", "[key]", "~", "<", "a: b", "# c", "x" * 90]  # fmt: skip
@@ -229,6 +230,11 @@ def test_merges_are_as_yaml_has_them(text: str, values: tuple[int, float]) -> No
         ("limits:\n  a: 1\n\tb: 2", "line 3: it is indented with a tab; YAML wants spaces there"),
         ("mode: \t@", "line 1: a tab stands where YAML wants a space, or quotes around the text"),
         ("mode: @", "line 1: found character '@' that cannot start any token"),
+        ("models:\n- match: *gpt", f"line 2: {STARRED}"),
+        ("a: 1\n*read*: 2", f"line 2: {STARRED}"),
+        ("a: {*: 2}", f"line 1: {STARRED}"),
+        ("a: ['x', *.md]", f"line 1: {STARRED}"),
+        ("a: &*", "line 1: expected alphabetic or numeric character, but found '*'"),
         ("mode: 'x\n\ty", "line 2: found unexpected end of stream"),
         ("a: [\t,\n\t`]", "line 1: a tab stands where YAML wants a space, or quotes around the text"),
         ("-\t- a\n- b: \tc:\n", None),
@@ -290,3 +296,38 @@ def test_a_check_of_two_keys_needs_both(text: str, expected: list[str]) -> None:
     """One that is wrong by itself leaves the check out; the mistake of one key is not told as another's, nor twice."""
     problems = _problems(text)
     assert sorted(line.partition(" ")[0] for line in problems) == sorted(expected), problems
+
+
+def test_each_item_of_a_list_of_globs_is_named() -> None:
+    """All that are wrong, by their index; those that are right are not."""
+    assert _problems('defaults: {tools: {"x*": {exclude: ["a[", "b", "", 4, "[z-a]"]}}}') == [
+        f"defaults.tools.\"x*\".exclude[0] (line 1): 'a[' {UNCLOSED}",
+        "defaults.tools.\"x*\".exclude[2] (line 1): '' must be a glob of printable characters, not an empty one",
+        'defaults.tools."x*".exclude[3] (line 1): 4 must be text: put it in quotes',
+        "defaults.tools.\"x*\".exclude[4] (line 1): '[z-a]' never matches: one of its [...] holds no character",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("admin_token: 123456", "admin_token (line 1): must be text: put it in quotes"),
+        ("client_keys: [true]", "client_keys[0] (line 1): must be text: put it in quotes"),
+        ("models: [{match: 4.5}]", "models[0].match (line 1): 4.5 must be text: put it in quotes"),
+        ("models: [{match: 2024-01-01}]", "models[0].match (line 1): 2024-01-01 must be text: put it in quotes"),
+        ("upstream: {api_key: 1}", "upstream.api_key (line 1): must be text: put it in quotes"),
+        ("defaults: {upstream: 1}", "defaults.upstream (line 1): 1 must be text: put it in quotes"),
+        ("listen: 8790", "listen (line 1): 8790 must be HOST:PORT, the port 0 to 65535"),
+        ("store: 1", "store (line 1): 1 must be memory, sqlite, sqlite:///path or redis://host:port/db"),
+        ("metrics_path: 1", "metrics_path (line 1): 1 must be a path that begins with /"),
+        ("upstream: {ca_file: 1}", "upstream.ca_file (line 1): 1 must be the name of a PEM file, or null"),
+        (
+            "models: [{match: [4]}]",
+            "models[0].match (line 1): must be a glob of printable characters, not an empty one",
+        ),
+        ("mode: 1", "mode (line 1): 1 must be enforce, observe or off"),
+    ],
+)
+def test_a_number_in_the_place_of_text_wants_quotes(text: str, problem: str) -> None:
+    """If the value would do in quotes; else it is said what would."""
+    assert _problems(text) == [problem]

@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.config_load import load_config
+from proxy.config_tools import TidyConfig
 from proxy.errors import ConfigError
 from rules.policy import Policy, Prices
 from rules.tidy import Tidying
@@ -104,9 +105,9 @@ MISTAKES = {
     "tools: {a: {exclud: 1}}": "defaults.tools.a.exclud (line 2): unknown key; did you mean exclude?",
     "tools: {a: {exclude: 3}}": "defaults.tools.a.exclude (line 2): 3 must be true, false, or a list of globs",
     "tools: {a: {exclude: []}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",
-    "tools: {a: {exclude: [x, 3]}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",
-    "tools: {a: {exclude: ['']}}": "defaults.tools.a.exclude (line 2): must be a glob of printable characters, not an"
-    " empty one",
+    "tools: {a: {exclude: [x, 3]}}": "defaults.tools.a.exclude[1] (line 2): 3 must be text: put it in quotes",
+    "tools: {a: {exclude: ['']}}": "defaults.tools.a.exclude[0] (line 2): '' must be a glob of printable characters,"
+    " not an empty one",
 }
 
 
@@ -116,3 +117,16 @@ def test_mistakes_are_told_with_their_place(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(f"defaults:\n  {text}", environment={})
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize(("text", "value"), [("false", False), ("true", True), ("no", False), ("${X:-off}", False)])
+def test_a_switch_may_be_text(text: str, *, value: bool) -> None:
+    """The environment gives texts; every switch takes the same ones, those that stand for more, too."""
+    policy = load_config(
+        f"defaults: {{dedupe: '{text}', tidy: '{text}', tools: {{a: {{exclude: '{text}', tidy: '{text}'}}}}}}",
+        environment={},
+    ).defaults
+    whole = TidyConfig.model_validate(value)
+    assert (policy.dedupe, policy.tidy, policy.tools["a"].exclude, policy.tools["a"].tidy) == (
+        value, whole, value, whole,
+    )  # fmt: skip

@@ -6,6 +6,7 @@ import socket
 import orjson
 import pytest
 from aiohttp import web
+from aiohttp.http import SERVER_SOFTWARE
 from asking import CHAT
 from yarl import URL
 
@@ -186,3 +187,40 @@ async def test_no_tunnel_is_opened(upstream, start_proxy):
     writer.close()
     await writer.wait_closed()
     assert upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /trimtab/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET /trimtab/nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\nConnection: close\r\n\r\n",
+        b"\x16\x03\x01garbage\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("pages", [False, True])
+async def test_our_own_answers_name_no_library(request_bytes, pages, start_proxy):
+    """Pages, refusals and what the parser refuses: no `Server`, at neither address."""
+    proxy = await start_proxy("metrics_listen=127.0.0.1:0")
+    url = URL(proxy.metrics_url if pages else proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(request_bytes)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()
+
+    assert answer.startswith(b"HTTP/1.")
+    assert b"\r\nserver:" not in answer.lower()
+    assert b"aiohttp" not in answer
+
+
+async def test_the_upstreams_own_server_header_passes(client, upstream, start_proxy):
+    """Even if it is the name of the library that we use ourselves."""
+
+    async def answer(_recorded, _request):
+        return web.Response(body=b"x", headers={"Server": SERVER_SOFTWARE})
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    async with client.get(proxy.url + "/v1/x") as response:
+        assert response.headers.getall("Server") == [SERVER_SOFTWARE]

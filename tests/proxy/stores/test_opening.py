@@ -67,7 +67,7 @@ async def test_a_server_that_is_not_there_keeps_nothing_from_starting(open_url, 
     assert await store.get("id") == b"sealed"
     await store.close()
     assert errors == ["redis"]
-    assert log.lines == [{"event": "store_unreachable", "store": "redis", "reason": "ConnectionError"}]
+    assert log.lines == [{"event": "store_unreachable", "store": "redis", "reason": "the server cannot be reached"}]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_store(own_redis) ->
         for operation in (store.get("id"), store.put("id", b""), store.claim("id", 1), store.release("id", 1)):
             with pytest.raises(StoreError) as caught:
                 await operation
-            assert str(caught.value) == "the redis store failed: ConnectionError"
+            assert str(caught.value) == "the redis store failed: the server cannot be reached"
 
 
 async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it() -> None:
@@ -54,7 +54,9 @@ async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it()
     with run_redis("--requirepass", "right-password") as server:
         url = f"redis://:planted-password@127.0.0.1:{server.port}/0"
         async with _open(url) as store:
-            with pytest.raises(StoreError, match=r"^the redis store failed: AuthenticationError$"):
+            with pytest.raises(
+                StoreError, match=r"^the redis store failed: the server refuses the user name or the password$"
+            ):
                 await store.get("id")
 
 
@@ -63,7 +65,7 @@ async def test_a_server_that_is_silent_is_an_error_of_the_store(own_redis, monke
     monkeypatch.setattr(redis_store, "OPERATION_SECONDS", 0.3)
     async with _open(own_redis.url) as store:
         await store.put("id", b"sealed")
-        with own_redis.frozen(), pytest.raises(StoreError, match="TimeoutError"):
+        with own_redis.frozen(), pytest.raises(StoreError, match="the server does not answer in time"):
             await store.get("id")
 
         assert await store.get("id") == b"sealed"
@@ -117,7 +119,7 @@ async def test_a_server_that_may_not_be_written_is_an_error_of_the_store(own_red
     async with _open(own_redis.url) as store:
         with redis.Redis(port=own_redis.port) as client:
             client.config_set("maxmemory", 1)
-        with pytest.raises(StoreError, match="OutOfMemoryError"):
+        with pytest.raises(StoreError, match="the server's memory is full"):
             await store.put("id", b"sealed")
 
 

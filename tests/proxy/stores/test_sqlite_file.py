@@ -88,7 +88,7 @@ async def test_a_sound_file_that_is_not_ours_is_left_alone(filled, make_foreign,
     filled.chmod(0o644)
     before = filled.read_bytes()
 
-    with pytest.raises(StoreError, match="ForeignFileError"):
+    with pytest.raises(StoreError, match="the file is another program's, or another version's"):
         await open_sqlite().put("1", b"new")
     assert (filled.read_bytes(), filled.stat().st_mode & 0o777, log.lines) == (before, 0o644, [])
 
