@@ -170,6 +170,11 @@ async def test_connections_beyond_the_file_descriptors_do_no_lasting_harm(upstre
                     await asyncio.sleep(0.01)
 
 
+def _take_interrupts() -> None:
+    """Tests that run in the background of a shell ignore them, and what they start would do so, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("command", "module"),
     [
@@ -184,7 +189,7 @@ async def test_an_interrupt_while_it_loads_ends_it_quietly(command, module):
     """Status 130 as in shells, and no traceback: wherever in its imports it is, and before the loop takes signals."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-X", "importtime", "-m", "proxy", command, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-        env=own_environment() | {"TRIMTAB_LISTEN": "127.0.0.1:0"},
+        env=own_environment() | {"TRIMTAB_LISTEN": "127.0.0.1:0"}, preexec_fn=_take_interrupts,
     )  # fmt: skip
     try:
         while not (line := await asyncio.wait_for(process.stderr.readline(), 30)).endswith(b" " + module + b"\n"):
