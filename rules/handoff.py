@@ -133,9 +133,7 @@ def _find_lack(lines: Sequence[str], parts: Sequence[Heading]) -> Flaw | None:
     bodies = ["\n".join((part.rest, *said[part.line + 1 : end])) for part, end in zip(parts, ends, strict=False)]
     if sum(any(map(str.isalnum, body)) for body in bodies) < LEAST_PARTS:
         return Flaw.NO_HEADINGS
-    seen: set[str] = set()
-    counts = [count_said(body, _TOLD, seen) for body in bodies]
-    if sum(counts) >= LEAST_CHARS:
+    if count_said(bodies, _TOLD) >= LEAST_CHARS:
         return None
     refusals = sum(REFUSAL.match(body) is not None for body in bodies)
     return Flaw.REFUSAL if 2 * refusals > len(bodies) else Flaw.NO_CONTENT

@@ -153,7 +153,7 @@ def _read(line: int, text: str) -> Heading | None:
     else:
         signs = marks.strip(" >")
         ends_well = end is not None and (end[0] == ":" or (not end[0] and not signs))
-        is_short = end is None or bool(end[0]) or len(title.split()) <= LABEL_WORDS
+        is_short = end is None or bool(end[0]) or (len(title.split()) <= LABEL_WORDS and title[-1:] not in {*"!?。"})
         style = "label" if rank and ends_well and signs in _BULLETS and is_short else ""
     is_heading = style and 0 < len(title) <= TITLE_CHARS
     return Heading(line, style, value, rank, title, rest + cells) if is_heading else None

@@ -6,6 +6,8 @@ models say it most. The text is NFKC, its apostrophes are straight.
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Iterable
 
 REFUSAL = re.compile(
     r"""\W*(?:
@@ -21,19 +23,19 @@ REFUSAL = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 GOES_ON = re.compile(
-    r"""\W*(?:(?:sure|okay|ok|alright|certainly|of\ course|great|got\ it|understood|now|next|first|then)\b\W*)*
+    r"""\W{0,40}(?:(?:sure|okay|ok|alright|certainly|of\ course|great|got\ it|understood|now|next|first|then)\b\W{0,40}){0,9}
     (?:let\ me|let's|i'll|i\ will|i'm\ going\ to|i\ am\ going\ to|i\ need\ to|i\ should|i've|i\ have|i(?=\ \w+\ the)
     |continuing|proceeding|my\ plan|(?:the\ |current\ )*plan:|here(?:'s|\ is)\ (?:my|the|what)\ (?:plan|i)
     |ich\ werde|lass(?:en\ sie)?\ (?:mich|uns)|als\ nächstes|weiter\ geht|voy\ a|vamos\ a|déjame|a\ continuación|je\ vais
     |laissez-moi|vou|vamos|ora\ |adesso|сначала|теперь|давайте|я\ (?:сделаю|буду|начну)|продолж)\b
-    |\W*(?:好的|好|当然|當然|明白了?|没问题)?\W*(?:接下来|接下來|下面|现在|現在|首先|让我|讓我|我来|我來|我将|我將|我会|我會|我先|我们|继续|繼續)
-    |\W*(?:次に|まず|それでは|では|続けて|다음으로|이제|먼저|계속)
+    |\W{0,40}(?:(?:好的|好|当然|當然|明白了?|没问题)\W{0,9})?(?:接下来|接下來|下面|现在|現在|首先|让我|讓我|我来|我來|我将|我將|我会|我會|我先|我们|继续|繼續)
+    |\W{0,40}(?:次に|まず|それでは|では|続けて|다음으로|이제|먼저|계속)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 """A text that begins like this is said by one who works on the task."""
 REPORTS = re.compile(
-    r"""\W*(?:(?:all\ )?(?:done|finished|fixed|completed|set)\b\W|all\ (?:the\ )?(?:tests|work|changes)\b|the\ \w+\ (?:is|are|was)\b
+    r"""\W{0,40}(?:(?:all\ )?(?:done|finished|fixed|completed|set)\b\W|all\ (?:the\ )?(?:tests|work|changes)\b|the\ \w+\ (?:is|are|was)\b
     |(?:i|we)(?:'ve|\ have)?\ (?:now\ |just\ )?(?:\w+ed|made|done|built|written|wrote)\b|everything\ (?:is|works)
     |fertig|erledigt|geschafft|ich\ habe|listo|hecho|terminado|he\ \w+do\b|terminé|c'est\ (?:fait|terminé)|j'ai|pronto|feito
     |concluído|fatto|ho\ \w+to\b|готово|сделано|я\ \w+л[аи]?\b
@@ -76,15 +78,16 @@ def split_sentences(text: str) -> set[str]:
     return {sentence.strip(" \t-*•>#|") for sentence in _SENTENCE_END.split(text)}
 
 
-def count_said(body: str, told: frozenset[str], seen: set[str]) -> int:
-    """Letters, digits and the like of what a body says that is neither `told` nor `seen`; what it says is then seen.
+def count_said(bodies: Iterable[str], told: frozenset[str]) -> int:
+    """Letters, digits and the like of what bodies say of their own: neither `told`, nor the same as another body.
 
     Sentences that say that there is nothing, that refuse, or that are to be filled in, say nothing.
     """
-    lines = "\n".join(line for line in body.splitlines() if not _is_placeholder(line))
-    said = {sentence for sentence in split_sentences(lines) if _says_something(sentence)} - told - seen
-    seen |= said
-    return sum(map(_count_letters, said))
+    times: Counter[str] = Counter()
+    for body in bodies:
+        lines = "\n".join(line for line in body.splitlines() if not _is_placeholder(line))
+        times.update(split_sentences(lines) - told)
+    return sum(_count_letters(said) for said, number in times.items() if number == 1 and _says_something(said))
 
 
 def _is_placeholder(line: str) -> bool:

@@ -41,7 +41,6 @@ _LIKE_DATA = re.compile(
 _JSON_CALL = re.compile(_JSON, re.VERBOSE | re.IGNORECASE)
 _LANGUAGE = re.compile(r"tool|function_call|invoke", re.IGNORECASE)
 _ENDS = re.compile(r"[}\])>]\s*\Z")
-_ANNOUNCES = re.compile(r"[::]\W*\Z|\A\s*(?:#|\|)")
 
 
 def has_call_syntax(unfenced: str) -> bool:
@@ -67,7 +66,8 @@ def ends_in_call(lines: Sequence[str], unfenced: Sequence[str], goes_on: re.Patt
     if start is None:
         return False
     before = next((line for line in reversed(lines[:start]) if line.strip()), "")
-    return _ANNOUNCES.search(before) is None or goes_on.match(before) is not None
+    announces = before.rstrip(" *_").endswith(":") or before.lstrip().startswith(("#", "|"))
+    return not announces or goes_on.match(before) is not None
 
 
 def _find_last_fence(lines: Sequence[str], unfenced: Sequence[str]) -> int | None:
