@@ -25,7 +25,9 @@ What is still to be done, the next step first.
 ## 4. Exact data
 Paths, names, ids, commands, numbers and error messages needed to go on, copied to the letter."""
 """The headings, each with what is to stand under it, as a model is told."""
-_TOLD = frozenset({*NOTE_PARTS.splitlines(), *split_sentences(NOTE_PARTS), *split_sentences(NOTE_PARTS.replace("\n", " "))})
+_TOLD = frozenset(
+    {*NOTE_PARTS.splitlines(), *split_sentences(NOTE_PARTS), *split_sentences(NOTE_PARTS.replace("\n", " "))}
+)
 
 LEAST_CHARS = 40
 """Letters and digits under the headings, in sentences that say something. Four times `none` says nothing of thousands
@@ -107,7 +109,9 @@ def _find_flaw(written: str, *, closes_fences: bool = False) -> Flaw | None:
     is_known = sum(part.rank > 0 for part in parts) >= LEAST_PARTS
     if REFUSAL.match(preface) and not is_known:
         return Flaw.REFUSAL
-    if has_call_syntax(unfenced) or (has_any_call(lines, unfenced) if not parts else ends_in_call(lines, outside, GOES_ON)):
+    if has_call_syntax(unfenced) or (
+        has_any_call(lines, unfenced) if not parts else ends_in_call(lines, outside, GOES_ON)
+    ):
         return Flaw.TOOL_CALL
     if _is_in_role(preface, parts, lines):
         return Flaw.IN_ROLE
@@ -116,7 +120,9 @@ def _find_flaw(written: str, *, closes_fences: bool = False) -> Flaw | None:
 
 def _is_in_role(preface: str, parts: Sequence[Heading], lines: Sequence[str]) -> bool:
     """Whether an answer works on the task or speaks to the user, in headings that were not asked for."""
-    asked = sum(bool(_ASKED.match(part.title) or ("#" in part.style and part.number == part.rank > 0)) for part in parts)
+    asked = sum(
+        bool(_ASKED.match(part.title) or ("#" in part.style and part.number == part.rank > 0)) for part in parts
+    )
     if asked >= LEAST_PARTS:
         return False
     has_begun = GOES_ON.match(preface) is not None or REPORTS.match(preface) is not None

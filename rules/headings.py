@@ -97,7 +97,9 @@ _STEP = re.compile(
 """A title that tells somebody to do something: a step of a plan, and no heading of a note."""
 LABEL_WORDS = 6
 """At most in a heading that nothing marks as one but its words."""
-_JOINING = frozenset({"and", "und", "y", "e", "et", "en", "i", "och", "a", "ve", "dan", "và", "и", "та", "&", "/", "+", "the"})
+_JOINING = frozenset(
+    {"and", "und", "y", "e", "et", "en", "i", "och", "a", "ve", "dan", "và", "и", "та", "&", "/", "+", "the"}
+)
 """Between the two things that a heading names, in the languages above; an article does not join."""
 
 _KNOWN_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "DEVANAGARI"})

@@ -178,7 +178,9 @@ BEHIND_SORRY = f"I'm sorry, but I can't share all of it.\n\n{PLAIN}"
 BEHIND_A_CHINESE_PREFACE = f"我不能继续执行任务，以下是交接笔记：\n\n{CHINESE}"
 BEHIND_A_PLAN_TO_WRITE = f"I've read it all. Let me write the handoff note.\n\n{WITHOUT_NUMBERS}"
 WITH_A_CLOSING = f"{AS_ASKED}\n\nLet me know if you need anything else."
-OF_HARMONY = f"<|channel|>analysis<|message|>A note.<|end|><|start|>assistant<|channel|>final<|message|>{AS_ASKED}<|return|>"
+OF_HARMONY = (
+    f"<|channel|>analysis<|message|>A note.<|end|><|start|>assistant<|channel|>final<|message|>{AS_ASKED}<|return|>"
+)
 TABLE = """\
 | Part | Content |
 |---|---|
@@ -205,8 +207,10 @@ No pandas.
 Mend `load_rows`, then run the tests.
 ### Key references
 `src/app.py:41`"""
-UNCLOSED_FENCE = AS_ASKED.replace("It was added.", "It was added:\n```python\nx = 1").replace("```python\n# 1", "# 1").replace(
-    '")\n```', '")'
+UNCLOSED_FENCE = (
+    AS_ASKED.replace("It was added.", "It was added:\n```python\nx = 1")
+    .replace("```python\n# 1", "# 1")
+    .replace('")\n```', '")')
 )
 CHINESE_SHORT = """\
 ## 1. 进展与决策
@@ -226,7 +230,9 @@ The request that fails:
 ```json
 {{"name": "ls", "arguments": {{}}}}
 ```"""
-OF_XML = AS_ASKED.replace("It was added.", "It was added:\n\n<build_plugins>\n  <plugin>surefire</plugin>\n</build_plugins>")
+OF_XML = AS_ASKED.replace(
+    "It was added.", "It was added:\n\n<build_plugins>\n  <plugin>surefire</plugin>\n</build_plugins>"
+)
 OF_FENCED_CODE = AS_ASKED.replace("```python", "```tool_code")
 OF_NEGATIONS = """\
 ## 1. Progress and decisions
@@ -350,14 +356,28 @@ def under_headings(*bodies: str) -> str:
     [
         pytest.param(["Nothing to report for this part."] * 4, id="the same under each"),
         pytest.param(["Zu diesem Teil gibt es derzeit wirklich gar nichts zu berichten."] * 4, id="in German"),
-        pytest.param(["Nothing was done.", "No demands were made.", "Nothing remains.", "No data is at hand."], id="no"),
-        pytest.param(["没有任何进展可以报告", "没有任何约束可以报告", "没有剩余的工作", "没有数据可以报告"], id="Chinese"),
         pytest.param(
-            ["[Describe what was asked and done]", "[List what the user wants]", "<what is still to do>", "[Paths, ids]"],
+            ["Nothing was done.", "No demands were made.", "Nothing remains.", "No data is at hand."], id="no"
+        ),
+        pytest.param(
+            ["没有任何进展可以报告", "没有任何约束可以报告", "没有剩余的工作", "没有数据可以报告"], id="Chinese"
+        ),
+        pytest.param(
+            [
+                "[Describe what was asked and done]",
+                "[List what the user wants]",
+                "<what is still to do>",
+                "[Paths, ids]",
+            ],
             id="a template",
         ),
         pytest.param(
-            ["No conversation was provided.", "Nothing.", "Please provide the conversation, so that I can write it.", "-"],
+            [
+                "No conversation was provided.",
+                "Nothing.",
+                "Please provide the conversation, so that I can write it.",
+                "-",
+            ],
             id="no conversation",
         ),
         pytest.param(["As an AI, I have no memory of earlier messages.", *["Unknown."] * 3], id="no memory"),
@@ -445,9 +465,9 @@ def test_a_plan_or_a_report_to_the_user_is_no_note(answer: str) -> None:
         '{"name": "bash", "arguments": {"command": "pytest"}}',
         "Action: bash\nAction Input: pytest",
         "<read_file>\n<path>src/app.py</path>\n</read_file>",
-        "Now I run the tests:\n\n```json\n{\"tool\": \"bash\", \"input\": {}}\n```",
+        'Now I run the tests:\n\n```json\n{"tool": "bash", "input": {}}\n```',
         "```tool_code\nls()\n```",
-        '<|start|>assistant<|channel|>commentary to=functions.ls <|message|>{}',
+        "<|start|>assistant<|channel|>commentary to=functions.ls <|message|>{}",
     ],
 )
 @pytest.mark.parametrize("note", [PLAIN, AS_ASKED], ids=["plain", "as asked"])
@@ -472,8 +492,28 @@ def test_any_text_is_judged(text: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["1. progress: x\n", "```\n", "<tool", "<a_b>", '{"name":\n', "</think>", "**", "# ", "I ", "1.", "sure ok ", "| ", "<h2>", "[a(", "No. ",
-     "- [x ", "A. ", "Action: a\n", "<|channel|>final", "\n\n```json\n{"],
+    [
+        "1. progress: x\n",
+        "```\n",
+        "<tool",
+        "<a_b>",
+        '{"name":\n',
+        "</think>",
+        "**",
+        "# ",
+        "I ",
+        "1.",
+        "sure ok ",
+        "| ",
+        "<h2>",
+        "[a(",
+        "No. ",
+        "- [x ",
+        "A. ",
+        "Action: a\n",
+        "<|channel|>final",
+        "\n\n```json\n{",
+    ],
 )
 def test_hostile_answers_are_judged(unit: str) -> None:
     """A megabyte of what may begin a pattern is read in one go, or this test does not end."""
