@@ -129,7 +129,9 @@ def _is_in_role(preface: str, parts: Sequence[Heading], lines: Sequence[str]) ->
     has_begun = has_begun and not (parts and NAMES_NOTE.search(preface))
     are_numbered = [part.number for part in parts] == [part.rank for part in parts]
     has_asked = not are_numbered and any(ASKS_BACK.search(line) for line in lines[-CLOSING_LINES:])
-    return has_begun and (bool(parts) or GOES_ON.match(preface) is not None) or bool(parts and has_asked)
+    if not parts:
+        return GOES_ON.match(preface) is not None
+    return has_begun or has_asked
 
 
 def _find_lack(lines: Sequence[str], parts: Sequence[Heading]) -> Flaw | None:

@@ -20,7 +20,8 @@ PREFACE_LINES = 2
 _PROGRESS = (
     # Words of the Latin and Cyrillic scripts by their beginnings, those of other scripts wherever they stand.
     (
-        "progress|so far\\b|current state|findings|decision|decided|done|completed|accomplish|achieve|status|fortschritt|entscheid|erledigt|sachstand"
+        "progress|so far\\b|current state|findings|decision|decided|done|completed|accomplish|achieve|status"
+        "|fortschritt|entscheid|erledigt|sachstand"
         "|stand der|progreso|avance|decisi|hecho|progrès"
         "|décision|avancement|fait|avanzamento|fatto|progresso|decis|feito"
         "|andamento|voortgang|beslissing|besluit|gedaan|postęp|decyzj|framsteg|beslut|pokrok|rozhodnut|ilerleme|karar"
@@ -41,7 +42,8 @@ _CONSTRAINTS = (
 )
 _REMAINING = (
     (
-        "remain|next (?:step|up|action|task|thing)|comes next|action item|follow.?up|what.s next|to.?do\\b|outstanding|pending|open (?:task|item|work|point|question)"
+        "remain|next (?:step|up|action|task|thing)|comes next|action item|follow.?up|what.s next|to.?do\\b"
+        "|outstanding|pending|open (?:task|item|work|point|question)"
         "|left to|what.s left|unfinished|still to|verbleib"
         "|offen|ausstehend|nächste|noch zu|restlich|pendiente|restante"
         "|por hacer|próxim|queda|falta|reste|à faire"
@@ -88,7 +90,8 @@ _TITLE_END = re.compile(r"\*\*|__|:|[.。](?:\s|$)|\s[-\u2013\u2014]\s|$")
 _HTML = re.compile(r"\s{0,3}<h[1-6]\b[^>]{0,80}>(.*?)(?:</h[1-6]>|\Z)", re.IGNORECASE)
 _ROW = re.compile(r"\s{0,3}\|\s*([^|]{1,200})\|(.*)")
 _STEP = re.compile(
-    r"(?:check|review|verify|read|run|fix|mend|do|finish|complete|update|look|inspect|confirm|implement|add|write|commit"
+    r"(?:check|review|verify|read|run|fix|mend|do|finish|complete|update|look|inspect|confirm|implement|add"
+    "|write|commit"
     r"|continue|make|create|remove|validate|examine|investigate|identify|gather|analy[sz]e|ensure|explore|find|get)\s"
     r"|检查|檢查|确认(?!的|事项)|核对|核實|核实|验证|阅读|查看|读取|运行|执行|修改|修复|更新|编写|提交|分析|继续"
     r"|(?:完成|处理)(?:剩余|剩下|余下|待办|所有|其余)",

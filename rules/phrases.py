@@ -23,10 +23,12 @@ REFUSAL = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 GOES_ON = re.compile(
-    r"""\W{0,40}(?:(?:sure|okay|ok|alright|certainly|of\ course|great|got\ it|understood|now|next|first|then)\b\W{0,40}){0,9}
+    r"""\W{0,40}(?:(?:sure|okay|ok|alright|certainly|of\ course|great|got\ it|understood|now|next|first
+    |then)\b\W{0,40}){0,9}
     (?:let\ me|let's|i'll|i\ will|i'm\ going\ to|i\ am\ going\ to|i\ need\ to|i\ should|i've|i\ have|i(?=\ \w+\ the)
     |continuing|proceeding|my\ plan|(?:the\ |current\ )*plan:|here(?:'s|\ is)\ (?:my|the|what)\ (?:plan|i)
-    |ich\ werde|lass(?:en\ sie)?\ (?:mich|uns)|als\ nächstes|weiter\ geht|voy\ a|vamos\ a|déjame|a\ continuación|je\ vais
+    |ich\ werde|lass(?:en\ sie)?\ (?:mich|uns)|als\ nächstes|weiter\ geht|voy\ a|vamos\ a|déjame|a\ continuación
+    |je\ vais
     |laissez-moi|vou|vamos|ora\ |adesso|сначала|теперь|давайте|я\ (?:сделаю|буду|начну)|продолж)\b
     |\W{0,40}(?:(?:好的|好|当然|當然|明白了?|没问题)\W{0,9})?(?:接下来|接下來|下面|现在|現在|首先|让我|讓我|我来|我來|我将|我將|我会|我會|我先|我们|继续|繼續)
     |\W{0,40}(?:次に|まず|それでは|では|続けて|다음으로|이제|먼저|계속)
@@ -35,24 +37,29 @@ GOES_ON = re.compile(
 )
 """A text that begins like this is said by one who works on the task."""
 REPORTS = re.compile(
-    r"""\W{0,40}(?:(?:all\ )?(?:done|finished|fixed|completed|set)\b\W|all\ (?:the\ )?(?:tests|work|changes)\b|the\ \w+\ (?:is|are|was)\b
+    r"""\W{0,40}(?:(?:all\ )?(?:done|finished|fixed|completed|set)\b\W|all\ (?:the\ )?(?:tests|work|changes)\b
+    |the\ (?!task|goal|aim|user|project)\w+\ (?:is|are|was)\b
     |(?:i|we)(?:'ve|\ have)?\ (?:now\ |just\ )?(?:\w+ed|made|done|built|written|wrote)\b|everything\ (?:is|works)
-    |fertig|erledigt|geschafft|ich\ habe|listo|hecho|terminado|he\ \w+do\b|terminé|c'est\ (?:fait|terminé)|j'ai|pronto|feito
+    |fertig|erledigt|geschafft|ich\ habe|listo|hecho|terminado|he\ \w+do\b|terminé|c'est\ (?:fait|terminé)|j'ai
+    |pronto|feito
     |concluído|fatto|ho\ \w+to\b|готово|сделано|я\ \w+л[аи]?\b
     |(?:任务|任務|全部|已经|已經|都|修复|修改)?(?:完成|做好|搞定|修好)了|已(?:经|經)?完成|完了しました|できました|완료(?:했|되|하)|끝났)""",
     re.VERBOSE | re.IGNORECASE,
 )
 """A text that begins like this is said to the user, at the end of the task."""
 ASKS_BACK = re.compile(
-    r"""(?:let\ me\ know|would\ you\ like|do\ you\ want|shall\ i|should\ i|want\ me\ to|feel\ free|anything\ else|hope\ (?:this|that)
+    r"""(?:let\ me\ know|would\ you\ like|do\ you\ want|shall\ i|should\ i|want\ me\ to|feel\ free|anything\ else
+    |hope\ (?:this|that)
     |if\ you(?:'d|\ would|\ want|\ need|\ have)|sag(?:en\ sie)?\ (?:mir\ )?bescheid|möchte(?:st\ du|n\ sie)|soll\ ich
-    |¿(?:quieres|te|le|desea)|dime\b|avísame|n'hésite|souhaite(?:z|s)|voulez|veux-tu|quer\ que|me\ avise|vuoi\ che|fammi\ sapere
+    |¿(?:quieres|te|le|desea)|dime\b|avísame|n'hésite|souhaite(?:z|s)|voulez|veux-tu|quer\ que|me\ avise|vuoi\ che
+    |fammi\ sapere
     |хотите|дайте\ знать|请告诉我|請告訴我|如果(?:你|您)|需要我|是否需要|いかがですか|お知らせ|알려\ ?주)""",
     re.VERBOSE | re.IGNORECASE,
 )
 """Stands in the last lines of what is said to a user, who may answer."""
 NAMES_NOTE = re.compile(
-    r"""\b(?:hand-?\s?(?:off|over)|note|notes|summary|summari[sz]|notiz|übergabe|zusammenfass|resumen|nota\b|relevo|résumé|passation
+    r"""\b(?:hand-?\s?(?:off|over)|note|notes|summary|summari[sz]|notiz|übergabe|zusammenfass|resumen|nota\b|relevo
+    |résumé|passation
     |resumo|riassunto|passaggio|заметк|сводк|передач|резюме)
     |交接|笔记|筆記|摘要|总结|總結|纪要|引き継ぎ|引継|要約|メモ|まとめ|인계|요약|메모""",
     re.VERBOSE | re.IGNORECASE,
@@ -63,7 +70,8 @@ _NOTHING = re.compile(
     |please\ (?:provide|share|send|give|paste)|kein\w*|nichts?|es\ gibt\ kein\w*|bitte\ (?:geben|senden|teilen)
     |ning[uú]n\w*|nada|no\ hay|aucune?|rien|il\ n'y\ a|nenhum\w*|não\ há|nessun\w*|niente|geen|niets|brak|inget|inga|yok
     |нет|ничего|не\ указан\w*|отсутств\w*|không|tidak\ ada)\b
-    |(?:目前|暂时|这部分|此部分)?(?:无|無|没有|沒有|暂无|未知|不适用|未提供)|请(?:提供|发送)|請提供|特になし|なし|ありません|該当|없음|없습니다|해당|لا\ )""",
+    |(?:目前|暂时|这部分|此部分)?(?:无|無|没有|沒有|暂无|未知|不适用|未提供)
+    |请(?:提供|发送)|請提供|特になし|なし|ありません|該当|없음|없습니다|해당|لا\ )""",
     re.VERBOSE | re.IGNORECASE,
 )
 _DATA = re.compile(r"[\d`_/\\=]|\w\.\w")

@@ -26,7 +26,8 @@ _SYNTAX_WITHIN = re.compile(
     re.VERBOSE,
 )
 """With which a line goes on, as some models write it behind their text."""
-_JSON = r"""[\[{]\s{0,9}\{?\s{0,9}"(?:name|tool|tool_name|tool_calls?|function|function_call|recipient_name|action)"\s{0,9}:
+_JSON = r"""[\[{]\s{0,9}\{?\s{0,9}"(?:name|tool|tool_name|tool_calls?|function|function_call|recipient_name
+    |action)"\s{0,9}:
         (?:.*\n){0,4}?.*"(?:arguments|parameters|args|input|tool_input|action_input|function)"\s{0,9}:
         (?!\s{0,9}\{\s{0,9}"(?:type|properties|\$schema)"\s{0,9}:)"""
 _LIKE_DATA = re.compile(

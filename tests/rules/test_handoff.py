@@ -176,6 +176,7 @@ FULL_WIDTH = CHINESE.replace("1. ", "１．").replace("2. ", "２．").replace("
 BEHIND_A_PREFACE = f"I will not call any tools and won't go on with the task. Here is the note.\n\n{AS_ASKED}"
 BEHIND_SORRY = f"I'm sorry, but I can't share all of it.\n\n{PLAIN}"
 BEHIND_A_CHINESE_PREFACE = f"我不能继续执行任务，以下是交接笔记：\n\n{CHINESE}"
+BEHIND_A_STATEMENT = "The task is to mend the loader.\n\n" + WITHOUT_NUMBERS
 BEHIND_A_PLAN_TO_WRITE = f"I've read it all. Let me write the handoff note.\n\n{WITHOUT_NUMBERS}"
 WITH_A_CLOSING = f"{AS_ASKED}\n\nLet me know if you need anything else."
 OF_HARMONY = (
