@@ -67,6 +67,7 @@ NAMES_NOTE = re.compile(
 
 _NOTHING = re.compile(
     r"""\W*(?:(?:no|none|nothing|nil|unknown|not|n/?a|there\ (?:is|are|was|were)\ (?:no|nothing|none)|tbd|to\ be\ \w+
+    |(?:the|this)\ (?:transcript|conversation)\ (?:is|was)\ (?:empty|missing|not)
     |please\ (?:provide|share|send|give|paste)|kein\w*|nichts?|es\ gibt\ kein\w*|bitte\ (?:geben|senden|teilen)
     |ning[uú]n\w*|nada|no\ hay|aucune?|rien|il\ n'y\ a|nenhum\w*|não\ há|nessun\w*|niente|geen|niets|brak|inget|inga|yok
     |нет|ничего|не\ указан\w*|отсутств\w*|không|tidak\ ada)\b

@@ -382,6 +382,10 @@ def under_headings(*bodies: str) -> str:
             id="no conversation",
         ),
         pytest.param(["As an AI, I have no memory of earlier messages.", *["Unknown."] * 3], id="no memory"),
+        pytest.param(
+            ["The transcript is empty, so that no progress can be reported.", "None.", "Nothing.", "There is no data."],
+            id="an empty transcript",
+        ),
         pytest.param(["It was all done.", "Be quick.", "Test it.", "None."], id="a few words"),
     ],
 )
