@@ -15,6 +15,7 @@ import orjson
 from multidict import CIMultiDict
 from yarl import URL
 
+from proxy.codecs.inline import read_thinking
 from proxy.config import SummaryConfig, UpstreamConfig
 from proxy.errors import ProxyError
 from proxy.sealing import derive_id
@@ -155,13 +156,22 @@ class _Asking:
             members = await asyncio.to_thread(inline.write)
             if members is not None:
                 self._prompt_tokens = inline.tokens
-                return msgspec.json.encode({**members, **how})
+                return msgspec.json.encode({**members, **self._leave_room_to_think(how, members)})
             if not self._change_form():
                 message = "no other form"
                 raise NoSummaryError(message)
         prompt = await asyncio.to_thread(self._write_prompt)
         messages = [{"role": "user", "content": prompt}]
         return orjson.dumps({"model": self._task.summariser.model, "messages": messages, **how})
+
+    def _leave_room_to_think(self, how: dict[str, Any], members: dict[str, msgspec.Raw]) -> dict[str, Any]:
+        """The same parameters, as a request must have them that turns thinking on."""
+        thinking_tokens = read_thinking(members)
+        if thinking_tokens is None:
+            return how
+        how = {**how, self._completion_key: how[self._completion_key] + thinking_tokens}
+        how.pop("temperature", None)
+        return how
 
     def _write_prompt(self) -> str:
         task = self._task

@@ -6,11 +6,13 @@ of them stand in it, in that order, each with something under it (headings.py), 
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rules.headings import LEAST_PARTS, find_headings
+from rules.headings import LEAST_PARTS, Heading, find_headings
+from rules.phrases import ASKS_BACK, GOES_ON, NAMES_NOTE, REFUSAL, REPORTS, count_said, split_sentences
+from rules.written_calls import FENCE, ends_in_call, has_any_call, has_call_syntax
 
 NOTE_PARTS = """\
 ## 1. Progress and decisions
@@ -23,10 +25,15 @@ What is still to be done, the next step first.
 ## 4. Exact data
 Paths, names, ids, commands, numbers and error messages needed to go on, copied to the letter."""
 """The headings, each with what is to stand under it, as a model is told."""
-_TOLD = frozenset(NOTE_PARTS.splitlines())
+_TOLD = frozenset(
+    {*NOTE_PARTS.splitlines(), *split_sentences(NOTE_PARTS), *split_sentences(NOTE_PARTS.replace("\n", " "))}
+)
 
 LEAST_CHARS = 40
-"""Letters and digits under the headings. Four times `none` says nothing of thousands of tokens."""
+"""Letters and digits under the headings, in sentences that say something. Four times `none` says nothing of thousands
+of tokens."""
+CLOSING_LINES = 3
+"""In which an answer to a user asks what else is wanted."""
 
 
 class Flaw(StrEnum):
@@ -38,8 +45,6 @@ class Flaw(StrEnum):
     NO_HEADINGS = "too few headings"
     NO_CONTENT = "nothing under its headings"
 
-
-_FENCE = re.compile(r" {0,3}(?:```|~~~)[ \t]*([\w-]*)")
 
 _THINKING = re.compile(
     r"\A\s*(?:<(?P<tag>think|thinking|thought|reasoning|analysis|reflection|scratchpad|seed:think)>.*?(?:</(?P=tag)>|\Z)"
@@ -53,44 +58,9 @@ _FENCED = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 
-_REFUSAL = re.compile(
-    r"""\W*(?:
-    i\s*'?\s*a?m\s+(?:\w+\s+)?(?:sorry|afraid|unable|not\ (?:able|allowed))\b(?!\ for)
-    |(?:i\ )?(?:apologi[sz]e|must\ decline)\b(?!\ for)|my\ apologies\b(?!\ for)|sorry\W+(?:but|i|this|that|we)\b
-    |(?:unfortunately|regrettably)\W+(?:i|we|this)\b
-    |(?:i|we)\ (?:can\s?no[tn]|can't|won't|will\ not|refuse|do(?:n't|\ not)\ have)
-    |as\ an?\ (?:ai|large\ language|language)\b
-    |lo\ siento|no\ puedo|lamento|(?:es\ )?tut\ mir\ leid|leider\ |ich\ kann\ (?:\w+\ ){0,3}nicht
-    |désolée?|je\ suis\ désolé|je\ ne\ peux|mi\ dispiace|non\ posso|desculpe|não\ posso
-    |извините|к\ сожалению|я\ не\ могу|(?:很|非常)?(?:抱歉|遗憾)|对不起|對不起|我(?:无法|無法|不能)|无法|申し訳|죄송
-    )""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_GOES_ON = re.compile(
-    r"""\W*(?:(?:sure|okay|ok|alright|certainly|of\ course|great|got\ it|understood|now|next|first)\b\W*)*
-    (?:let\ me|let's|i'll|i\ will|i'm\ going\ to|i\ am\ going\ to|i\ need\ to|i\ should|i've|i\ have)\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_CALL = re.compile(
-    r"""^\ {0,3}(?:
-    <[\w:▁|]{0,40}(?:tool[_▁]?(?:call|use|code|request)|function(?:=|[_▁]call)|invoke\ name|python_tag)
-    |<\|channel\|>commentary|\[TOOL_(?:CALL|REQUEST)|<([a-z]{1,20}(?:_[a-z]{1,20}){1,4})>\s{0,9}<[a-z]
-    |Action:\s{0,9}\S.*\n\s{0,9}Action\ Input:
-    |[\[{]\s{0,9}\{?\s{0,9}"(?:name|tool|tool_name|tool_calls?|function|function_call|recipient_name|action)"\s{0,9}:
-        (?:.*\n){0,4}?.*"(?:arguments|parameters|args|input|tool_input|action_input|function)"\s{0,9}:
-    )""",
-    re.VERBOSE | re.MULTILINE | re.IGNORECASE,
-)
-"""A call as models write it that have no other way to make one, at the beginning of a line."""
-_CALL_WITHIN = re.compile(
-    r"""(?<![`'"])(?:
-    <tool_call>\s{0,9}(?:\{\s{0,9}"name"|<function=)
-    |<[|\uff5c]tool[_▁]calls?(?:[_▁]section)?[_▁]begin[|\uff5c]>
-    )""",
-    re.VERBOSE,
-)
-"""A call with which a line goes on, as some models write it behind their text."""
-_CALL_FENCE = re.compile(r"tool|function_call|invoke", re.IGNORECASE)
+_HARMONY = re.compile(r"<\|channel\|>final\b[^<\n]{0,40}<\|message\|>")
+_HARMONY_END = re.compile(r"<\|(?:return|end)\|>\s*\Z")
+_ASKED = re.compile(r"progress|constraints|remaining|exact data", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +73,18 @@ class Answer:
 
 def read_answer(written: str) -> Answer:
     """The note in a model's answer: the whole of it if that is one, else what is wrapped in it."""
-    text = _THINKING.sub("", written).strip()
-    note = next((piece for piece in _unwrap(text) if _find_flaw(piece) is None), None)
+    text = _take_final(_THINKING.sub("", written).strip())
+    pieces = list(_unwrap(text))
+    note = next((piece for piece in pieces if _find_flaw(piece) is None), None)
+    if note is None:
+        note = next((piece for piece in pieces if _find_flaw(piece, closes_fences=True) is None), None)
     return Answer(text, _find_flaw(text)) if note is None else Answer(note, None)
+
+
+def _take_final(text: str) -> str:
+    """What stands in the final channel of gpt-oss, if its server has left the names of the channels in the text."""
+    final = _HARMONY.search(text) if text.startswith("<|") else None
+    return text if final is None else _HARMONY_END.sub("", text[final.end() :]).strip()
 
 
 def _unwrap(text: str) -> Iterator[str]:
@@ -119,39 +98,65 @@ def _unwrap(text: str) -> Iterator[str]:
             yield fenced[2].strip()
 
 
-def _find_flaw(written: str) -> Flaw | None:
+def _find_flaw(written: str, *, closes_fences: bool = False) -> Flaw | None:
+    """Why a text is no note. If `closes_fences`, a fence that is never closed encloses nothing."""
     text = unicodedata.normalize("NFKC", written).replace("\u2019", "'")
     lines = text.splitlines()
-    languages = _blank_fences(outside := list(lines))
+    outside = _blank_fences(lines, closes_fences=closes_fences)
     parts = find_headings(outside)
+    unfenced = "\n".join(outside)
+    preface = "\n".join(lines[: parts[0].line]) if parts else text
+    is_known = sum(part.rank > 0 for part in parts) >= LEAST_PARTS
+    if REFUSAL.match(preface) and not is_known:
+        return Flaw.REFUSAL
+    if has_call_syntax(unfenced) or (
+        has_any_call(lines, unfenced) if not parts else ends_in_call(lines, outside, GOES_ON)
+    ):
+        return Flaw.TOOL_CALL
+    if _is_in_role(preface, parts, lines):
+        return Flaw.IN_ROLE
+    return _find_lack(lines, parts)
+
+
+def _is_in_role(preface: str, parts: Sequence[Heading], lines: Sequence[str]) -> bool:
+    """Whether an answer works on the task or speaks to the user, in headings that were not asked for."""
+    asked = sum(
+        bool(_ASKED.match(part.title) or ("#" in part.style and part.number == part.rank > 0)) for part in parts
+    )
+    if asked >= LEAST_PARTS:
+        return False
+    has_begun = GOES_ON.match(preface) is not None or REPORTS.match(preface) is not None
+    has_begun = has_begun and not (parts and NAMES_NOTE.search(preface))
+    are_numbered = [part.number for part in parts] == [part.rank for part in parts]
+    has_asked = not are_numbered and any(ASKS_BACK.search(line) for line in lines[-CLOSING_LINES:])
+    if not parts:
+        return GOES_ON.match(preface) is not None
+    return has_begun or has_asked
+
+
+def _find_lack(lines: Sequence[str], parts: Sequence[Heading]) -> Flaw | None:
+    """What is missing: parts, or something under their headings."""
     ends = (*(part.line for part in parts[1:]), len(lines))
     said = ["" if line.strip() in _TOLD else line for line in lines]
     bodies = ["\n".join((part.rest, *said[part.line + 1 : end])) for part, end in zip(parts, ends, strict=False)]
-    preface = "\n".join(lines[: parts[0].line]) if parts else text
-    refusals = sum(_REFUSAL.match(body) is not None for body in bodies)
-    if _REFUSAL.match(preface) or 2 * refusals > len(bodies):
-        return Flaw.REFUSAL
-    unfenced = "\n".join(outside)
-    if _CALL.search(unfenced) or _CALL_WITHIN.search(unfenced) or any(map(_CALL_FENCE.match, languages)):
-        return Flaw.TOOL_CALL
-    chars = [sum(map(str.isalnum, body)) for body in bodies]
-    is_known = any(part.rank for part in parts)
-    if not is_known and _GOES_ON.match(preface):
-        return Flaw.IN_ROLE
-    if sum(map(bool, chars)) < LEAST_PARTS:
+    if sum(any(map(str.isalnum, body)) for body in bodies) < LEAST_PARTS:
         return Flaw.NO_HEADINGS
-    return Flaw.NO_CONTENT if sum(chars) < LEAST_CHARS else None
+    if count_said(bodies, _TOLD) >= LEAST_CHARS:
+        return None
+    refusals = sum(REFUSAL.match(body) is not None for body in bodies)
+    return Flaw.REFUSAL if 2 * refusals > len(bodies) else Flaw.NO_CONTENT
 
 
-def _blank_fences(lines: list[str]) -> list[str]:
-    """Empty the lines of fences, where nothing is a heading or a call; the languages that they name."""
-    languages: list[str] = []
-    inside = False
+def _blank_fences(lines: Sequence[str], *, closes_fences: bool) -> list[str]:
+    """The lines, empty within fences, where nothing is a heading or a call."""
+    outside = list(lines)
+    opened: int | None = None
     for index, line in enumerate(lines):
-        fence = _FENCE.match(line)
-        if fence is not None and not inside:
-            languages.append(fence[1])
-        if fence is not None or inside:
-            lines[index] = ""
-        inside = inside is not (fence is not None)
-    return languages
+        is_fence = FENCE.match(line) is not None
+        if is_fence or opened is not None:
+            outside[index] = ""
+        if is_fence:
+            opened = index if opened is None else None
+    if opened is not None and closes_fences:
+        outside[opened + 1 :] = lines[opened + 1 :]
+    return outside

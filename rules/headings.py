@@ -20,7 +20,8 @@ PREFACE_LINES = 2
 _PROGRESS = (
     # Words of the Latin and Cyrillic scripts by their beginnings, those of other scripts wherever they stand.
     (
-        "progress|decision|decided|done|completed|accomplish|achieve|status|fortschritt|entscheid|erledigt|sachstand"
+        "progress|so far\\b|current state|findings|decision|decided|done|completed|accomplish|achieve|status"
+        "|fortschritt|entscheid|erledigt|sachstand"
         "|stand der|progreso|avance|decisi|hecho|progrès"
         "|décision|avancement|fait|avanzamento|fatto|progresso|decis|feito"
         "|andamento|voortgang|beslissing|besluit|gedaan|postęp|decyzj|framsteg|beslut|pokrok|rozhodnut|ilerleme|karar"
@@ -30,7 +31,7 @@ _PROGRESS = (
 )
 _CONSTRAINTS = (
     (
-        "constraint|preference|requirement|restriction|rules"
+        "constraint|preference|guideline|wishes|guardrail|requirement|restriction|rules"
         "|limits|limitation|einschränk|randbeding|vorgabe|präferenz"
         "|vorlieb|anforder|beschränk|wünsche|restric|limitac|preferenc|requisit|contrainte|préférence|exigence|vincol"
         "|preferenz|restriç|limitaç|preferênc|beperking"
@@ -41,7 +42,8 @@ _CONSTRAINTS = (
 )
 _REMAINING = (
     (
-        "remain|next step|next up|what.s next|to.?do\\b|outstanding|pending|open (?:task|item|work|point|question)"
+        "remain|next (?:step|up|action|task|thing)|comes next|action item|follow.?up|what.s next|to.?do\\b"
+        "|outstanding|pending|open (?:task|item|work|point|question)"
         "|left to|what.s left|unfinished|still to|verbleib"
         "|offen|ausstehend|nächste|noch zu|restlich|pendiente|restante"
         "|por hacer|próxim|queda|falta|reste|à faire"
@@ -75,15 +77,33 @@ _WORDS = tuple(
 _LINE = re.compile(
     r"""\ {0,3}(?P<marks>[#>*_•+\ -]{0,10})(?:[^\x00-\x7f\w]{1,4}\ )?
     (?:(?i:part\ |section\ |§\ ?)?[(\[【]?
-        (?P<number>\d{1,2}|[一二三四]|I{1,3}|IV)
+        (?P<number>\d{1,2}|[一二三四]|I{1,3}|IV|[A-D](?=[.)]\ ))
         (?P<dot>[.)、:\]】]{1,2}|\ufe0f?\u20e3)?(?P<again>[*_\ ]{0,4}))?
     (?P<text>.*)""",
     re.VERBOSE,
 )
-_NUMERALS = {"一": 1, "二": 2, "三": 3, "四": 4, "I": 1, "II": 2, "III": 3, "IV": 4}
+_NUMERALS = {"一": 1, "二": 2, "三": 3, "四": 4, "I": 1, "II": 2, "III": 3, "IV": 4, "A": 1, "B": 2, "C": 3, "D": 4}
 _BULLETS = frozenset({"", "-", "*", "+", "\u2022"})
 _TITLE_END = re.compile(r"\*\*|__|:|[.。](?:\s|$)|\s[-\u2013\u2014]\s|$")
 
+
+_HTML = re.compile(r"\s{0,3}<h[1-6]\b[^>]{0,80}>(.*?)(?:</h[1-6]>|\Z)", re.IGNORECASE)
+_ROW = re.compile(r"\s{0,3}\|\s*([^|]{1,200})\|(.*)")
+_STEP = re.compile(
+    r"(?:check|review|verify|read|run|fix|mend|do|finish|complete|update|look|inspect|confirm|implement|add"
+    "|write|commit"
+    r"|continue|make|create|remove|validate|examine|investigate|identify|gather|analy[sz]e|ensure|explore|find|get)\s"
+    r"|检查|檢查|确认(?!的|事项)|核对|核實|核实|验证|阅读|查看|读取|运行|执行|修改|修复|更新|编写|提交|分析|继续"
+    r"|(?:完成|处理)(?:剩余|剩下|余下|待办|所有|其余)",
+    re.IGNORECASE,
+)
+"""A title that tells somebody to do something: a step of a plan, and no heading of a note."""
+LABEL_WORDS = 6
+"""At most in a heading that nothing marks as one but its words."""
+_JOINING = frozenset(
+    {"and", "und", "y", "e", "et", "en", "i", "och", "a", "ve", "dan", "và", "и", "та", "&", "/", "+", "the"}
+)
+"""Between the two things that a heading names, in the languages above; an article does not join."""
 
 _KNOWN_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "DEVANAGARI"})
 """Those of the languages above, by which the names of their letters begin."""
@@ -112,6 +132,12 @@ def find_headings(lines: Iterable[str]) -> Sequence[Heading]:
 
 def _read(line: int, text: str) -> Heading | None:
     """The heading that a line may be; None if it is surely none."""
+    html, row = _HTML.match(text), _ROW.match(text)
+    cells = ""
+    if html is not None:
+        text = f"## {html[1]}"
+    elif row is not None:
+        text, cells = row[1].strip(), row[2]
     found = _LINE.match(text)
     if found is None:
         return None
@@ -132,13 +158,16 @@ def _read(line: int, text: str) -> Heading | None:
     else:
         signs = marks.strip(" >")
         ends_well = end is not None and (end[0] == ":" or (not end[0] and not signs))
-        style = "label" if rank and ends_well and signs in _BULLETS else ""
+        is_short = end is None or bool(end[0]) or (len(title.split()) <= LABEL_WORDS and title[-1:] not in {*"!?。"})
+        style = "label" if rank and ends_well and signs in _BULLETS and is_short else ""
     is_heading = style and 0 < len(title) <= TITLE_CHARS
-    return Heading(line, style, value, rank, title, rest) if is_heading else None
+    return Heading(line, style, value, rank, title, rest + cells) if is_heading else None
 
 
 def _find_rank(title: str, number: int) -> int:
     """Which of the four headings a title names, the one of its number before the others; 0 for none."""
+    if _STEP.match(title):
+        return 0
     ranks = [rank for rank, words in enumerate(_WORDS, 1) if words.search(title[:TITLE_CHARS])]
     return number if number in ranks else next(iter(ranks), 0)
 
@@ -162,18 +191,22 @@ def _weigh(run: Sequence[Heading]) -> tuple[int, int]:
 def _find_by_order(headings: Sequence[Heading]) -> Sequence[Heading]:
     """Four headings that look alike, in a language that we do not know; none if they may be anything else.
 
-    A list of steps looks like that, too, and so does a final answer: so their words must be foreign to ASCII, unless
-    they are headings of Markdown with the numbers that were asked for. Without numbers they must be of a script of
-    which we know no words. Emoji are of no language.
+    A list of steps looks like that, too, and so does a final answer. In a script of which we know no words, their
+    letters are enough. In others the first two must each join two things, by the same word of an unknown language, and
+    have the numbers that were asked for. Emoji are of no language.
     """
     for style in dict.fromkeys(heading.style for heading in headings):
         alike = [heading for heading in headings if heading.style == style]
         numbers = [heading.number for heading in alike]
         letters = {char for heading in alike for char in heading.title if char.isalpha() and not char.isascii()}
-        is_foreign = bool(letters)
         is_unknown = any(unicodedata.name(char, "").split(" ")[0] not in _KNOWN_SCRIPTS for char in letters)
-        are_numbered = numbers == [1, 2, 3, 4] and (is_foreign or "#" in style)
+        are_numbered = numbers == [1, 2, 3, 4] and (is_unknown or _joins_alike(alike[0].title, alike[1].title))
         are_four = numbers == [0, 0, 0, 0] and is_unknown and style != "label"
         if (are_numbered or are_four) and alike[0].line <= PREFACE_LINES:
             return alike
     return ()
+
+
+def _joins_alike(first: str, second: str) -> bool:
+    """Whether one word stands within both titles that joins two things in no language that we know."""
+    return bool(set(first.lower().split()[1:-1]) & set(second.lower().split()[1:-1]) - _JOINING)

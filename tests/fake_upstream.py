@@ -42,7 +42,12 @@ class Recorded:
 
     @property
     def asks_for_summary(self) -> bool:
-        """Whether trimtab asks, not the client: tests' clients never send a temperature of 0.2."""
+        """Whether trimtab asks, not the client: tests' clients never send a temperature of 0.2, nor ask for a note.
+
+        A request that thinks has no temperature.
+        """
+        if b"Write the handoff note, in" in self.body:
+            return True
         return self.body.startswith(b"{") and self.json.get("temperature") == 0.2
 
 
@@ -93,7 +98,7 @@ def write_note(told: str) -> str:
         (
             f"## 1. Progress and decisions\n{told}",
             "## 2. Constraints and preferences\nNone were named.",
-            "## 3. Remaining\nGo on with the next file.",
+            "## 3. Remaining\nGo on with the next file, then run the tests of the harbour.",
             "## 4. Exact data\n`src/harbour/part_1.py`",
         )
     )

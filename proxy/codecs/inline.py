@@ -20,19 +20,28 @@ _RENDERED = frozenset(
         "reasoning", "reasoning_effort", "verbosity", "output_config", "thinking", "thinking_budget", "enable_thinking",
         "prompt_mode", "safe_prompt", "web_search_options", "plugins", "transforms", "chat_template",
         "chat_template_kwargs", "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs", "extra_body",
+        "preset", "context_management", "search_parameters", "enable_search", "search_options", "preserve_thinking",
+        "vl_high_resolution_images", "chat_template_args",
     }
 )  # fmt: skip
-"""Members that are part of the prompt, or of hidden instructions in it."""
+"""Members that are part of the prompt, or of hidden instructions in it.
+
+`context_management` is one of them: the upstream edits the context before it renders it, and its cache holds what it
+has edited.
+"""
 _CACHED = frozenset(
     {
         "model", "models", "route", "provider", "session_id", "service_tier", "user", "safety_identifier",
         "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "prompt_cache_isolation_key",
         "cache_control", "cache_prompt", "cache_salt", "id_slot", "lora", "lora_path", "store",
+        "cached_content", "data_parallel_rank",
     }
 )  # fmt: skip
 """Members that say who reads it, on whose account, in which cache, and what may be kept of it."""
 _TAKEN_OVER = _RENDERED | _CACHED
 _FREE_CHOICES = (None, "auto", "none")
+_BUDGETS = frozenset({"budget_tokens", "thinking_budget"})
+_THINKING = frozenset({"thinking", "reasoning", "thinking_budget", "extra_body"})
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -59,7 +68,35 @@ def _prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
 
 def _forces_call(name: str, value: msgspec.Raw) -> bool:
     """Whether a member has the model call a tool, where it is to write a note."""
-    return name in {"tool_choice", "function_call"} and _decode(value) not in _FREE_CHOICES
+    if name not in {"tool_choice", "function_call"}:
+        return False
+    choice = _decode(value)
+    if isinstance(choice, dict):
+        allowed = choice.get("allowed_tools")
+        choice = allowed if isinstance(allowed, dict) else choice
+        choice = choice.get("mode") or choice.get("type") or choice
+    return choice not in _FREE_CHOICES
+
+
+def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
+    """The tokens that a request allows for thinking, which its `max_tokens` must exceed; 0 if it names no number.
+
+    None if it does not turn thinking on by itself. Anthropic takes no temperature with it.
+    """
+    found = [_find_thinking({name: _decode(members[name])}) for name in _THINKING & members.keys()]
+    return max((tokens for tokens in found if tokens is not None), default=None)
+
+
+def _find_thinking(value: dict[str, Any], *, is_reasoning: bool = False) -> int | None:
+    """The same of one object and those in it; `max_tokens` is a budget only in `reasoning`, as OpenRouter has it."""
+    found = [0] if value.get("type") in ("enabled", "adaptive") else []
+    for name, member in value.items():
+        if isinstance(member, dict):
+            tokens = _find_thinking(member, is_reasoning=name == "reasoning")
+            found += [] if tokens is None else [tokens]
+        elif (name in _BUDGETS or (is_reasoning and name == "max_tokens")) and type(member) is int and member > 0:
+            found.append(member)
+    return max(found, default=None)
 
 
 def _decode(value: msgspec.Raw | None) -> Any:

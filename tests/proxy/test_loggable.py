@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.loggable import MAX_CHARS, tell_name, tell_path, tell_upstream
+from proxy.loggable import MAX_CHARS, MAX_READ_CHARS, tell_name, tell_path, tell_upstream
 
 KEY = "sk-PLANTED-KEY"
 HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trimtab-key", "planted_planted")]
@@ -28,6 +28,18 @@ HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trim
 def test_a_name_stands_as_it_was_given(name: str, told: str) -> None:
     """But for what a terminal would obey, what is too long, and a credential of the same request."""
     assert tell_name(name, HEADERS) == told
+
+
+def test_the_longest_credential_is_replaced_first() -> None:
+    """One that begins another must not leave the other's end behind."""
+    headers = [("authorization", f"Bearer {KEY}"), ("x-api-key", f"{KEY}-AND-MORE")]
+    assert tell_name(f"a/{KEY}-AND-MORE", headers) == "a/***"
+
+
+def test_no_more_than_a_header_is_looked_through() -> None:
+    """What stands behind that many characters takes no part in the search."""
+    headers = [("authorization", "Bearer " + "s" * (MAX_READ_CHARS + 1))]
+    assert tell_name("s" * (MAX_READ_CHARS + 1), headers) == "s" * MAX_CHARS + "…"
 
 
 @pytest.mark.parametrize(

@@ -256,11 +256,11 @@ def call_lines(log) -> list[dict[str, Any]]:
 INLINE = ("defaults.summary.max_tokens=300", "defaults.overflow_strategy=summarize")
 
 
-async def ask_session(client, proxy) -> None:
+async def ask_session(client, proxy, **members: Any) -> None:
     """A session that grows until it needs a summary, which is asked for behind what was forwarded."""
     session = make_session(70, result_words=120)
     for messages in requests_of(session):
-        body = {"model": "m", "messages": messages, "tools": session["tools"]}
+        body = {"model": "m", "messages": messages, "tools": session["tools"], **members}
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
         await settle(proxy)
@@ -422,3 +422,25 @@ async def test_a_credential_that_is_sent_as_the_models_name_is_nowhere_to_be_see
         async with client.get(proxy.url + page) as shown:
             assert b"PLANTED" not in await shown.read()
     assert "PLANTED" not in str(log.lines)
+
+
+async def test_a_request_that_thinks_is_asked_with_room_for_it(client, upstream, start_proxy):
+    """Upstreams refuse `max_tokens` within the budget of thinking, and a temperature beside it."""
+    plain = upstream.answer
+
+    async def answer(recorded, request):
+        asked = recorded.json
+        thinking = asked.get("thinking")
+        if thinking and (asked["max_tokens"] <= thinking["budget_tokens"] or "temperature" in asked):
+            return aiohttp.web.Response(status=400)
+        return await plain(recorded, request)
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SMALL, *INLINE)
+    thinking = {"type": "enabled", "budget_tokens": 900}
+    await ask_session(client, proxy, thinking=thinking, max_tokens=1000)
+    (asked,) = upstream.summaries
+    assert asked.json["thinking"] == thinking
+    assert asked.json["max_tokens"] > 900 + 100
+    assert "tools" in asked.json
+    assert "temperature" not in asked.json

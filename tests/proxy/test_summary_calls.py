@@ -44,6 +44,16 @@ def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: Summar
     assert counts == [result]
 
 
+def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: ListLog) -> None:
+    """In the line and in the metric alike, to a thousandth."""
+    with calls.begin("m", "inline", 12) as call:
+        call.started -= 5
+    (metric,) = calls.metrics.summary_seconds.collect()
+    (total,) = [sample.value for sample in metric.samples if sample.name.endswith("_sum")]
+    assert total >= 5
+    assert log.lines[0]["seconds"] == round(total, 3)
+
+
 def test_each_model_is_warned_of_by_itself(calls: SummaryCalls, log: ListLog) -> None:
     """Once when its summaries begin to fail; that they work is told only after that."""
     calls.note_success("a")

@@ -173,6 +173,78 @@ OF_CALLS_INLINE = PLAIN.replace("no new dependency", "the parser must read `<too
 NOTHING_TO_KEEP_TO = PLAIN.replace("no new dependency; the public signature stays", "None")
 FULL_WIDTH = CHINESE.replace("1. ", "１．").replace("2. ", "２．").replace("3. ", "３．").replace("4. ", "４．")
 
+BEHIND_A_PREFACE = f"I will not call any tools and won't go on with the task. Here is the note.\n\n{AS_ASKED}"
+BEHIND_SORRY = f"I'm sorry, but I can't share all of it.\n\n{PLAIN}"
+BEHIND_A_CHINESE_PREFACE = f"我不能继续执行任务，以下是交接笔记：\n\n{CHINESE}"
+BEHIND_A_STATEMENT = "The task is to mend the loader.\n\n" + WITHOUT_NUMBERS
+BEHIND_A_PLAN_TO_WRITE = f"I've read it all. Let me write the handoff note.\n\n{WITHOUT_NUMBERS}"
+WITH_A_CLOSING = f"{AS_ASKED}\n\nLet me know if you need anything else."
+OF_HARMONY = (
+    f"<|channel|>analysis<|message|>A note.<|end|><|start|>assistant<|channel|>final<|message|>{AS_ASKED}<|return|>"
+)
+TABLE = """\
+| Part | Content |
+|---|---|
+| **1. Progress and decisions** | Read `src/app.py`; the loader drops the last row. |
+| **2. Constraints and preferences** | No pandas. |
+| **3. Remaining** | Mend `load_rows`, then run the tests. |
+| **4. Exact data** | `src/app.py:41` |"""
+HTML = """\
+<h2>1. Progress and decisions</h2>
+<p>Read <code>src/app.py</code>; the loader drops the last row.</p>
+<h2>2. Constraints and preferences</h2>
+<p>No pandas.</p>
+<h2>3. Remaining</h2>
+<p>Mend load_rows.</p>
+<h2>4. Exact data</h2>
+<p>src/app.py:41</p>"""
+LETTERED = PLAIN.replace("1. P", "A. P").replace("2. C", "B. C").replace("3. R", "C. R").replace("4. E", "D. E")
+SYNONYMS = """\
+### Work so far
+Read `src/app.py`; the loader drops the last row.
+### Ground rules
+No pandas.
+### Next actions
+Mend `load_rows`, then run the tests.
+### Key references
+`src/app.py:41`"""
+UNCLOSED_FENCE = (
+    AS_ASKED.replace("It was added.", "It was added:\n```python\nx = 1")
+    .replace("```python\n# 1", "# 1")
+    .replace('")\n```', '")')
+)
+CHINESE_SHORT = """\
+## 1. 进展与决策
+已修复加载器，最后一行不再丢失。
+## 2. 约束
+无。
+## 3. 剩余
+运行测试。
+## 4. 数据
+`a.py:41`"""
+SWAHILI_PLAIN = SWAHILI.replace("## ", "")
+OF_REACT = AS_ASKED.replace("It was added.", "The agent's format stays:\nAction: search\nAction Input: a")
+OF_A_SCHEMA = f"""{PLAIN}
+{{"name": "get_weather", "parameters": {{"type": "object"}}}}"""
+OF_AN_INTRODUCED_CALL = f"""{AS_ASKED}
+The request that fails:
+```json
+{{"name": "ls", "arguments": {{}}}}
+```"""
+OF_XML = AS_ASKED.replace(
+    "It was added.", "It was added:\n\n<build_plugins>\n  <plugin>surefire</plugin>\n</build_plugins>"
+)
+OF_FENCED_CODE = AS_ASKED.replace("```python", "```tool_code")
+OF_NEGATIONS = """\
+## 1. Progress and decisions
+No changes were made yet. The user asked why the login page of the shop fails.
+## 2. Constraints and preferences
+None.
+## 3. Remaining
+Nothing was tried; look for the cause first.
+## 4. Exact data
+None."""
+
 NOTES = {name: value for name, value in globals().items() if name.isupper() and name != "NOTE_PARTS"}
 UNWRAPPED = {
     "THOUGHT": PLAIN,
@@ -182,6 +254,7 @@ UNWRAPPED = {
     "FENCED_WITH_A_FENCE": AS_ASKED,
     "FENCED_BY_FOUR": AS_ASKED,
     "FENCED_BY_TILDES": LABELS,
+    "OF_HARMONY": AS_ASKED,
 }
 
 
@@ -217,7 +290,6 @@ EMPTY_HEADED = "\n".join(line.partition(":")[0] for line in PLAIN.splitlines())
         pytest.param("抱歉，我无法完成这个请求。", Flaw.REFUSAL, id="Chinese"),
         pytest.param("Lo siento, pero no puedo ayudar con eso.", Flaw.REFUSAL, id="Spanish"),
         pytest.param("Es tut mir leid, dabei kann ich nicht helfen.", Flaw.REFUSAL, id="German"),
-        pytest.param(f"I'm sorry, but I can't share all of it.\n\n{PLAIN}", Flaw.REFUSAL, id="with headings"),
         pytest.param(
             "\n".join(
                 f"{line.partition(':')[0]}: I cannot tell you that, it is private." for line in PLAIN.splitlines()
@@ -274,6 +346,141 @@ def test_what_is_no_note_is_told_by_its_flaw(answer: str, flaw: Flaw) -> None:
     assert read_answer(answer).flaw is flaw
 
 
+def under_headings(*bodies: str) -> str:
+    """The headings as they were asked for, and a text under each."""
+    headings = [line for line in NOTE_PARTS.splitlines() if line.startswith("#")]
+    return "\n".join(f"{heading}\n{body}" for heading, body in zip(headings, bodies, strict=True))
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        pytest.param(["Nothing to report for this part."] * 4, id="the same under each"),
+        pytest.param(["Zu diesem Teil gibt es derzeit wirklich gar nichts zu berichten."] * 4, id="in German"),
+        pytest.param(
+            ["Nothing was done.", "No demands were made.", "Nothing remains.", "No data is at hand."], id="no"
+        ),
+        pytest.param(
+            ["没有任何进展可以报告", "没有任何约束可以报告", "没有剩余的工作", "没有数据可以报告"], id="Chinese"
+        ),
+        pytest.param(
+            [
+                "[Describe what was asked and done]",
+                "[List what the user wants]",
+                "<what is still to do>",
+                "[Paths, ids]",
+            ],
+            id="a template",
+        ),
+        pytest.param(
+            [
+                "No conversation was provided.",
+                "Nothing.",
+                "Please provide the conversation, so that I can write it.",
+                "-",
+            ],
+            id="no conversation",
+        ),
+        pytest.param(["As an AI, I have no memory of earlier messages.", *["Unknown."] * 3], id="no memory"),
+        pytest.param(
+            ["The transcript is empty, so that no progress can be reported.", "None.", "Nothing.", "There is no data."],
+            id="an empty transcript",
+        ),
+        pytest.param(["It was all done.", "Be quick.", "Test it.", "None."], id="a few words"),
+    ],
+)
+def test_headings_over_nothing_are_no_note(bodies: list[str]) -> None:
+    """What says that there is nothing to say, or that something is to be filled in, stands for no work."""
+    assert read_answer(under_headings(*bodies)).flaw in {Flaw.NO_CONTENT, Flaw.REFUSAL, Flaw.NO_HEADINGS}
+
+
+def test_forty_signs_are_content_and_fewer_are_none() -> None:
+    """A sign of Chinese counts for three letters."""
+    assert read_answer(under_headings("x" * 37, "y", "z", "w")).flaw is None
+    assert read_answer(under_headings("x" * 36, "y", "z", "w")).flaw is Flaw.NO_CONTENT
+    assert read_answer(under_headings("修" * 13, "y", "z", "w")).flaw is None
+    assert read_answer(under_headings("修" * 12, "y", "z", "w")).flaw is Flaw.NO_CONTENT
+
+
+STATUS_PLAN = """\
+1. **Review the current status of the tests** - run pytest
+2. **Check the requirements** - `requirements.txt`
+3. **Do the remaining fixes** - in `src/`
+4. **Verify the data** - compare the outputs"""
+CHINESE_PLAN = """\
+1. **检查当前进展**：运行测试看看完成了多少
+2. **确认要求**：阅读需求文档
+3. **完成剩余部分**：修改 `load_rows`
+4. **核对数据**：对比输出结果"""
+FINAL = """\
+## Decisions
+- `limit` is 50 by default.
+
+## Known limitations
+- An offset above 10,000 is slow.
+
+## Next steps
+- Merge the branch."""
+FINAL_BOLD = """\
+**Completed:** `app/models.py` has its migration.
+**Requirements:** PostgreSQL 14.
+**Next steps:** run `migrate`.
+**Details:** see `docs/migration.md`."""
+TUTORIAL = """\
+## 1. Install Docker
+`apt install docker`
+## 2. Build
+`docker build .`
+## 3. Start
+`docker run app`
+## 4. Verify
+`curl localhost:8000/health` should give 200"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(f"Let me continue. Current plan:\n\n{STATUS_PLAN}", id="a plan"),
+        pytest.param(STATUS_PLAN, id="a bare plan"),
+        pytest.param(f"好的，我来继续完成任务：\n\n{CHINESE_PLAN}", id="a Chinese plan"),
+        pytest.param(CHINESE_PLAN, id="a bare Chinese plan"),
+        pytest.param(f"Done! The pagination works.\n\n{FINAL}", id="done"),
+        pytest.param(f"I've added it.\n\n{FINAL}\n\nLet me know if you want more.", id="I have"),
+        pytest.param(f"{FINAL}\n\nWould you like me to merge it?", id="a question to the user"),
+        pytest.param(f"Here's a summary:\n\n{FINAL_BOLD}\n\nWould you like me to run it now?", id="a bold one"),
+        pytest.param(f"Fertig, alles läuft.\n\n{FINAL_BOLD}", id="German"),
+        pytest.param(f"完成了！\n\n{FINAL_BOLD}", id="Chinese"),
+        pytest.param(TUTORIAL, id="four numbered headings in English"),
+        pytest.param(TUTORIAL.replace("Install", "Préparer").replace("Start", "Démarrer"), id="in French"),
+        pytest.param(TUTORIAL.replace("Install Docker", "安装").replace("Verify", "验证"), id="in Chinese"),
+    ],
+)
+def test_a_plan_or_a_report_to_the_user_is_no_note(answer: str) -> None:
+    """Whatever of the words of the headings they have."""
+    assert read_answer(answer).flaw in {Flaw.IN_ROLE, Flaw.NO_HEADINGS}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '[bash(command="pytest")]',
+        '[read_file(path="a"), ls(path=".")]',
+        '```json\n{"name": "bash", "arguments": {"command": "pytest"}}\n```',
+        '```\n[{"name": "bash", "arguments": {}}]\n```',
+        '{"name": "bash", "arguments": {"command": "pytest"}}',
+        "Action: bash\nAction Input: pytest",
+        "<read_file>\n<path>src/app.py</path>\n</read_file>",
+        'Now I run the tests:\n\n```json\n{"tool": "bash", "input": {}}\n```',
+        "```tool_code\nls()\n```",
+        "<|start|>assistant<|channel|>commentary to=functions.ls <|message|>{}",
+    ],
+)
+@pytest.mark.parametrize("note", [PLAIN, AS_ASKED], ids=["plain", "as asked"])
+def test_a_note_that_ends_in_a_call_is_none(note: str, call: str) -> None:
+    """The model goes on with the task; what it would do next stands in no note."""
+    assert read_answer(f"{note}\n\n{call}").flaw is Flaw.TOOL_CALL
+
+
 def test_a_flawed_answer_loses_its_thinking_all_the_same() -> None:
     """Nobody ever takes it for what was said."""
     assert read_answer("<think>hm</think> ok").text == "ok"
@@ -290,7 +497,28 @@ def test_any_text_is_judged(text: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["1. progress: x\n", "```\n", "<tool", "<a_b>", '{"name":\n', "</think>", "**", "# ", "I ", "1.", "sure ok "],
+    [
+        "1. progress: x\n",
+        "```\n",
+        "<tool",
+        "<a_b>",
+        '{"name":\n',
+        "</think>",
+        "**",
+        "# ",
+        "I ",
+        "1.",
+        "sure ok ",
+        "| ",
+        "<h2>",
+        "[a(",
+        "No. ",
+        "- [x ",
+        "A. ",
+        "Action: a\n",
+        "<|channel|>final",
+        "\n\n```json\n{",
+    ],
 )
 def test_hostile_answers_are_judged(unit: str) -> None:
     """A megabyte of what may begin a pattern is read in one go, or this test does not end."""

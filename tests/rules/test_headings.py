@@ -15,7 +15,7 @@ def places(*lines: str) -> list[tuple[int, str]]:
     ["{n}. {title}: x", "{n}) {title}", "## {n}. {title}", "### {title}", "**{n}. {title}**", "{n}. **{title}:** x",
      "**{title}:** x", "- **{title}** x", "({n}) {title}: x", "{title}:", "{n}\ufe0f\u20e3 {title}", "## ✅ {title}",
      "## ✅ {n}. {title}", "- {title}: x", "* {title}:", "**Part {n}: {title}**", "Section {n}: {title}",
-     "§{n} {title}"],
+     "§{n} {title}", "<h2>{n}. {title}</h2>", "| {n}. {title} | x |", "| **{title}** | x |"],
 )  # fmt: skip
 def test_headings_are_found_in_any_form(form: str) -> None:
     """Marked, bold, numbered or bare, with what follows on their line or below it."""
@@ -47,9 +47,20 @@ def test_one_unknown_title_among_known_ones_counts_by_its_number() -> None:
         ("## ✅ What changed", "## 🧪 Tests", "## 🚀 Usage", "## 📝 Notes"),
         ("**Cambios**", "**Pruebas**", "**Cómo ejecutarlo**", "**Notas**"),
         ("## 原因", "## 修正", "## テスト", "## 使い方"),
+        ("## 1. Install", "## 2. Build", "## 3. Start", "## 4. Verify"),
+        ("1. Check the status", "2. Review the rules", "3. Finish pending work", "4. Verify the data"),
+        ("the work on it is done by now and", "as the rules of the house have it all", "the next step is to do it too"),
         ("Some text.", "", "", "# 1. a", "# 2. b", "# 3. c", "# 4. d"),
     ],
 )
 def test_too_few_or_others_are_none(lines: tuple[str, ...]) -> None:
     """Two of them, steps of a plan, the four in reverse, bare words, numbers far behind other text."""
     assert places(*lines) == []
+
+
+def test_headings_of_an_unknown_language_share_the_word_between_their_words() -> None:
+    """The first two are each two things; in a language that we know, the words themselves are to be known."""
+    swahili = ("1. Maendeleo na maamuzi", "2. Vikwazo na mapendeleo", "3. Kilichobaki", "4. Taarifa kamili")
+    assert len(places(*swahili)) == 4
+    assert places(*(line.replace(" na ", " and ") for line in swahili)) == []
+    assert places(swahili[0], swahili[1].replace(" na ", " ya "), *swahili[2:]) == []

@@ -6,7 +6,7 @@ import msgspec
 import orjson
 import pytest
 
-from proxy.codecs.inline import write_members
+from proxy.codecs.inline import read_thinking, write_members
 
 RENDERED = {
     "tools": [{"type": "function", "function": {"name": "ls"}}],
@@ -31,6 +31,14 @@ RENDERED = {
     "chat_template_kwargs": {"enable_thinking": False},
     "add_special_tokens": True,
     "mm_processor_kwargs": {"num_crops": 4},
+    "preset": "p",
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+    "search_parameters": {"mode": "auto"},
+    "enable_search": True,
+    "search_options": {"forced_search": False},
+    "preserve_thinking": True,
+    "vl_high_resolution_images": True,
+    "chat_template_args": {"enable_thinking": False},
     "extra_body": {"google": {"cached_content": "c"}},
 }
 CACHED = {
@@ -51,6 +59,8 @@ CACHED = {
     "id_slot": 2,
     "lora": [{"id": 0, "scale": 0.5}],
     "store": False,
+    "cached_content": "c",
+    "data_parallel_rank": 1,
 }
 SAMPLED = {
     "messages": [],
@@ -96,7 +106,50 @@ def test_what_says_how_to_answer_stays_behind() -> None:
 @pytest.mark.parametrize(
     "choice",
     [
+        {"type": "auto", "disable_parallel_tool_use": True},
+        {"type": "none"},
+        {"type": "allowed_tools", "mode": "auto", "tools": []},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}},
+    ],
+)
+def test_an_object_that_leaves_the_model_free_is_kept(choice: dict[str, Any]) -> None:
+    """It forces no call, and may be part of the prompt."""
+    assert members({"tool_choice": choice}) == {"tool_choice": choice}
+
+
+@pytest.mark.parametrize(
+    ("body", "tokens"),
+    [
+        ({}, None),
+        ({"thinking": {"type": "disabled"}}, None),
+        ({"thinking": None}, None),
+        ({"thinking": {"type": "enabled", "budget_tokens": 9000}}, 9000),
+        ({"thinking": {"type": "adaptive"}}, 0),
+        ({"extra_body": {"thinking": {"type": "enabled", "budget_tokens": 9000}}}, 9000),
+        ({"extra_body": {"google": {"thinking_config": {"thinking_budget": 500}}}}, 500),
+        ({"extra_body": {"reasoning": {"max_tokens": 70}, "max_tokens": 5}}, 70),
+        ({"reasoning": {"max_tokens": 2000}}, 2000),
+        ({"reasoning": {"effort": "high"}}, None),
+        ({"thinking_budget": 700, "enable_thinking": True}, 700),
+        ({"thinking_budget": -1}, None),
+        ({"thinking": {"type": "enabled", "budget_tokens": True}}, 0),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1e300}}, 0),
+    ],
+)
+def test_a_budget_of_thinking_is_read_in_any_form(body: dict[str, Any], tokens: int | None) -> None:
+    """None if the request does not turn thinking on itself, 0 if it names no budget."""
+    kept = write_members(orjson.dumps(body))
+    assert kept is not None
+    assert read_thinking(kept) == tokens
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
         {"tool_choice": "required"},
+        {"tool_choice": {"type": "any"}},
+        {"tool_choice": {"type": "allowed_tools", "mode": "required"}},
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required"}}},
         {"tool_choice": {"type": "function", "function": {"name": "ls"}}},
         {"function_call": {"name": "ls"}},
     ],
