@@ -21,6 +21,6 @@ RUN mkdir -p -m 0700 /home/trimtab/.local/share/trimtab
 VOLUME /home/trimtab/.local/share/trimtab
 EXPOSE 8790
 # The same as `trimtab healthcheck`, started faster: it asks where TRIMTAB_LISTEN, or `listen` of TRIMTAB_CONFIG, says.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "proxy.healthcheck"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "proxy.cli.healthcheck"]
 ENTRYPOINT ["trimtab"]
 CMD ["serve"]

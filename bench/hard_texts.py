@@ -12,8 +12,8 @@ from statistics import median
 import orjson
 from corpora import count_bytes, make_hard_texts
 
-from proxy.counter import count_pieces, load_encoding, make_counter
-from rules.families import O200K
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from rules.tokens.families import O200K
 
 REPEATED_SECONDS = 1.0
 """What takes longer is measured once, all else three times by turns."""

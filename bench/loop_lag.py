@@ -36,14 +36,14 @@ from loop_probe import Lag, Probe
 from markdown import print_table
 from servers import run_upstream
 
-from proxy.app import run_proxy
-from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest, read_request
-from proxy.compactors import Compactors
-from proxy.config import Config
-from proxy.counter import count_pieces, load_encoding, make_counter
-from proxy.threads import run_work
+from proxy.compaction.offload import run_work
+from proxy.compaction.pool import Compactors
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from proxy.config.schema import Config
+from proxy.server.app import run_proxy
+from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest, read_request
 from rules.conversation import CountTokens
-from rules.families import O200K
+from rules.tokens.families import O200K
 
 GOAL_MS = 10.0
 GOAL_KILOBYTES = 1000

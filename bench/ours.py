@@ -6,12 +6,13 @@ Law: the only place in the bench that knows how the rules are called.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
-from rules.calls import reads_file
 from rules.conversation import Conversation, CountTokens, ToolCall
-from rules.dedupe import dedupe_tool_results
-from rules.results import MIN_SAVED_SHARE
-from rules.tidy import Tidying, tidy_text
-from rules.truncate import shorten_text
+from rules.results.dedupe import dedupe_tool_results
+from rules.results.edit import MIN_SAVED_SHARE
+from rules.results.excerpt.rule import shorten_text
+from rules.results.tidy.text import tidy_text
+from rules.results.tools.arguments import reads_file
+from rules.treatment import Tidying
 
 DEFAULT_BUDGET_TOKENS = 4000
 

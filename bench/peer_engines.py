@@ -14,8 +14,8 @@ from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
-from proxy.counter import VOCABULARIES, count_pieces, load_encoding, make_counter
-from proxy.engines import _ENGINES, SELF_TEST
+from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding, make_counter
+from proxy.compaction.tokenizers.optional import _ENGINES, SELF_TEST
 
 O200K = "o200k_base"
 BATCH_CHARS = 200_000

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.counter import count_pieces, load_encoding, make_counter
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 
 MESSAGE_TOKENS = 3
 ROLE_TOKENS = 1

@@ -18,7 +18,7 @@ from pathlib import Path
 from replay import Running, Start
 from servers import HOST, find_free_port, start_proxy, stop, wait_until_ready
 
-from proxy.counter import read_ranks
+from proxy.compaction.tokenizers.exact import read_ranks
 
 OWN_STORE = "sqlite:///{folder}/summaries.sqlite"
 HEADROOM_READY_SECONDS = 90.0
@@ -73,7 +73,8 @@ def make_headroom(program: Path, mode: str) -> Start:
 
 def write_vocabulary(folder: Path, vocabulary: str = "o200k_base") -> Path:
     """Tiktoken's cache folder with a vocabulary in it: Headroom compresses nothing where that cannot be fetched."""
-    ranks = read_ranks(resources.files("proxy").joinpath("vocabulary", f"{vocabulary}.xz").read_bytes())
+    packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{vocabulary}.xz")
+    ranks = read_ranks(packed.read_bytes())
     cache = folder / "vocabulary"
     cache.mkdir(exist_ok=True)
     # The name that tiktoken gives it; it checks the content against a hash of its own.

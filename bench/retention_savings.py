@@ -11,10 +11,10 @@ from ours import DEFAULT_BUDGET_TOKENS, dedupe_ours, is_reading, list_switches, 
 from shorteners import load_counter
 from workload import RECORDED, Session, load_sessions
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
 from rules.conversation import RESULT_ROLES, Conversation, ToolCall
-from rules.families import GENERIC
-from rules.tidy import Tidying
+from rules.tokens.families import GENERIC
+from rules.treatment import Tidying
 
 GOAL_SHARE = 0.08
 

@@ -23,10 +23,10 @@ from retention_texts import MEGABYTE, SHAPES, make_shape
 from shorteners import load_counter
 from tool_outputs import Output
 
-from proxy.counter import count_pieces, load_encoding, make_counter
-from proxy.threads import run_work
+from proxy.compaction.offload import run_work
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 from rules.conversation import CountTokens
-from rules.families import O200K
+from rules.tokens.families import O200K
 
 GOAL_TIDY_MB_PER_SECOND = 15.0
 GOAL_TRUNCATE_MB_PER_SECOND = 10.0

@@ -9,10 +9,10 @@ from functools import cache
 from ours import is_reading, tidy_worthwhile, truncate_ours
 from tool_outputs import Output
 
-from proxy.counter import count_pieces, load_encoding, make_counter
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 from rules.conversation import CountTokens
-from rules.families import O200K
-from rules.head_tail import truncate_text
+from rules.text.head_tail import truncate_text
+from rules.tokens.families import O200K
 
 CHARS_PER_TOKEN = 4
 """What agents take a token for that count none."""

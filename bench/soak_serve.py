@@ -5,9 +5,11 @@
 What grows from then on is no cache. Nothing else differs.
 """
 
-from proxy import compaction, counter, kept
-from proxy.cli import main
-from proxy.codecs import chat
+from proxy.cli.main import main
+from proxy.compaction import compactor as compaction
+from proxy.compaction import prefix_watch as kept
+from proxy.compaction.tokenizers import exact as counter
+from proxy.wire.chat import request as chat
 
 SHARE = 16
 

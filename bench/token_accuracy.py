@@ -17,9 +17,9 @@ import tiktoken
 from peers import MissingPeerError, find_program
 from workload import RECORDED
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.counter import VOCABULARIES, count_pieces, load_encoding, make_counter
-from rules.families import find_family
+from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding, make_counter
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from rules.tokens.families import find_family
 
 GOLDEN = RECORDED.with_name("golden_prompt_tokens.jsonl")
 GROUPS = (

@@ -10,7 +10,7 @@ import orjson
 from corpora import count_bytes
 from peers import find_program
 
-from proxy.engines import SELF_TEST
+from proxy.compaction.tokenizers.optional import SELF_TEST
 
 ENVIRONMENT = "engines"
 RANDOM_TEXTS = 4000

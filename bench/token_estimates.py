@@ -14,15 +14,15 @@ import tiktoken
 from corpora import batch, count_bytes
 from workload import MODEL, Session
 
-from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest, read_request
-from proxy.codecs.outline import FRAME_TOKENS
-from proxy.compaction import Caches, Compactor
-from proxy.config import PolicyConfig
-from proxy.counter import count_pieces, make_counter
-from proxy.estimate import MARGIN, SPARE_TOKENS, Estimator
-from proxy.threads import INLINE_BYTES
-from rules.families import O200K, find_family
+from proxy.compaction.compactor import Caches, Compactor
+from proxy.compaction.offload import INLINE_BYTES
+from proxy.compaction.tokenizers.estimate import MARGIN, SPARE_TOKENS, Estimator
+from proxy.compaction.tokenizers.exact import count_pieces, make_counter
+from proxy.config.schema import PolicyConfig
+from proxy.wire.chat.outline import FRAME_TOKENS
+from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest, read_request
 from rules.policy import Policy, Prices
+from rules.tokens.families import O200K, find_family
 
 BATCH_CHARS = 400_000
 WINDOW_TOKENS = 128_000

@@ -16,9 +16,9 @@ import tiktoken
 from corpora import batch, count_bytes
 from transcript import build_body
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.counter import count_pieces, load_encoding, make_counter
-from rules.families import O200K, find_family
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from rules.tokens.families import O200K, find_family
 
 BATCH_CHARS = 200_000
 HARD_SECONDS = 60.0

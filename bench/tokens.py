@@ -33,8 +33,8 @@ from token_estimates import (
 from token_speed import describe_cold, describe_hard, measure_cold, measure_warm
 from workload import load_sessions
 
-from proxy.counter import load_encoding
-from rules.families import O200K
+from proxy.compaction.tokenizers.exact import load_encoding
+from rules.tokens.families import O200K
 
 GOAL_RATIO = 1.15
 GOAL_MB_PER_SECOND = 10.0

@@ -12,7 +12,7 @@ def main() -> None:
     """Run the command line. Ctrl-C ends it without a word, unless a command's loop takes the signal itself."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as by a shell's `&`
         signal.signal(signal.SIGINT, _end)
-    from proxy.cli import main as run  # noqa: PLC0415 - takes half a second, in which Ctrl-C must end it, too
+    from proxy.cli.main import main as run  # noqa: PLC0415 - takes half a second, in which Ctrl-C must end it, too
 
     run(prog_name="trimtab")
 

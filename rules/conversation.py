@@ -134,7 +134,7 @@ def starts_step(message: Message) -> bool:
 
 
 def split_steps(messages: Sequence[Message]) -> tuple[Step, ...]:
-    """The steps of a transcript whose results stand behind their calls (see pairing.py), oldest first, no gaps."""
+    """The steps of a transcript with its results behind their calls (see results/pairing.py), oldest first, no gaps."""
     starts = [index for index, message in enumerate(messages) if starts_step(message) or index == 0]
     return tuple(Step(start, stop) for start, stop in pairwise([*starts, len(messages)]))
 

@@ -1,13 +1,12 @@
 """Every number that a rule needs.
 
-Law: plain values, already validated. Shares are of the room that the window leaves (see window.py).
+Law: plain values, already validated. Shares are of the room that the window leaves (see window/state.py).
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rules.tidy import Tidying
-from rules.treatment import Budget, ToolRule, Treatment, Truncation, find_treatment
+from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation, find_treatment
 
 EXACT_SHARE = 0.97
 """Of what a completion leaves to the prompt: our counts may be a little off."""
@@ -34,7 +33,7 @@ class OverflowStrategy(StrEnum):
 
 
 class SummaryRole(StrEnum):
-    """Who speaks a summary, and whether it joins the task statement (see splice.py)."""
+    """Who speaks a summary, and whether it joins the task statement (see summary/splice.py)."""
 
     AUTO = "auto"
     USER = "user"

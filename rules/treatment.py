@@ -8,12 +8,32 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from rules.tidy import Tidying
-
 MAX_NAME_CHARS = 256
 """A longer name is no tool's, and matches nothing. Names of upstreams have at most 64."""
 ERROR_FACTOR = 2
 """Of its budget, what an error gets: it is what the model must act upon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tidying:
+    """Which clean-ups are on."""
+
+    ansi: bool = True
+    """ANSI, VT and OSC escape sequences; backspaces."""
+    progress: bool = True
+    """Lines that painted over themselves with carriage returns: the last state."""
+    line_ends: bool = True
+    """CRLF as LF. Not in diffs."""
+    blanks: bool = True
+    """Blanks at the ends of lines; of several blank lines in a row, all but one. Not in diffs."""
+    repeats: bool = True
+    """Runs of lines that say the same: the first, and a count. Not in diffs."""
+    json: bool = True
+    """JSON without blanks between its values."""
+    tables: bool = True
+    """Arrays of like objects as a header and rows."""
+    base64: bool = True
+    """Data URLs and long base64: named."""
 
 
 class Truncation(StrEnum):
@@ -41,7 +61,7 @@ class Treatment:
     """What becomes of one tool's results.
 
     An exempt result is neither tidied nor truncated nor deduplicated. Results are exempt all, or those of calls with
-    an argument that one of the globs `exempt_arguments` matches (see calls.py).
+    an argument that one of the globs `exempt_arguments` matches (see tools/arguments.py).
     """
 
     budget: Budget

@@ -1,6 +1,6 @@
-"""Fit the weights of proxy/estimate.py: what each pair of neighbouring bytes costs in tokens.
+"""Fit the weights of proxy/compaction/tokenizers/estimate.py: what each pair of neighbouring bytes costs in tokens.
 
-Usage: python scripts/fit_estimate.py [--write proxy/vocabulary/bigrams.npz] CORPUS_DIR...
+Usage: python scripts/fit_estimate.py [--write proxy/compaction/tokenizers/vocabulary/bigrams.npz] CORPUS_DIR...
 
 A corpus is CORPUS_DIR/<kind>/<source>.txt in UTF-8. Of each kind's sources, by name, the second, fifth, eighth ... are
 held out of the fit; the printed tables are about those alone. The same corpora give the same weights.
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tiktoken
 
-from proxy.counter import load_encoding, split_text
-from proxy.estimate import FIRST_BEHIND, PAIRS
+from proxy.compaction.tokenizers.estimate import FIRST_BEHIND, PAIRS
+from proxy.compaction.tokenizers.exact import load_encoding, split_text
 
 Array = np.ndarray[Any, Any]
 
@@ -174,7 +174,7 @@ def report(rows: Rows, tokens: Array, weights: Array) -> None:
 
 def main() -> None:
     """Fit both vocabularies' weights, print how good they are, write them if asked to."""
-    parser = argparse.ArgumentParser(description="Fit the weights of proxy/estimate.py.")
+    parser = argparse.ArgumentParser(description="Fit the weights of proxy/compaction/tokenizers/estimate.py.")
     parser.add_argument("corpora", metavar="CORPUS_DIR", nargs="+", type=pathlib.Path)
     parser.add_argument("--write", metavar="FILE", type=pathlib.Path)
     options = parser.parse_args()

@@ -1,6 +1,7 @@
 """Pack a tiktoken rank file into the form that the wheel carries.
 
-Usage: python scripts/pack_vocabulary.py ../shared/data/vocab/o200k_base.tiktoken proxy/vocabulary/o200k_base.xz
+Usage, from the folder of the packed files: python pack_vocabulary.py o200k_base.tiktoken o200k_base.xz
+The wheel's own lie in proxy/compaction/tokenizers/vocabulary.
 
 The packed form is xz over: one byte per token with its length, in rank order, then the tokens themselves.
 """

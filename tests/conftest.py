@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack
 import aiohttp
 import numpy as np  # noqa: F401 - a proxy loads it in a thread, and who looks for it meanwhile finds half of it
 import pytest
-from fake_upstream import FakeUpstream, run_upstream
 from hypothesis import HealthCheck, settings
-from learning import ListLog
+from support.model_learning import ListLog
+from upstreams.recording import FakeUpstream, run_upstream
 
-from proxy.app import Proxy, run_proxy
-from proxy.compactors import Compactors
-from proxy.config_load import load_config
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_config
+from proxy.server.app import Proxy, run_proxy
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 

@@ -6,12 +6,12 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from proxy.codecs.chat import read_damaged_request, read_request
-from proxy.codecs.message import UndecodableError
-from proxy.compactors import Compactors
-from proxy.config import Config
-from rules.families import find_family
-from rules.sections import Sections
+from proxy.compaction.pool import Compactors
+from proxy.config.schema import Config
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.request import read_damaged_request, read_request
+from rules.tokens.families import find_family
+from rules.tokens.sections import Sections
 
 
 @dataclass(frozen=True, slots=True)

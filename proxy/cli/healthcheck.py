@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from proxy.config_load import load_address
-from proxy.config_values import own_host, site_url, split_address
-from proxy.errors import ConfigError
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_address
+from proxy.config.values import own_host, site_url, split_address
 
 PATH = "/trimtab/ready"
 TIMEOUT_SECONDS = 2.0

@@ -19,22 +19,22 @@ import click
 import orjson
 import uvloop
 
-from proxy.app import run_proxy, stop_or_end
-from proxy.catalogue import find_window
-from proxy.codecs.chat import read_damaged_request, read_request
-from proxy.codecs.message import UndecodableError
-from proxy.compaction import Compacted
-from proxy.compactors import Compactors
-from proxy.config import Config
-from proxy.config_load import find_route_fault, load_file
-from proxy.errors import ConfigError
-from proxy.healthcheck import healthcheck
-from proxy.logs import configure_log, get_log
-from proxy.options import config_option, log_format_option, log_level_option, set_option
-from proxy.reloading import reload_when_told, tell_proxies, warn_of_open_addresses
-from proxy.services import Lifecycle
-from rules.families import find_family
-from rules.pipeline import LimitExceededError
+from proxy.cli.healthcheck import healthcheck
+from proxy.cli.options import config_option, log_format_option, log_level_option, set_option
+from proxy.compaction.compactor import Compacted
+from proxy.compaction.pool import Compactors
+from proxy.config.errors import ConfigError
+from proxy.config.load import find_route_fault, load_file
+from proxy.config.schema import Config
+from proxy.exchange.services import Lifecycle
+from proxy.server.app import run_proxy, stop_or_end
+from proxy.server.reload import reload_when_told, tell_proxies, warn_of_open_addresses
+from proxy.state.models.catalogue import find_window
+from proxy.telemetry.logs import configure_log, get_log
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.request import read_damaged_request, read_request
+from rules.pipeline.plan import LimitExceededError
+from rules.tokens.families import find_family
 
 WRONG_USE = 2
 P = ParamSpec("P")
@@ -229,7 +229,7 @@ def count(
     """Count the tokens of a request body from FILE (or standard input), by section. No network."""
     from rich.console import Console  # noqa: PLC0415 - of no use to `serve`
 
-    from proxy.tally import tally_body  # noqa: PLC0415 - the same
+    from proxy.cli.count import tally_body  # noqa: PLC0415 - the same
 
     with _wrong_use():
         config = load_file(config_path, settings, is_online=False)
@@ -274,7 +274,7 @@ def doctor(
     """Look whether the proxy will work here: upstreams, windows, counting, store, address. What to do is said."""
     from rich.console import Console  # noqa: PLC0415 - of no use to `serve`
 
-    from proxy.doctor import examine  # noqa: PLC0415 - the same
+    from proxy.cli.doctor.report import examine  # noqa: PLC0415 - the same
 
     key = os.environ.get(key_from_env, "") if key_from_env is not None else None
     if key is not None and not (key.isascii() and key.isprintable() and key.strip()):
@@ -294,7 +294,7 @@ def doctor(
 @click.option("--keep", is_flag=True, help="Leave the proxy and the simulated upstream running.")
 def demo(*, keep: bool) -> None:
     """Replay a long agent session through the proxy, against a simulated upstream. No key, no network."""
-    from proxy.demo.command import run_demo  # noqa: PLC0415 - rich and the session are of no use to `serve`
+    from proxy.cli.demo.command import run_demo  # noqa: PLC0415 - rich and the session are of no use to `serve`
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_demo(keep=keep))

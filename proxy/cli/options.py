@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from proxy.logs import FORMATS, LEVELS
+from proxy.telemetry.logs import FORMATS, LEVELS
 
 config_option = click.option(
     "--config",

@@ -7,19 +7,19 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest
-from proxy.codecs.outline import BoundTokens, read_outline
 from proxy.lru import BytesLRU
+from proxy.wire.chat.outline import BoundTokens, read_outline
+from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest
 from rules.conversation import Conversation, CountTokens, Decision, Message
-from rules.dedupe import Memos, Sketch, View
-from rules.families import GENERIC, Costs
-from rules.fold import Fold
-from rules.glance import is_far_below
-from rules.pipeline import LimitExceededError, Plan, apply, plan
+from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
+from rules.pipeline.quick_check import is_far_below
 from rules.policy import Policy
-from rules.results import Allowance, Edits, MemoKey, Shortened, Work
-from rules.sections import Sections, count_sections
-from rules.summarise import Summary, SummaryRequest, write_inline_prompt
+from rules.results.dedupe import Memos, Sketch, View
+from rules.results.edit import Allowance, Edits, MemoKey, Shortened, Work
+from rules.summary.request import Summary, SummaryRequest, write_inline_prompt
+from rules.tokens.families import GENERIC, Costs
+from rules.tokens.sections import Sections, count_sections
+from rules.window.replay import Fold
 
 SKETCH_LINE_BYTES = 40
 """A checksum in a tuple."""

@@ -7,9 +7,10 @@ import threading
 from functools import partial
 from typing import Any
 
-from proxy.compaction import Caches, Compactor
-from proxy.config import PolicyConfig
-from proxy.counter import (
+from proxy.compaction.compactor import Caches, Compactor
+from proxy.compaction.offload import run_work
+from proxy.compaction.tokenizers.estimate import Estimator
+from proxy.compaction.tokenizers.exact import (
     VOCABULARIES,
     VocabularyError,
     count_by_heuristic,
@@ -17,11 +18,10 @@ from proxy.counter import (
     load_encoding,
     make_counter,
 )
-from proxy.engines import find_engine
-from proxy.estimate import Estimator
-from proxy.threads import run_work
+from proxy.compaction.tokenizers.optional import find_engine
+from proxy.config.schema import PolicyConfig
 from rules.conversation import CountTokens
-from rules.families import O200K, Costs, find_family
+from rules.tokens.families import O200K, Costs, find_family
 
 HEURISTIC = "heuristic"
 

@@ -6,10 +6,10 @@ Law: a check whose own keys are wrong by themselves is left out; all others run.
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.config import Config, PolicyConfig
-from proxy.config_document import Path, Problem, name_path
-from proxy.config_errors import show
-from proxy.config_globs import covers
+from proxy.config.document import Path, Problem, name_path
+from proxy.config.globs import covers
+from proxy.config.schema import Config, PolicyConfig
+from proxy.config.validation import show
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from proxy.errors import ConfigError
+from proxy.config.errors import ConfigError
 
 Path = tuple[str | int, ...]
 Place = tuple[int, int]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from proxy.config import Config, PolicyConfig
-from proxy.config_checks import find_conflicts
-from proxy.config_document import Document, Path, Place, Problem, has_half_characters
-from proxy.config_errors import validate
-from proxy.errors import ConfigError
-from proxy.forward_proxies import UnusableProxyError
+from proxy.config.checks import find_conflicts
+from proxy.config.document import Document, Path, Place, Problem, has_half_characters
+from proxy.config.errors import ConfigError
+from proxy.config.network.forward_proxies import UnusableProxyError
+from proxy.config.schema import Config, PolicyConfig
+from proxy.config.validation import validate
 
 P = TypeVar("P", bound=PolicyConfig)
 
@@ -94,7 +94,7 @@ def load_config(
 
     `environment` (the process's own by default) fills ${NAME} and may set TRIMTAB_UPSTREAM, TRIMTAB_LISTEN and
     TRIMTAB_AUTOCOMPACT_PCT. Settings win over the environment, and that over the file. Unless `is_online` is false, it
-    names proxies, too (forward_proxies.py).
+    names proxies, too (network/forward_proxies.py).
     """
     environment = os.environ if environment is None else environment
     document = Document.parse(text)

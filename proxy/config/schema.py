@@ -1,6 +1,6 @@
 """The configuration's keys: what each may be, what it is by default, and which policy a request gets.
 
-Law: frozen, and every key has a default. What a file says is read by config_load.py.
+Law: frozen, and every key has a default. What a file says is read by config/load.py.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
 
-from proxy.config_tools import Section, TidyConfig, ToolConfig, allow_a_switch
-from proxy.config_upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
-from proxy.config_values import (
+from proxy.config.tool_schema import Section, TidyConfig, ToolConfig, allow_a_switch
+from proxy.config.upstream_schema import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
+from proxy.config.values import (
     Address,
     ContextWindow,
     NameGlob,
@@ -21,7 +21,7 @@ from proxy.config_values import (
     Tenant,
     is_loopback,
 )
-from proxy.config_words import Wanted
+from proxy.config.words import Wanted
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget, Treatment, Truncation
 

@@ -8,9 +8,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from proxy.config_values import Exclude, read_switch, refused
-from rules.tidy import Tidying
-from rules.treatment import ToolRule, Treatment, Truncation
+from proxy.config.values import Exclude, read_switch, refused
+from rules.treatment import Tidying, ToolRule, Treatment, Truncation
 
 
 class Section(BaseModel):

@@ -9,10 +9,10 @@ from typing import Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from proxy.certificates import check_key, find_trust_fault, make_context
-from proxy.config_tools import Section
-from proxy.config_values import AuthoritiesFile, CertificateFile, OptionalKey, OptionalName, OptionalProxy, Url
-from proxy.forward_proxies import Route, find_route
+from proxy.config.network.certificates import check_key, find_trust_fault, make_context
+from proxy.config.network.forward_proxies import Route, find_route
+from proxy.config.tool_schema import Section
+from proxy.config.values import AuthoritiesFile, CertificateFile, OptionalKey, OptionalName, OptionalProxy, Url
 
 
 class UpstreamConfig(Section):

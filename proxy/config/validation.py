@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from proxy.config_document import SECRET_KEYS, SHOWN_CHARS, Path, Problem
-from proxy.config_words import Slot, list_keys
+from proxy.config.document import SECRET_KEYS, SHOWN_CHARS, Path, Problem
+from proxy.config.words import Slot, list_keys
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from proxy.certificates import check_authorities, check_certificate
-from proxy.config_globs import NEVER, UNCLOSED, split_glob
-from proxy.config_words import Wanted
-from proxy.forward_proxies import DIRECT, SETTING, read_proxy
+from proxy.config.globs import NEVER, UNCLOSED, split_glob
+from proxy.config.network.certificates import check_authorities, check_certificate
+from proxy.config.network.forward_proxies import DIRECT, SETTING, read_proxy
+from proxy.config.words import Wanted
 from rules.treatment import MAX_NAME_CHARS
 
 MIN_CONTEXT_WINDOW = 1024
@@ -30,7 +30,7 @@ _TENANT_HEADER = re.compile(r"header:[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def refused() -> PydanticCustomError:
-    """The error for a value of another kind: what is said is what its type wants (see config_words.py)."""
+    """The error for a value of another kind: what is said is what its type wants (see config/words.py)."""
     return PydanticCustomError("refused", "refused")
 
 

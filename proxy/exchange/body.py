@@ -8,12 +8,12 @@ from functools import partial
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.codecs.chat import ChatRequest, read_damaged_request, read_request
-from proxy.codecs.message import UndecodableError
-from proxy.encodings import Decoded, decode_body, read_codings
-from proxy.threads import INLINE_BYTES, LARGE_BODY_BYTES, run_work
-from proxy.uploads import Uploads
-from proxy.upstream import Body
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, run_work
+from proxy.http.client import Body
+from proxy.http.content_coding import Decoded, decode_body, read_codings
+from proxy.http.uploads import Uploads
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.request import ChatRequest, read_damaged_request, read_request
 
 PEEK_BYTES = 64 * 1024
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")

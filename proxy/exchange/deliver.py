@@ -13,22 +13,22 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
-from proxy.body import ReceivedBody
-from proxy.codecs.message import UndecodableError
-from proxy.config import PolicyConfig
-from proxy.errors import ProxyError
-from proxy.exchange import Exchange
-from proxy.fail_open import fail_open
-from proxy.observing import count_answer, observe
-from proxy.opening import read_opening
-from proxy.overflow import Kind, Overflow
-from proxy.recovery import Again, confirm, learn, plan_again
-from proxy.relay import relay_answer, relay_into_stream, replace_answer
-from proxy.services import Services
-from proxy.stream import ResponseTap
-from proxy.texts import Call, Carried, write_ahead
-from proxy.threads import run_work
-from proxy.upstream import read_headers, request_headers, target_url
+from proxy.compaction.offload import run_work
+from proxy.config.schema import PolicyConfig
+from proxy.exchange.body import ReceivedBody
+from proxy.exchange.early_answer import read_opening
+from proxy.exchange.fail_open import fail_open
+from proxy.exchange.observe import count_answer, observe
+from proxy.exchange.record import Exchange
+from proxy.exchange.recover import Again, confirm, learn, plan_again
+from proxy.exchange.services import Services
+from proxy.exchange.summary import Call, Carried, write_ahead
+from proxy.http.client import read_headers, request_headers, target_url
+from proxy.http.errors import ProxyError
+from proxy.http.relay import relay_answer, relay_into_stream, replace_answer
+from proxy.wire.chat.answer import ResponseTap
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.overflow.classify import Kind, Overflow
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """Of the others a client that compacts would do so in vain."""

@@ -9,10 +9,10 @@ import asyncio
 import aiohttp
 from aiohttp import web
 
-from proxy.exchange import Exchange
-from proxy.overflow import REFUSAL_STATUSES, Overflow, read_overflow
-from proxy.relay import Relayed, begin_answer, write_chunk
-from proxy.stream import FirstEvent
+from proxy.exchange.record import Exchange
+from proxy.http.relay import Relayed, begin_answer, write_chunk
+from proxy.wire.chat.answer import FirstEvent
+from proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow, read_overflow
 
 MAX_REFUSAL_BYTES = 64 * 1024
 """A longer refusal is not read."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proxy.codecs.message import UndecodableError
-from proxy.exchange import Exchange
-from proxy.services import Services
-from rules.pipeline import LimitExceededError
+from proxy.exchange.record import Exchange
+from proxy.exchange.services import Services
+from proxy.wire.chat.message import UndecodableError
+from rules.pipeline.plan import LimitExceededError
 
 
 @contextmanager

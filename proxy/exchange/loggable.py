@@ -6,8 +6,8 @@ Law: on one line, of bounded length, without a character that a terminal would o
 import re
 from urllib.parse import urlsplit
 
-from proxy.logs import escape
-from proxy.upstream import CREDENTIAL_HEADERS, KEY_HEADER, Headers, origin_form
+from proxy.http.client import CREDENTIAL_HEADERS, KEY_HEADER, Headers, origin_form
+from proxy.telemetry.logs import escape
 
 MAX_CHARS = 128
 MAX_READ_CHARS = 64 * 1024

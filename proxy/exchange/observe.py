@@ -2,15 +2,15 @@
 
 from functools import partial
 
-from proxy.calibration import Report
-from proxy.config import PolicyConfig
-from proxy.exchange import Exchange
-from proxy.lessons import Sent
-from proxy.records import ModelName
-from proxy.services import Services
-from proxy.stream import ResponseTap
-from proxy.texts import Call, Carried
-from proxy.threads import INLINE_BYTES, MANY_MESSAGES, run_work
+from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
+from proxy.config.schema import PolicyConfig
+from proxy.exchange.record import Exchange
+from proxy.exchange.services import Services
+from proxy.exchange.summary import Call, Carried
+from proxy.state.models.calibration import Report
+from proxy.state.models.lessons import Sent
+from proxy.state.models.records import ModelName
+from proxy.wire.chat.answer import ResponseTap
 from rules.conversation import Message
 
 

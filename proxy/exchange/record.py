@@ -5,11 +5,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.compaction import Compacted
-from proxy.errors import ProxyError
-from proxy.metrics import Metrics
-from proxy.relay import PlainResponse, Relayed
-from proxy.upstream import Headers
+from proxy.compaction.compactor import Compacted
+from proxy.http.client import Headers
+from proxy.http.errors import ProxyError
+from proxy.http.relay import PlainResponse, Relayed
+from proxy.telemetry.metrics import Metrics
 
 MAX_ERROR_RATIO = 20.0
 """One absurd report must not spoil a mean."""
@@ -174,7 +174,7 @@ class Recorder:
         known = {"upstream": exchange.upstream, "model": exchange.shown_model, "match": exchange.match}
         fields |= {key: value for key, value in known.items() if value}
         if exchange.error is not None:
-            # Its words hold no message text and no credential (errors.py); agents often swallow them.
+            # Its words hold no message text and no credential (http/errors.py); agents often swallow them.
             fields |= {"error": exchange.error.code, "reason": str(exchange.error)}
         compacted = exchange.compacted
         if compacted is not None:

@@ -9,13 +9,13 @@ from functools import partial
 
 import orjson
 
-from proxy.codecs.message import UndecodableError
-from proxy.lessons import Lesson, draw_lesson
-from proxy.observing import describe_sent
-from proxy.overflow import Overflow
-from proxy.texts import Call, Carried, carry_out, make_call
-from proxy.threads import run_work
-from rules.pipeline import LimitExceededError
+from proxy.compaction.offload import run_work
+from proxy.exchange.observe import describe_sent
+from proxy.exchange.summary import Call, Carried, carry_out, make_call
+from proxy.state.models.lessons import Lesson, draw_lesson
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.overflow.classify import Overflow
+from rules.pipeline.plan import LimitExceededError
 
 
 @dataclass(frozen=True, slots=True)

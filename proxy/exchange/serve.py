@@ -10,21 +10,21 @@ from functools import partial
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.body import peek_model, read_chat, receive_body
-from proxy.codecs.chat import ChatRequest
-from proxy.codecs.message import UndecodableError
-from proxy.compaction import Planned, describe_refused
-from proxy.config import Config, PolicyConfig
-from proxy.delivery import Delivery, Done
-from proxy.errors import ContextExceededError, UnknownModeError, UnknownProfileError
-from proxy.exchange import Exchange
-from proxy.fail_open import fail_open
-from proxy.loggable import names_secret, tell_name, tell_upstream
-from proxy.services import Services
-from proxy.texts import Call, Carried, carry_out, make_call
-from proxy.threads import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded, run_work
-from proxy.upstream import read_headers
-from rules.pipeline import LimitExceededError
+from proxy.compaction.compactor import Planned, describe_refused
+from proxy.compaction.offload import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded, run_work
+from proxy.config.schema import Config, PolicyConfig
+from proxy.exchange.body import peek_model, read_chat, receive_body
+from proxy.exchange.deliver import Delivery, Done
+from proxy.exchange.fail_open import fail_open
+from proxy.exchange.loggable import names_secret, tell_name, tell_upstream
+from proxy.exchange.record import Exchange
+from proxy.exchange.services import Services
+from proxy.exchange.summary import Call, Carried, carry_out, make_call
+from proxy.http.client import read_headers
+from proxy.http.errors import ContextExceededError, UnknownModeError, UnknownProfileError
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.request import ChatRequest
+from rules.pipeline.plan import LimitExceededError
 
 MODES = ("off", "observe", "enforce")
 """From the one that does least to the one that does most."""

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from proxy.compactors import Compactors
-from proxy.config import Config
-from proxy.exchange import Recorder
-from proxy.kept import PrefixWatch
-from proxy.models import Models
-from proxy.relay import loses_what_follows
-from proxy.sliding import SlidingWatch
-from proxy.summaries import Summaries
-from proxy.tenancy import Tenancy
-from proxy.uploads import Uploads
-from proxy.upstream import UpstreamClient
+from proxy.compaction.pool import Compactors
+from proxy.compaction.prefix_watch import PrefixWatch
+from proxy.config.schema import Config
+from proxy.exchange.record import Recorder
+from proxy.http.client import UpstreamClient
+from proxy.http.relay import loses_what_follows
+from proxy.http.uploads import Uploads
+from proxy.state.models.service import Models
+from proxy.state.summaries.service import Summaries
+from proxy.state.summaries.sliding import SlidingWatch
+from proxy.state.summaries.tenancy import Tenancy
 
 
 class Lifecycle:

@@ -10,18 +10,18 @@ from math import ceil
 
 from aiohttp import web
 
-from proxy.codecs.chat import ChatRequest
-from proxy.compaction import Compacted, Compactor, Planned
-from proxy.config import PolicyConfig, UpstreamConfig
-from proxy.exchange import Exchange
-from proxy.records import ModelName
-from proxy.services import Services
-from proxy.summariser import Inline, Summariser, Task
-from proxy.threads import run_bounded, run_work
-from proxy.upstream import AFFINITY_HEADERS, SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers, target_url
-from proxy.waiting import wait_aloud
+from proxy.compaction.compactor import Compacted, Compactor, Planned
+from proxy.compaction.offload import run_bounded, run_work
+from proxy.config.schema import PolicyConfig, UpstreamConfig
+from proxy.exchange.record import Exchange
+from proxy.exchange.services import Services
+from proxy.exchange.waiting import wait_aloud
+from proxy.http.client import AFFINITY_HEADERS, SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers, target_url
+from proxy.state.models.records import ModelName
+from proxy.state.summaries.summariser import Inline, Summariser, Task
+from proxy.wire.chat.request import ChatRequest
 from rules.policy import OnExceeded, Policy
-from rules.summarise import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
+from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
 
 
 @dataclass(frozen=True, slots=True)

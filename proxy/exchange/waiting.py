@@ -12,8 +12,8 @@ from typing import TypeVar
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from proxy.exchange import Exchange
-from proxy.relay import PlainResponse
+from proxy.exchange.record import Exchange
+from proxy.http.relay import PlainResponse
 
 FIRST_COMMENT_SECONDS = 5.0
 COMMENT_SECONDS = 10.0

@@ -14,10 +14,10 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config import UpstreamConfig
-from proxy.connections import Connector, Request, ending_with_connection
-from proxy.errors import ProxyError, UpstreamInvalidError, UpstreamUnreachableError
-from proxy.unreachable import PROXY_AUTHENTICATION_REQUIRED, describe_refusal, explain, name_host
+from proxy.config.schema import UpstreamConfig
+from proxy.http.aiohttp_fixes import Connector, Request, ending_with_connection
+from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamUnreachableError
+from proxy.http.unreachable import PROXY_AUTHENTICATION_REQUIRED, describe_refusal, explain, name_host
 
 HOP_BY_HOP = frozenset(
     {

@@ -118,7 +118,3 @@ class UnknownModeError(ProxyError):
     status = 400
     code = "unknown_mode"
     param = "x-trimtab-mode"
-
-
-class ConfigError(Exception):
-    """The configuration is wrong; the message has one line for each thing that is."""

@@ -6,7 +6,7 @@ of it; here is what it lets pass.
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 
-from proxy.errors import BadFramingError
+from proxy.http.errors import BadFramingError
 
 MAX_CONTENT_LENGTH = 2**63 - 1
 """More is no number of bytes to most servers, and to some no number at all."""

@@ -19,10 +19,10 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
-from proxy.errors import UpstreamInvalidError
-from proxy.pace import Pace
-from proxy.stream import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
-from proxy.upstream import Headers, answer_headers, is_sendable, read_headers
+from proxy.http.client import Headers, answer_headers, is_sendable, read_headers
+from proxy.http.errors import UpstreamInvalidError
+from proxy.telemetry.pace import Pace
+from proxy.wire.chat.answer import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
 
 STALLED_SECONDS = 600.0
 """A client that takes nothing of its answer for so long has gone without a word."""

@@ -10,10 +10,10 @@ import ssl
 import aiohttp
 from yarl import URL
 
-from proxy.config import UpstreamConfig
-from proxy.connections import TunnelError, TunnelTimeoutError
-from proxy.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.forward_proxies import ForwardProxy
+from proxy.config.network.forward_proxies import ForwardProxy
+from proxy.config.schema import UpstreamConfig
+from proxy.http.aiohttp_fixes import TunnelError, TunnelTimeoutError
+from proxy.http.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
 
 PROXY_AUTHENTICATION_REQUIRED = 407
 _TRUST = "set upstream.ca_file (or SSL_CERT_FILE) to a PEM file with the certificate of"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from proxy.errors import OverloadedError, SlowRequestError
+from proxy.http.errors import OverloadedError, SlowRequestError
 
 MIN_BYTES_PER_SECOND = 500
 """On average, once the first `silence_seconds` are over. Source: Apache's mod_reqtimeout."""

@@ -14,11 +14,11 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config import UpstreamConfig
-from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.relay import STALLED_SECONDS, PlainResponse, Relayed, relay_answer, reset
-from proxy.unreachable import name_host
-from proxy.upstream import SWITCHING_PROTOCOLS, UpstreamClient, answer_headers, is_sendable, read_headers
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient, answer_headers, is_sendable, read_headers
+from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.http.relay import STALLED_SECONDS, PlainResponse, Relayed, relay_answer, reset
+from proxy.http.unreachable import name_host
 
 BUFFER_BYTES = 64 * 1024
 """Beyond twice this, what comes from one end waits for the other."""

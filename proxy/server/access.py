@@ -10,9 +10,9 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
 
-from proxy.config import Config
-from proxy.errors import UnauthorizedError
-from proxy.upstream import CREDENTIAL_HEADERS, KEY_HEADER, Headers
+from proxy.config.schema import Config
+from proxy.http.client import CREDENTIAL_HEADERS, KEY_HEADER, Headers
+from proxy.http.errors import UnauthorizedError
 
 MAX_SHOWN = 8
 """Credentials of one request that are looked at: more are no client's."""

@@ -14,24 +14,24 @@ from typing import Any
 import platformdirs
 from aiohttp import web
 
-from proxy.catalogue import load_catalogue
-from proxy.compactors import Compactors
-from proxy.config import Config
-from proxy.config_values import site_url, split_address
-from proxy.exchange import Recorder
-from proxy.handlers import handle, handle_pages
-from proxy.metrics import Metrics
-from proxy.models import Models
-from proxy.raw_headers import keep_header_bytes
-from proxy.relay import OwnRequest, reset_transport
-from proxy.sealing import KEY_BYTES, KeyFileError, load_key
-from proxy.services import Current, Lifecycle, Services
-from proxy.stores import SummaryStore, open_store
-from proxy.summaries import Summaries
-from proxy.summary_calls import SummaryCalls
-from proxy.tenancy import Tenancy
-from proxy.uploads import Uploads
-from proxy.upstream import UpstreamClient
+from proxy.compaction.pool import Compactors
+from proxy.config.schema import Config
+from proxy.config.values import site_url, split_address
+from proxy.exchange.record import Recorder
+from proxy.exchange.services import Current, Lifecycle, Services
+from proxy.http.client import UpstreamClient
+from proxy.http.raw_headers import keep_header_bytes
+from proxy.http.relay import OwnRequest, reset_transport
+from proxy.http.uploads import Uploads
+from proxy.server.router import handle, handle_pages
+from proxy.state.models.catalogue import load_catalogue
+from proxy.state.models.service import Models
+from proxy.state.stores import SummaryStore, open_store
+from proxy.state.summaries.calls import SummaryCalls
+from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
+from proxy.state.summaries.service import Summaries
+from proxy.state.summaries.tenancy import Tenancy
+from proxy.telemetry.metrics import Metrics
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 256

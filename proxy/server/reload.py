@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from proxy.catalogue import load_catalogue
-from proxy.config import Config
-from proxy.errors import ConfigError
-from proxy.services import Current, Services
+from proxy.config.errors import ConfigError
+from proxy.config.schema import Config
+from proxy.exchange.services import Current, Services
+from proxy.state.models.catalogue import load_catalogue
 
 FIXED_KEYS = ("listen", "metrics_listen", "store", "store_ttl_seconds")
 """What takes effect with a restart only."""

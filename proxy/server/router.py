@@ -1,6 +1,6 @@
 """Every request comes in here.
 
-Law: our own pages are answered, chat completions go to chat.py, and whatever no codec claims streams through.
+Law: our own pages are answered, chat completions go to exchange/serve.py, and whatever no codec claims streams through.
 """
 
 import asyncio
@@ -9,17 +9,17 @@ from contextlib import suppress
 
 from aiohttp import HttpVersion11, web
 
-from proxy.chat import serve_chat
-from proxy.errors import MethodNotAllowedError, OverloadedError, ProxyError
-from proxy.exchange import Exchange
-from proxy.framing import check_framing
-from proxy.gate import admit_client
-from proxy.loggable import tell_name, tell_path, tell_upstream
-from proxy.pages import answer_error, answer_page, is_own
-from proxy.relay import relay_answer
-from proxy.services import Services
-from proxy.upstream import SWITCHING_PROTOCOLS, Body, read_headers, request_headers, target_url
-from proxy.websocket import is_upgrade, relay_websocket
+from proxy.exchange.loggable import tell_name, tell_path, tell_upstream
+from proxy.exchange.record import Exchange
+from proxy.exchange.serve import serve_chat
+from proxy.exchange.services import Services
+from proxy.http.client import SWITCHING_PROTOCOLS, Body, read_headers, request_headers, target_url
+from proxy.http.errors import MethodNotAllowedError, OverloadedError, ProxyError
+from proxy.http.framing import check_framing
+from proxy.http.relay import relay_answer
+from proxy.http.websocket import is_upgrade, relay_websocket
+from proxy.server.access import admit_client
+from proxy.server.admin.pages import answer_error, answer_page, is_own
 
 CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
 

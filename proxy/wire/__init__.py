@@ -1,1 +1,4 @@
-"""Bytes of a request <-> Conversation, one module per endpoint."""
+"""What stands on the wire: a folder for a dialect, JSON, refusals.
+
+Law: sans I/O; dialects never import each other.
+"""

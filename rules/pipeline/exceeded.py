@@ -1,20 +1,20 @@
 """Rung 8: the newest messages are shortened if not even a cut makes room for them.
 
-Law: how much each may keep is decided by the fold (fold.py), so what was shortened once is forwarded so ever after. A
-text is shortened from what the client said, once, and its marker tells how much of that is missing.
+Law: how much each may keep is decided by the fold (window/replay.py), so what was shortened once is forwarded so ever
+after. A text is shortened from what the client said, once, and its marker tells how much of that is missing.
 """
 
 from collections.abc import Iterable, Sequence
 
 from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
-from rules.head_tail import truncate_text
-from rules.open_step import Cap
-from rules.places import Place, find_results
 from rules.policy import Policy
-from rules.results import Result, Shortened, Work, edit_one
-from rules.tidy_results import TIDY
+from rules.results.calls import Place, find_results
+from rules.results.edit import Result, Shortened, Work, edit_one
+from rules.results.excerpt.rule import share_budget, truncate_result
+from rules.results.tidy.rule import TIDY
+from rules.text.head_tail import truncate_text
 from rules.treatment import Budget
-from rules.truncate import share_budget, truncate_result
+from rules.window.open_step import Cap
 
 
 def shorten_newest(

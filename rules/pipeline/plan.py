@@ -15,19 +15,19 @@ from rules.conversation import (
     Outcome,
     count_leading,
 )
-from rules.dedupe import Memos, dedupe_tool_results
-from rules.exceeded import shorten_newest
-from rules.fold import FoldMemo, replay_cut
-from rules.pairing import pair_tool_calls
+from rules.pipeline.exceeded import shorten_newest
 from rules.policy import OnExceeded, Policy
-from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
-from rules.results import KeptResults, Work, edit_and_hash
-from rules.room import Room
-from rules.splice import splice_summary
-from rules.summarise import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
-from rules.tidy_results import TIDY
-from rules.truncate import TRUNCATE
-from rules.window import Window
+from rules.results.dedupe import Memos, dedupe_tool_results
+from rules.results.edit import KeptResults, Work, edit_and_hash
+from rules.results.excerpt.rule import TRUNCATE
+from rules.results.pairing import pair_tool_calls
+from rules.results.tidy.rule import TIDY
+from rules.summary.request import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
+from rules.summary.splice import splice_summary
+from rules.window.prune import PLACEHOLDER_TOKENS, prune_tool_results
+from rules.window.replay import FoldMemo, replay_cut
+from rules.window.room import Room
+from rules.window.state import Window
 
 
 class LimitExceededError(ValueError):

@@ -6,12 +6,13 @@ Law: whatever the tokens really are, as long as they are within the bounds, plan
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rules import dedupe, tidy_results
 from rules.conversation import Conversation, Message
-from rules.pairing import pair_tool_calls
 from rules.policy import PREFETCH_GAP, Policy
-from rules.room import HEAD_STEPS
+from rules.results import dedupe
+from rules.results.pairing import pair_tool_calls
+from rules.results.tidy import rule as tidy_results
 from rules.treatment import Treatment
+from rules.window.room import HEAD_STEPS
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from rules.conversation import (
     ToolCall,
     count_leading,
 )
-from rules.diff import write_diff
-from rules.grown import SeenMemo, keep_seen, take_seen, weigh_message
+from rules.results.incremental import SeenMemo, keep_seen, take_seen, weigh_message
+from rules.text.line_diff import write_diff
 
 MIN_CHARS = 160
 """Some 40 tokens. A result that is no longer is left alone: a pointer costs 20 to 60."""

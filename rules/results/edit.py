@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
-from rules.calls import has_argument
 from rules.conversation import (
     Conversation,
     CountTokens,
@@ -19,12 +18,13 @@ from rules.conversation import (
     ToolCall,
     count_leading,
 )
-from rules.failures import says_failure
-from rules.grown import SeenMemo, keep_seen, take_seen, weigh_message
-from rules.head_tail import measure_bytes
-from rules.places import Place, find_results
 from rules.policy import Policy
 from rules.prefix import hash_prefixes
+from rules.results.calls import Place, find_results
+from rules.results.incremental import SeenMemo, keep_seen, take_seen, weigh_message
+from rules.results.tools.arguments import has_argument
+from rules.results.tools.exit_status import says_failure
+from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, Treatment
 
 MIN_SAVED_SHARE = 0.05

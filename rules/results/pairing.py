@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, ToolCall
 from rules.prefix import digest_message
-from rules.tokens import count_message
+from rules.tokens.messages import count_message
 
 ABORTED = "aborted"
 """The result of a call that has none. Source: the wording of Codex, which models know."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rules.conversation import RESULT_ROLES, CountTokens, Message
-from rules.head_tail import truncate_text
+from rules.text.head_tail import truncate_text
 
 REQUEST_CHARS = 300
 CALL_CHARS = 120

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rules.headings import LEAST_PARTS, Heading, find_headings
-from rules.phrases import ASKS_BACK, GOES_ON, NAMES_NOTE, REFUSAL, REPORTS, count_said, split_sentences
-from rules.written_calls import FENCE, ends_in_call, has_any_call, has_call_syntax
+from rules.summary.headings import LEAST_PARTS, Heading, find_headings
+from rules.summary.phrases import ASKS_BACK, GOES_ON, NAMES_NOTE, REFUSAL, REPORTS, count_said, split_sentences
+from rules.summary.written_calls import FENCE, ends_in_call, has_any_call, has_call_syntax
 
 NOTE_PARTS = """\
 ## 1. Progress and decisions

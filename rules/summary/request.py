@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, Message, count_leading
-from rules.digest import write_digest
-from rules.handoff import NOTE_PARTS
-from rules.head_tail import MIN_TEXT_TOKENS, truncate_text
-from rules.prune import is_prunable
-from rules.window import Cut, CutKind, Window
+from rules.summary.digest import write_digest
+from rules.summary.handoff import NOTE_PARTS
+from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
+from rules.window.prune import is_prunable
+from rules.window.state import Cut, CutKind, Window
 
 PROMPT_VERSION = "4"
 """Part of a summary's id: a changed prompt, or another notion of what a note is, never finds older texts."""

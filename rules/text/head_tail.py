@@ -5,7 +5,7 @@ Law: never longer than the limit, exact by the measure given. The marker says ho
 
 from collections.abc import Callable
 
-from rules.graphemes import ceil_boundary, floor_boundary
+from rules.text.graphemes import ceil_boundary, floor_boundary
 
 HEAD_SHARE = 0.4
 """Of the budget. Errors and totals stand at the end of logs, so the tail gets the larger part."""

@@ -7,7 +7,7 @@ model's own usage says is put right by calibration.
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from rules.images import AreaCost, ImageCost, PatchCost, TileCost
+from rules.tokens.images import AreaCost, ImageCost, PatchCost, TileCost
 
 GPT_4O_IMAGES = TileCost(85, 170)
 O200K = "o200k_base"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rules.conversation import HEAD_ROLES, CountTokens, Message, ToolCall
-from rules.families import GENERIC, Costs
-from rules.typescript import render_tools
+from rules.tokens.families import GENERIC, Costs
+from rules.tokens.tool_schemas import render_tools
 
 MESSAGE_TOKENS = 3
 """Frame of each message. Source: the OpenAI cookbook's formula, exact on 99 % of 659 recorded plain requests."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from rules.conversation import HEAD_ROLES, RESULT_ROLES, Conversation, CountTokens, Message
-from rules.splice import INTRODUCTION, KEPT_TITLE
+from rules.text.markers import INTRODUCTION, KEPT_TITLE
 
 MEMORY_TAGS = ("relevant_context",)
 _SUMMARY = re.compile(rf"{re.escape(INTRODUCTION)}.*?(?={re.escape(KEPT_TITLE)}|\Z)", re.DOTALL)

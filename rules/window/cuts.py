@@ -1,14 +1,15 @@
 """The windows that could come next: pruned, cut, or cut down to the open step.
 
-Law: functions of the sums of a transcript, the room and the policy. Which of them is taken, and when, fold.py decides.
+Law: functions of the sums of a transcript, the room and the policy. Which of them is taken, and when, is decided in
+window/replay.py.
 """
 
 from dataclasses import replace
 
 from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
-from rules.room import Room
-from rules.sums import Sums
-from rules.window import Cut, CutKind, Window
+from rules.window.room import Room
+from rules.window.state import Cut, CutKind, Window
+from rules.window.sums import Sums
 
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rules.conversation import RESULT_ROLES, Message
-from rules.prune import PLACEHOLDER_TOKENS
+from rules.window.prune import PLACEHOLDER_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class OpenStep:
         self._seen = 0  # messages of the whole transcript
 
     def add(self, message: Message, *, is_task: bool) -> None:
-        """Go on by one message. The task statement has a rule of its own (room.py)."""
+        """Go on by one message. The task statement has a rule of its own (window/room.py)."""
         is_result = message.role in RESULT_ROLES
         if message.role == "assistant":
             self._parts.clear()

@@ -14,12 +14,12 @@ from hashlib import sha256
 from typing import Protocol
 
 from rules.conversation import Message
-from rules.cuts import Cuts
-from rules.open_step import Cap, OpenStep
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
-from rules.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
-from rules.sums import Sums
-from rules.window import CutKind, Window
+from rules.window.cuts import Cuts
+from rules.window.open_step import Cap, OpenStep
+from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
+from rules.window.state import CutKind, Window
+from rules.window.sums import Sums
 
 PATIENCE = 0.25
 """A cut is put off until waiting has cost this share of what the cut costs, counted over the whole session: one that

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rules.conversation import Message, count_leading
-from rules.open_step import least_tokens
+from rules.window.open_step import least_tokens
 
 MIN_ROOM_SHARE = 0.25
 """Of the limit. Below it cuts would come at nearly every step: they are made only where nothing else would fit."""

@@ -1,9 +1,9 @@
-"""The window's state: where a transcript is pruned and where it gives way to a summary. fold.py finds it."""
+"""The window's state: where a transcript is pruned and where it gives way to a summary. window/replay.py finds it."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from rules.open_step import Cap
+from rules.window.open_step import Cap
 
 
 class CutKind(StrEnum):

@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left
 
 from rules.conversation import HEAD_ROLES, Message, starts_step
-from rules.prune import PLACEHOLDER_TOKENS
+from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
 """Messages of the user, and of the system, that count as one request with the last of them. Chosen: clients put a

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-from installed_clients import NODE
+from clients.installed_clients import NODE
 
 KEY = "sk-of-the-agent"
 

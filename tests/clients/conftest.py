@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
-from wire_tap import WireTap, tap_wire
+from support.wire_tap import WireTap, tap_wire
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-DRIVERS = Path(__file__).parent / "clients" / "drivers"
+DRIVERS = Path(__file__).parent / "drivers"
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimtab-tests"
 INSTALLED = Path(os.environ.get("TRIMTAB_CLIENTS") or _CACHE)
 NODE, PYTHON = INSTALLED / "node", INSTALLED / "python"

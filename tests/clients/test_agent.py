@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 import pytest
-from checker import check_request, texts_of
-from coding_agents import AGENTS
-from installed_clients import skip_without
-from processes import run_program
-from scripted_model import Call, ScriptedModel, Turn, refuse_flatly
-from wire_tap import WireTap
+from clients.coding_agents import AGENTS
+from clients.installed_clients import skip_without
+from programs.processes import run_program
+from support.checker import check_request, texts_of
+from support.wire_tap import WireTap
+from upstreams.scripted import Call, ScriptedModel, Turn, refuse_flatly
 
 NAMES = {"read": ("read", "read_file"), "edit": ("edit", "replace"), "run": ("bash", "run_shell_command", "shell")}
 PARAMETERS = {

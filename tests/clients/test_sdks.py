@@ -10,12 +10,12 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
-from checker import check_request
-from fake_upstream import break_off, error, event
-from installed_clients import CLIENTS, DRIVERS, Client
-from processes import run_program
-from scripted_model import Call, ScriptedModel, Turn, refuse, refuse_flatly
-from wire_tap import WireTap
+from clients.installed_clients import CLIENTS, DRIVERS, Client
+from programs.processes import run_program
+from support.checker import check_request
+from support.wire_tap import WireTap
+from upstreams.recording import break_off, error, event
+from upstreams.scripted import Call, ScriptedModel, Turn, refuse, refuse_flatly
 
 Answers = list[dict[str, Any]]
 Drive = Callable[..., Awaitable[Answers]]

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from faulty_upstream import FaultyUpstream, run_faulty_upstream
+from upstreams.faulty import FaultyUpstream, run_faulty_upstream
 
 
 @pytest.fixture

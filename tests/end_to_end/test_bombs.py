@@ -5,10 +5,10 @@ import io
 
 import orjson
 import pytest
-from fake_upstream import completion
+from upstreams.recording import completion
 
-from proxy.codecs.chat import MAX_PARTS, read_request
-from proxy.codecs.message import UndecodableError
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.request import MAX_PARTS, read_request
 
 DEPTH = 100_000
 MANY = MAX_PARTS + 1

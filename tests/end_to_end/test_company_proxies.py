@@ -12,18 +12,18 @@ import orjson
 import pytest
 import uvloop
 from aiohttp import web
-from asking import CHAT, SMALL, ask_raw, post, settle
-from authority import Authority
-from forward_proxy import ForwardProxy, run_forward_proxy
-from raw_upstream import RawUpstream, run_raw_upstream
-from serving import read_log, serving
-from sessions import make_session
+from programs.serving import read_log, serving
+from support.authority import Authority
+from support.client import CHAT, SMALL, ask_raw, post, settle
+from support.sessions import make_session
+from upstreams.forward_proxy import ForwardProxy, run_forward_proxy
+from upstreams.raw import RawUpstream, run_raw_upstream
 from yarl import URL
 
-from proxy.app import Proxy, run_proxy
-from proxy.checks import ask_upstream
-from proxy.config_load import load_config
-from proxy.upstream import UpstreamClient
+from proxy.cli.doctor.checks import ask_upstream
+from proxy.config.load import load_config
+from proxy.http.client import UpstreamClient
+from proxy.server.app import Proxy, run_proxy
 
 Start = Callable[..., Awaitable[Proxy]]
 SOCKET = (
@@ -329,7 +329,7 @@ async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) 
 async def test_the_doctor_names_a_proxy_that_hangs(scheme, forward, monkeypatch) -> None:
     """It waits for less time than a connection may take, and names what to check."""
     forward.silent = True
-    monkeypatch.setattr("proxy.checks.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("proxy.cli.doctor.checks.TIMEOUT_SECONDS", 0.2)
     environment = {"ALL_PROXY": f"http://u:PLANTED@{forward.address}"}
     config = load_config(settings=(f"upstream.base_url={scheme}://upstream.test/v1",), environment=environment)
     client = UpstreamClient()

@@ -12,13 +12,13 @@ import aiohttp
 import orjson
 import pytest
 import yaml
-from asking import CHAT, post
-from serving import own_environment, read_log, serving
+from programs.serving import own_environment, read_log, serving
+from support.client import CHAT, post
 
-from proxy.app import data_directory, run_proxy
-from proxy.config import Config
-from proxy.config_load import load_address, load_config
-from proxy.pages import PAGES
+from proxy.config.load import load_address, load_config
+from proxy.config.schema import Config
+from proxy.server.admin.pages import PAGES
+from proxy.server.app import data_directory, run_proxy
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES_GRACE_SECONDS = 30

@@ -6,8 +6,8 @@ import struct
 from collections.abc import AsyncIterator
 
 import pytest
-from fake_upstream import event
-from raw_upstream import RawRequest, RawUpstream, run_raw_upstream
+from upstreams.raw import RawRequest, RawUpstream, run_raw_upstream
+from upstreams.recording import event
 from yarl import URL
 
 HEADS = {
@@ -102,7 +102,7 @@ async def test_a_client_that_does_not_read_stops_the_upstream(path, raw, start_p
 
 async def test_a_client_that_never_reads_again_is_let_go(raw, start_proxy, monkeypatch, log):
     """It cannot hold its place for ever; the upstream's connection is closed, too."""
-    monkeypatch.setattr("proxy.relay.STALLED_SECONDS", 0.2)
+    monkeypatch.setattr("proxy.http.relay.STALLED_SECONDS", 0.2)
 
     async def pour(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(HEADS["connection"])

@@ -10,8 +10,9 @@ from contextlib import suppress
 
 import aiohttp
 import pytest
-from asking import CHAT, SMALL, ask_raw
-from faults import (
+from support.client import CHAT, SMALL, ask_raw
+from support.leaks import Leaks, count_kept
+from upstreams.faults import (
     CHUNKED,
     FAULTS,
     FULL,
@@ -24,8 +25,7 @@ from faults import (
     check_seen,
     endless,
 )
-from faulty_upstream import GOOD, OK, TEXT, Connection, say
-from leaks import Leaks, count_kept
+from upstreams.faulty import GOOD, OK, TEXT, Connection, say
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
 """It is cut, and no model is asked."""

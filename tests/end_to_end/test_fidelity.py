@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from asking import ask_raw
-from raw_upstream import OK, RawUpstream, run_raw_upstream
+from support.client import ask_raw
+from upstreams.raw import OK, RawUpstream, run_raw_upstream
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 

@@ -6,10 +6,10 @@ absurd its numbers, spoils the requests to come.
 
 import orjson
 import pytest
-from asking import CHAT, SMALL
-from faults import FAULTS, FULL, LONG, Passed, ask, check_seen
-from faulty_upstream import Act, Connection, say
-from leaks import Leaks, read_sample
+from support.client import CHAT, SMALL
+from support.leaks import Leaks, read_sample
+from upstreams.faults import FAULTS, FULL, LONG, Passed, ask, check_seen
+from upstreams.faulty import Act, Connection, say
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SETTINGS = ("defaults.completion_reserve=1000", "defaults.overflow_strategy=prune")

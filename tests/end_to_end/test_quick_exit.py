@@ -7,13 +7,13 @@ from uuid import uuid4
 import orjson
 import pytest
 from aiohttp import web
-from asking import post
-from fake_upstream import completion
-from sessions import make_session
+from support.client import post
+from support.sessions import make_session
+from upstreams.recording import completion
 
-from proxy.compaction import Compactor
-from proxy.config import PolicyConfig
-from proxy.threads import INLINE_BYTES
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.offload import INLINE_BYTES
+from proxy.config.schema import PolicyConfig
 
 CHAT = "/v1/chat/completions"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 import pytest
-from asking import ask_raw
-from fake_upstream import event
-from raw_upstream import Answer, RawRequest, run_raw_upstream
-from sessions import DATA, read_rows
+from support.client import ask_raw
+from support.sessions import DATA, read_rows
+from upstreams.raw import Answer, RawRequest, run_raw_upstream
+from upstreams.recording import event
 
 WIRE = DATA / "wire"
 CLIENTS = sorted(path.stem for path in WIRE.glob("*.jsonl")) if WIRE.is_dir() else []

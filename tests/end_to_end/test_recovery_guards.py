@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
-from asking import post, settle
-from fake_upstream import Recorded, completion, stream, write_note
-from sessions import make_session, requests_of
+from support.client import post, settle
+from support.sessions import make_session, requests_of
+from upstreams.recording import Recorded, completion, stream, write_note
 
 WINDOW = 16_000
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from asking import post
-from fake_upstream import FakeUpstream, completion, event
-from serving import read_log, serving
+from programs.serving import read_log, serving
+from support.client import post
+from upstreams.recording import FakeUpstream, completion, event
 
 CHAT = {"model": "m-1", "messages": [{"role": "user", "content": "hi"}]}
 OUTCOMES = ("reloaded", "configuration_invalid", "nothing_to_reload")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import SMALL, post, settle
-from redis_server import PROGRAM, RedisServer
-from sessions import make_session, requests_of
+from programs.redis_server import PROGRAM, RedisServer
+from support.client import SMALL, post, settle
+from support.sessions import make_session, requests_of
 
-from proxy.app import Proxy, run_proxy
-from proxy.config_load import load_config
+from proxy.config.load import load_config
+from proxy.server.app import Proxy, run_proxy
 
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
 PLANTED = "the harbour master keeps his spare key under the third bollard"

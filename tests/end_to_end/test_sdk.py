@@ -6,8 +6,8 @@ import openai
 import orjson
 import pytest
 from aiohttp import web
-from fake_upstream import FakeUpstream, break_off, error
 from openai import AsyncOpenAI
+from upstreams.recording import FakeUpstream, break_off, error
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 

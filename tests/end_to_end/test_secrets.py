@@ -15,10 +15,10 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
-from asking import SMALL, ask_raw
-from fake_upstream import break_off, error
-from forward_proxy import run_forward_proxy
-from sessions import make_session
+from support.client import SMALL, ask_raw
+from support.sessions import make_session
+from upstreams.forward_proxy import run_forward_proxy
+from upstreams.recording import break_off, error
 
 KEY = "sk-PLANTED-KEY"
 TEXT = "PLANTED TEXT"

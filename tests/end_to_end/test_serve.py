@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
-from fake_upstream import event
-from serving import own_environment, read_log, serving
+from programs.serving import own_environment, read_log, serving
+from upstreams.recording import event
 
 
 async def test_streams_finish_before_the_process_ends(client, upstream):
@@ -180,9 +180,9 @@ def _take_interrupts() -> None:
     [
         ("serve", b"click"),
         ("serve", b"aiohttp"),
-        ("serve", b"proxy.errors"),
+        ("serve", b"proxy.http.errors"),
         ("count", b"aiohttp"),
-        ("count", b"proxy.cli"),
+        ("count", b"proxy.cli.main"),
     ],
 )
 async def test_an_interrupt_while_it_loads_ends_it_quietly(command, module):

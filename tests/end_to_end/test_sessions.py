@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 import tiktoken
-from checker import check_request
-from sessions import needs_data, read_rows, recorded_files, requests_of
+from support.checker import check_request
+from support.sessions import needs_data, read_rows, recorded_files, requests_of
 
-from proxy.counter import load_encoding
+from proxy.compaction.tokenizers.exact import load_encoding
 
 WINDOW, RESERVE = 32_000, 4_000
 

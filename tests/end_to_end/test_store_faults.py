@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import SMALL, post, settle
-from leaks import read_sample
-from redis_server import PROGRAM, RedisServer, run_redis
-from sessions import make_session, requests_of
+from programs.redis_server import PROGRAM, RedisServer, run_redis
+from support.client import SMALL, post, settle
+from support.leaks import read_sample
+from support.sessions import make_session, requests_of
 
-from proxy.app import Proxy, run_proxy
-from proxy.config_load import load_config
-from proxy.stores import layered, redis, sqlite_file
+from proxy.config.load import load_config
+from proxy.server.app import Proxy, run_proxy
+from proxy.state.stores import layered, redis, sqlite_file
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 STEPS = 42

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import orjson
 import pytest
-from asking import post
-from serving import own_environment
+from programs.serving import own_environment
+from support.client import post
 
 CONFIG = """
 store: memory

@@ -14,18 +14,18 @@ from pathlib import Path
 import orjson
 import pytest
 import uvloop
-from asking import CHAT, post
-from authority import Authority
-from forward_proxy import run_forward_proxy
 from multidict import CIMultiDict
-from raw_upstream import run_raw_upstream
-from serving import read_log, serving
+from programs.serving import read_log, serving
+from support.authority import Authority
+from support.client import CHAT, post
+from upstreams.forward_proxy import run_forward_proxy
+from upstreams.raw import run_raw_upstream
 from yarl import URL
 
-from proxy.checks import ask_upstream
-from proxy.config import UpstreamConfig
-from proxy.errors import UpstreamUnreachableError
-from proxy.upstream import UpstreamClient
+from proxy.cli.doctor.checks import ask_upstream
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import UpstreamClient
+from proxy.http.errors import UpstreamUnreachableError
 
 LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (asyncio.new_event_loop, uvloop.new_event_loop)
 

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import orjson
 import pytest
-from asking import post
-from fake_upstream import completion
+from support.client import post
+from upstreams.recording import completion
 
-from proxy.compaction import Compactor
+from proxy.compaction.compactor import Compactor
 
 CHAT = "/v1/chat/completions"
 SHOWN = "x-trimtab-decisions"

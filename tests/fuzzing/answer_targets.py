@@ -9,10 +9,10 @@ from unittest.mock import patch
 from fuzzing.answers import write_answer, write_models
 from fuzzing.choices import Choices
 
-from proxy import stream
-from proxy.counter import count_by_heuristic
-from proxy.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
-from proxy.stream import MAX_TOKENS, FirstEvent, ResponseTap
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
+from proxy.wire.chat import answer as stream
+from proxy.wire.chat.answer import MAX_TOKENS, FirstEvent, ResponseTap
 
 
 def fuzz_stream(data: bytes) -> None:

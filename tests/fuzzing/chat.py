@@ -12,18 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from checker import check_pairing, check_request
 from fuzzing.chat_bodies import choose_policy, write_body
 from fuzzing.choices import Choices
+from support.checker import check_pairing, check_request
 
-from proxy.codecs.chat import ChatRequest, read_damaged_request, read_request
-from proxy.codecs.message import UndecodableError
-from proxy.codecs.surrogates import replace_lone_surrogates
-from proxy.compaction import Compacted, Compactor, Planned
-from proxy.counter import count_by_heuristic
-from rules.pipeline import LimitExceededError
+from proxy.compaction.compactor import Compacted, Compactor, Planned
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.request import ChatRequest, read_damaged_request, read_request
+from proxy.wire.json.surrogates import replace_lone_surrogates
+from rules.pipeline.plan import LimitExceededError
 from rules.policy import OnExceeded, Policy, SummaryRole
-from rules.summarise import Summary, write_prompt
+from rules.summary.request import Summary, write_prompt
 
 Outcome = Compacted | LimitExceededError | UndecodableError
 SUMMARY = Summary("The build was mended in part; the tests are still to be run.", by_model=True)

@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 from fuzzing.choices import Choices, dump
 
-from proxy.config import Config
-from proxy.config_document import Document, name_path
-from proxy.config_load import load_config
-from proxy.config_values import split_address
-from proxy.errors import ConfigError
+from proxy.config.document import Document, name_path
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
+from proxy.config.schema import Config
+from proxy.config.values import split_address
 from rules.policy import Prices
 
 SECRET = "sk-planted-42"  # noqa: S105 - no secret

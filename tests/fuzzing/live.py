@@ -13,12 +13,12 @@ from functools import cache
 from fuzzing.choices import Choices
 from fuzzing.http_bytes import RawRequest, write_request, write_response
 from fuzzing.targets import Target
-from learning import ListLog
+from support.model_learning import ListLog
 from yarl import URL
 
-from proxy.app import Proxy, run_proxy
-from proxy.compactors import Compactors
-from proxy.config_load import load_config
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_config
+from proxy.server.app import Proxy, run_proxy
 
 OWN_STATUSES = frozenset({400, 404, 405, 502, 503, 504})
 ANSWER_SECONDS = 30.0

@@ -7,12 +7,19 @@ exception.
 from fuzzing.choices import DAMAGES, Choices
 from yarl import URL
 
-from proxy.body import peek_model
-from proxy.config import UpstreamConfig
-from proxy.records import MAX_RATIO, _decode
-from proxy.sealing import seal, unseal
-from proxy.upstream import CREDENTIAL_HEADERS, HOP_BY_HOP, find_credentials, read_headers, request_headers, target_url
-from rules.summarise import Summary
+from proxy.config.schema import UpstreamConfig
+from proxy.exchange.body import peek_model
+from proxy.http.client import (
+    CREDENTIAL_HEADERS,
+    HOP_BY_HOP,
+    find_credentials,
+    read_headers,
+    request_headers,
+    target_url,
+)
+from proxy.state.models.records import MAX_RATIO, _decode
+from proxy.state.summaries.sealing import seal, unseal
+from rules.summary.request import Summary
 
 _UPSTREAMS = (UpstreamConfig(base_url="http://up:1/v1"), UpstreamConfig(base_url="https://up/a/v1", api_key="sk-own"))
 _PATHS = (

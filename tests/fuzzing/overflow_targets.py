@@ -8,10 +8,10 @@ from typing import Any
 
 from fuzzing.choices import NUMBERS, Choices, dump
 
-from proxy.discovery import MAX_WINDOW_TOKENS
-from proxy.lessons import Sent, draw_lesson
-from proxy.overflow import Overflow, read_overflow
-from proxy.records import MAX_RATIO
+from proxy.state.models.discovery import MAX_WINDOW_TOKENS
+from proxy.state.models.lessons import Sent, draw_lesson
+from proxy.state.models.records import MAX_RATIO
+from proxy.wire.overflow.classify import Overflow, read_overflow
 from rules.policy import Policy
 
 MAX_NUMBER = 10**12

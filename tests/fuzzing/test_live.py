@@ -7,7 +7,7 @@ import pytest
 from fuzzing.http_bytes import RawRequest
 from fuzzing.live import run_live
 
-from proxy.compactors import Compactors
+from proxy.compaction.pool import Compactors
 
 INPUTS = 100
 SIZES = (60, 400, 900, 1600)
@@ -35,11 +35,11 @@ async def test_faults_are_seen(compactors: Compactors, monkeypatch: pytest.Monke
         raise RuntimeError
 
     async with run_live(compactors) as live:
-        monkeypatch.setattr("proxy.chat.make_call", fail)
+        monkeypatch.setattr("proxy.exchange.serve.make_call", fail)
         with pytest.raises(AssertionError, match="failed open"):
             await live.judge(request)
         live.log.lines.clear()
-        monkeypatch.setattr("proxy.chat.read_chat", fail)
+        monkeypatch.setattr("proxy.exchange.serve.read_chat", fail)
         with pytest.raises(AssertionError, match="500"):
             await live.judge(request)
         with pytest.raises(AssertionError, match="RuntimeError"):

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from learning import ListLog
+from support.model_learning import ListLog
 
-from proxy.stores.sqlite import SqliteStore
-from proxy.stores.store import StoreError
+from proxy.state.stores.sqlite import SqliteStore
+from proxy.state.stores.store import StoreError
 
 FILES = 30
 SUMMARIES = {f"id {number}": bytes([number]) * 400 for number in range(40)}

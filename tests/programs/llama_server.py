@@ -11,7 +11,7 @@ from pathlib import Path
 
 import aiohttp
 
-REALSERVER = Path(__file__).parents[1].parent / "shared" / "realserver"
+REALSERVER = Path(__file__).parents[2].parent / "shared" / "realserver"
 CONTEXT_TOKENS = 16_384
 START_SECONDS = 60
 

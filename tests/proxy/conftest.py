@@ -6,7 +6,7 @@ import pytest
 import structlog
 import tiktoken
 
-from proxy.counter import count_pieces, load_encoding, make_counter
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 from rules.conversation import CountTokens
 
 

@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from builders import assistant, call, conversation, function_result, result, session, system, transcripts, user
 from hypothesis import given
+from support.builders import assistant, call, conversation, function_result, result, session, system, transcripts, user
 
 from rules.conversation import Decision, Message, Step, count_leading, split_steps, starts_step
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from builders import IMAGE, assistant, call, result, session, system, transcripts, user
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import IMAGE, assistant, call, result, session, system, transcripts, user
 
 from rules.conversation import Message, ToolCall
 from rules.prefix import digest_message, hash_prefixes

@@ -11,13 +11,13 @@ import orjson
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Media, Message, ToolCall
-from rules.fold import FoldMemo, replay_cut
 from rules.policy import OnExceeded, Policy, Prices
 from rules.prefix import digest_message, hash_prefixes
-from rules.results import MemoKey, Shortened
-from rules.room import Room
-from rules.tokens import count_message
-from rules.window import Window
+from rules.results.edit import MemoKey, Shortened
+from rules.tokens.messages import count_message
+from rules.window.replay import FoldMemo, replay_cut
+from rules.window.room import Room
+from rules.window.state import Window
 
 Wire = dict[str, Any]
 

@@ -7,7 +7,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from proxy.app import Proxy
+from proxy.server.app import Proxy
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 """A request that no rule touches."""

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientResponse, web
-from faulty_upstream import FaultyUpstream
+from upstreams.faulty import FaultyUpstream
 from yarl import URL
 
-from proxy.app import Proxy
-from proxy.exchange import Exchange
+from proxy.exchange.record import Exchange
+from proxy.server.app import Proxy
 
 CALM_SECONDS = 3.0
 PER_REQUEST = (Exchange, ClientResponse, web.BaseRequest, web.StreamResponse)

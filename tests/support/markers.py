@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from rules.conversation import CountTokens
-from rules.head_tail import measure_bytes
+from rules.text.head_tail import measure_bytes
 
 _GAP = re.compile(
     r"\[trimtab: (?:(?P<total>\d+) lines?|(?P<chars>\d+) characters of (?:a line|line (?P<of>\d+))"

@@ -6,14 +6,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.calibration import Report
-from proxy.facts import Facts
-from proxy.metrics import Metrics
-from proxy.models import Models
-from proxy.records import ModelName
-from proxy.stores import SummaryStore
-from proxy.stores.memory import MemoryStore
-from proxy.upstream import UpstreamClient
+from proxy.http.client import UpstreamClient
+from proxy.state.models.calibration import Report
+from proxy.state.models.facts import Facts
+from proxy.state.models.records import ModelName
+from proxy.state.models.service import Models
+from proxy.state.stores import SummaryStore
+from proxy.state.stores.memory import MemoryStore
+from proxy.telemetry.metrics import Metrics
 
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
 LIMIT = 40_000

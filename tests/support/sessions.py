@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the recorded data (../shared/data) is not here")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from checker import check_alternation, check_pointers, check_request, check_transcript
+from support.checker import check_alternation, check_pointers, check_request, check_transcript
 
 Wire = dict[str, Any]
 

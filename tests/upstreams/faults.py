@@ -7,10 +7,10 @@ from typing import Any
 
 import aiohttp
 import orjson
-from faulty_upstream import COMPLETION, EVENTS, GOOD, OK, Act, Connection, reset, say, stall
-from sessions import make_session
+from support.sessions import make_session
+from upstreams.faulty import COMPLETION, EVENTS, GOOD, OK, Act, Connection, reset, say, stall
 
-from proxy.app import Proxy
+from proxy.server.app import Proxy
 
 PATIENCE_SECONDS = 15.0
 """The client's: who waits longer waits in vain."""

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import orjson
-from fake_upstream import event, write_note
+from upstreams.recording import event, write_note
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: TYPE\r\n"
 GOOD = OK + b"Content-Length: SIZE\r\n\r\nBODY"

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 from aiohttp import web
-from fake_upstream import Recorded, error, write_note
+from upstreams.recording import Recorded, error, write_note
 
 Refusal = Callable[[int, int], web.Response]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from proxy.demo.replay import (
+from proxy.cli.demo.replay import (
     CACHED_INPUT_PRICE,
     INPUT_PRICE,
     OUTPUT_PRICE,
@@ -21,8 +21,8 @@ from proxy.demo.replay import (
     replay_session,
     run_stage,
 )
-from proxy.demo.session import MODEL, make_session
-from proxy.demo.upstream import Served
+from proxy.cli.demo.session import MODEL, make_session
+from proxy.cli.demo.upstream import Served
 
 
 async def run_demo(*, keep: bool) -> None:

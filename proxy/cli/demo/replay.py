@@ -16,12 +16,12 @@ from typing import Any
 import aiohttp
 import structlog
 
-from proxy.app import run_proxy
-from proxy.compactors import Compactors
-from proxy.config import PolicyConfig
-from proxy.config_load import load_config
-from proxy.demo.session import MODEL, Session
-from proxy.demo.upstream import PromptCache, Served, SimulatedUpstream, run_upstream
+from proxy.cli.demo.session import MODEL, Session
+from proxy.cli.demo.upstream import PromptCache, Served, SimulatedUpstream, run_upstream
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_config
+from proxy.config.schema import PolicyConfig
+from proxy.server.app import run_proxy
 from rules.conversation import CountTokens
 
 WINDOW_TOKENS = 32_000

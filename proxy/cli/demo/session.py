@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from proxy.demo.project import (
+from proxy.cli.demo.project import (
     Module,
     list_modules,
     number_lines,

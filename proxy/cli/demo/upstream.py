@@ -14,13 +14,13 @@ from itertools import accumulate, takewhile
 import orjson
 from aiohttp import web
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.codecs.message import UndecodableError, decode_message
-from proxy.config_values import site_url
-from proxy.demo.session import MODEL, Session
+from proxy.cli.demo.session import MODEL, Session
+from proxy.config.values import site_url
+from proxy.wire.chat.message import UndecodableError, decode_message
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
 from rules.conversation import CountTokens, Message
-from rules.families import GENERIC
-from rules.tokens import MESSAGE_TOKENS
+from rules.tokens.families import GENERIC
+from rules.tokens.messages import MESSAGE_TOKENS
 
 PIECE_CHARS = 48
 """Of an answer in one event of a stream."""

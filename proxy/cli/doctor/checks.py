@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from proxy.app import data_directory
-from proxy.config import Config, UpstreamConfig
-from proxy.config_values import own_host, site_url, split_address
-from proxy.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
-from proxy.errors import ProxyError
-from proxy.forward_proxies import SETTING
-from proxy.stores import FILE_NAME, SummaryStore
-from proxy.upstream import Headers, UpstreamClient, request_headers, target_url
+from proxy.config.network.forward_proxies import SETTING
+from proxy.config.schema import Config, UpstreamConfig
+from proxy.config.values import own_host, site_url, split_address
+from proxy.http.client import Headers, UpstreamClient, request_headers, target_url
+from proxy.http.errors import ProxyError
+from proxy.server.app import data_directory
+from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
+from proxy.state.stores import FILE_NAME, SummaryStore
 
 MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.app import data_directory
-from proxy.checks import (
+from proxy.cli.doctor.checks import (
     MAIN_UPSTREAM,
     Answer,
     Finding,
@@ -20,14 +19,15 @@ from proxy.checks import (
     check_open_files,
     check_store,
 )
-from proxy.compactors import HEURISTIC, Compactors
-from proxy.config import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
-from proxy.facts import complete, recall
-from proxy.known import describe_window
-from proxy.records import ModelName, Record, Records
-from proxy.stores import SummaryStore, open_store
-from proxy.upstream import UpstreamClient
-from rules.families import Family, find_family
+from proxy.compaction.pool import HEURISTIC, Compactors
+from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
+from proxy.http.client import UpstreamClient
+from proxy.server.admin.models import describe_window
+from proxy.server.app import data_directory
+from proxy.state.models.facts import complete, recall
+from proxy.state.models.records import ModelName, Record, Records
+from proxy.state.stores import SummaryStore, open_store
+from rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20
 """Models that an upstream lists and nobody asked for."""

@@ -40,7 +40,7 @@ class Estimator:
         # Not at the top: numpy takes 0.1 s to import, and not every start needs it.
         import numpy as np  # noqa: PLC0415
 
-        packed = resources.files("proxy").joinpath("vocabulary", "bigrams.npz")
+        packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", "bigrams.npz")
         with packed.open("rb") as file, np.load(file) as weights:
             self._weights: NDArray[float32] = weights[vocabulary].astype(np.float32)
 

@@ -105,7 +105,7 @@ def _count_tokens_in(data: bytes) -> int:
 def load_encoding(name: str) -> tiktoken.Encoding:
     """One of tiktoken's encodings, from the rank file beside this module. Raises VocabularyError."""
     try:
-        packed = resources.files("proxy").joinpath("vocabulary", f"{name}.xz").read_bytes()
+        packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{name}.xz").read_bytes()
     except OSError as error:
         raise VocabularyError(str(error)) from error
     return tiktoken.Encoding(

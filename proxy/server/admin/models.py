@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from proxy.config import DEFAULT_CONTEXT_WINDOW, PolicyConfig
-from proxy.facts import Facts, Known
-from proxy.records import ModelName
-from proxy.services import Services
+from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, PolicyConfig
+from proxy.exchange.services import Services
+from proxy.state.models.facts import Facts, Known
+from proxy.state.models.records import ModelName
 
 MAX_SHOWN = 500
 

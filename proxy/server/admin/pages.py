@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from proxy.config import Config
-from proxy.errors import NoSuchPageError, ProxyError
-from proxy.gate import admit_admin
-from proxy.known import write_models
-from proxy.services import Services
-from proxy.upstream import Headers
+from proxy.config.schema import Config
+from proxy.exchange.services import Services
+from proxy.http.client import Headers
+from proxy.http.errors import NoSuchPageError, ProxyError
+from proxy.server.access import admit_admin
+from proxy.server.admin.models import write_models
 
 ROOT = "/trimtab"
 

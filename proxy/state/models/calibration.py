@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from statistics import median
 
-from proxy.records import MAX_RATIO
+from proxy.state.models.records import MAX_RATIO
 
 MIN_SAMPLE_TOKENS = 500
 """A smaller request says more of its frame than of the vocabulary."""

@@ -15,10 +15,10 @@ import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config import UpstreamConfig
-from proxy.errors import ProxyError
-from proxy.stream import UNKNOWN_FORM
-from proxy.upstream import Headers, UpstreamClient, request_headers, target_url
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import Headers, UpstreamClient, request_headers, target_url
+from proxy.http.errors import ProxyError
+from proxy.wire.chat.answer import UNKNOWN_FORM
 
 TIMEOUT_SECONDS = 5.0
 """For all that is asked of one upstream."""

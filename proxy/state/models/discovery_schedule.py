@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from proxy.config import UpstreamConfig
-from proxy.discovery import Windows, discover
-from proxy.records import ModelName
-from proxy.upstream import Headers, UpstreamClient
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import Headers, UpstreamClient
+from proxy.state.models.discovery import Windows, discover
+from proxy.state.models.records import ModelName
 
 REDISCOVER_SECONDS = 600.0
 FIRST_RETRY_SECONDS = 5.0

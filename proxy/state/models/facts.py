@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from proxy.catalogue import find_window
-from proxy.records import ModelName, Record
+from proxy.state.models.catalogue import find_window
+from proxy.state.models.records import ModelName, Record
 from rules.policy import Policy
 
 

@@ -5,10 +5,10 @@ Law: pure. A retry always gets less than what was refused.
 
 from dataclasses import dataclass, field, replace
 
-from proxy.calibration import MIN_SAMPLE_TOKENS
-from proxy.discovery import MAX_WINDOW_TOKENS
-from proxy.overflow import Kind, Overflow
-from proxy.records import MAX_RATIO
+from proxy.state.models.calibration import MIN_SAMPLE_TOKENS
+from proxy.state.models.discovery import MAX_WINDOW_TOKENS
+from proxy.state.models.records import MAX_RATIO
+from proxy.wire.overflow.classify import Kind, Overflow
 from rules.policy import Policy
 
 MIN_LIMIT_TOKENS = 256

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import msgspec
 
-from proxy.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from proxy.stores import SummaryStore
+from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
+from proxy.state.stores import SummaryStore
 
 MAX_RATIO = 6.0
 """And its inverse the least. Servers that count bytes report some four for one of ours."""

@@ -12,19 +12,19 @@ from typing import Any
 
 import msgspec
 
-from proxy.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Calibration, Report, clamp
-from proxy.catalogue import is_ready, load_catalogue
-from proxy.config import UpstreamConfig
-from proxy.discovery import MIN_WINDOW_TOKENS
-from proxy.facts import Facts, Known, complete, recall
-from proxy.lessons import Lesson
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import Headers, UpstreamClient
 from proxy.lru import BytesLRU
-from proxy.metrics import Metrics
-from proxy.records import MAX_REFUTED, ModelName, Record, Records
-from proxy.stores import SummaryStore
-from proxy.told import Told
-from proxy.upstream import Headers, UpstreamClient
-from rules.families import find_family
+from proxy.state.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Calibration, Report, clamp
+from proxy.state.models.catalogue import is_ready, load_catalogue
+from proxy.state.models.discovery import MIN_WINDOW_TOKENS
+from proxy.state.models.discovery_schedule import Told
+from proxy.state.models.facts import Facts, Known, complete, recall
+from proxy.state.models.lessons import Lesson
+from proxy.state.models.records import MAX_REFUTED, ModelName, Record, Records
+from proxy.state.stores import SummaryStore
+from proxy.telemetry.metrics import Metrics
+from rules.tokens.families import find_family
 
 REFRESH_SECONDS = 10.0
 READ_SECONDS = 2.0

@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from proxy.stores.memory import MemoryStore
-from proxy.stores.store import StoreError, SummaryStore
+from proxy.state.stores.memory import MemoryStore
+from proxy.state.stores.store import StoreError, SummaryStore
 
 T = TypeVar("T")
 

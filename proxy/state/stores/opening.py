@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proxy.errors import ConfigError
-from proxy.stores.layered import LayeredStore
-from proxy.stores.memory import MemoryStore
-from proxy.stores.sqlite import SqliteStore
-from proxy.stores.store import SummaryStore
+from proxy.config.errors import ConfigError
+from proxy.state.stores.layered import LayeredStore
+from proxy.state.stores.memory import MemoryStore
+from proxy.state.stores.sqlite import SqliteStore
+from proxy.state.stores.store import SummaryStore
 
 FILE_NAME = "summaries.sqlite3"
 _REDIS_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
@@ -44,7 +44,7 @@ def open_store(
 def _open_redis(url: str, ttl_seconds: float) -> SummaryStore:
     """The URL may have a password in it, so it is not repeated in the error."""
     try:
-        from proxy.stores.redis import RedisStore  # noqa: PLC0415  an extra, and slow to load
+        from proxy.state.stores.redis import RedisStore  # noqa: PLC0415  an extra, and slow to load
     except ImportError as error:
         message = "store: Redis needs a package that is not installed: pip install 'trimtab[redis]'"
         raise ConfigError(message) from error

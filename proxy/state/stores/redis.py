@@ -27,7 +27,7 @@ from redis.exceptions import (
     TimeoutError as SilentError,
 )
 
-from proxy.stores.store import StoreError, describe_fault
+from proxy.state.stores.store import StoreError, describe_fault
 
 PREFIX = "trimtab:1:"
 FENCE = f"{PREFIX}fence"

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proxy.stores.sqlite_file import ForeignFileError, SqliteFile, Work
-from proxy.stores.store import StoreError, describe_fault
+from proxy.state.stores.sqlite_file import ForeignFileError, SqliteFile, Work
+from proxy.state.stores.store import StoreError, describe_fault
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import aiohttp
 import msgspec
 
-from proxy.stream import UNKNOWN_FORM, Usage, read_usage
-from proxy.summary_calls import NoSummaryError, Result
-from rules import handoff
+from proxy.state.summaries.calls import NoSummaryError, Result
+from proxy.wire.chat.answer import UNKNOWN_FORM, Usage, read_usage
 from rules.conversation import CountTokens
+from rules.summary import handoff
 
 REFUSED = frozenset({400, 413, 422, 500})
 """Statuses with which servers answer a prompt that is too long or a parameter that they do not know."""

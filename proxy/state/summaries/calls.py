@@ -7,8 +7,8 @@ import time
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from proxy.errors import ProxyError
-from proxy.metrics import Metrics
+from proxy.http.errors import ProxyError
+from proxy.telemetry.metrics import Metrics
 
 Form = Literal["inline", "transcript"]
 Result = Literal["written", "rejected", "empty", "refused", "failed", "timed_out", "cancelled"]

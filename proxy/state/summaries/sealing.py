@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from rules.summarise import PROMPT_VERSION, Summary
+from rules.summary.request import PROMPT_VERSION, Summary
 
 KEY_BYTES = 32
 NONCE_BYTES = 12

@@ -8,13 +8,13 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from proxy.http.client import UpstreamClient
 from proxy.lru import BytesLRU
-from proxy.sealing import derive_id, seal, unseal
-from proxy.stores import SummaryStore
-from proxy.summariser import Summariser, Task, ask_model
-from proxy.summary_calls import NoSummaryError, SummaryCalls
-from proxy.upstream import UpstreamClient
-from rules.summarise import Summary, SummaryRequest, make_digest
+from proxy.state.stores import SummaryStore
+from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
+from proxy.state.summaries.sealing import derive_id, seal, unseal
+from proxy.state.summaries.summariser import Summariser, Task, ask_model
+from rules.summary.request import Summary, SummaryRequest, make_digest
 
 PAUSE_SECONDS = 15.0
 """After a failed summary, doubled with each further one, no model is asked."""

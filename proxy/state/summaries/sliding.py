@@ -11,8 +11,8 @@ from itertools import islice
 
 from proxy.lru import BytesLRU
 from rules.conversation import RESULT_ROLES, Message
-from rules.pipeline import Plan
-from rules.summarise import SummaryRequest
+from rules.pipeline.plan import Plan
+from rules.summary.request import SummaryRequest
 
 SUMMARIES = 3
 """So many in a row, each used less often than that, tell a client that slides. Source: the design, section 11."""

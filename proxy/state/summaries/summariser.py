@@ -15,16 +15,23 @@ import orjson
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.codecs.inline import read_thinking
-from proxy.config import SummaryConfig, UpstreamConfig
-from proxy.errors import ProxyError
-from proxy.sealing import derive_id
-from proxy.summary_answers import Completion, NoNoteError, RefusedError, accept_note, read_answer, read_completion
-from proxy.summary_calls import Form, NoSummaryError, SummaryCall, SummaryCalls, name_reason
-from proxy.upstream import UpstreamClient
+from proxy.config.schema import SummaryConfig, UpstreamConfig
+from proxy.http.client import UpstreamClient
+from proxy.http.errors import ProxyError
+from proxy.state.summaries.answers import (
+    Completion,
+    NoNoteError,
+    RefusedError,
+    accept_note,
+    read_answer,
+    read_completion,
+)
+from proxy.state.summaries.calls import Form, NoSummaryError, SummaryCall, SummaryCalls, name_reason
+from proxy.state.summaries.sealing import derive_id
+from proxy.wire.chat.inline import read_thinking
 from rules.conversation import CountTokens
-from rules.head_tail import truncate_text
-from rules.summarise import SummaryRequest, write_prompt
+from rules.summary.request import SummaryRequest, write_prompt
+from rules.text.head_tail import truncate_text
 
 ATTEMPTS = 3
 """Calls for one summary at most."""

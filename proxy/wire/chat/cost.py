@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from proxy.codecs.mending import decode_any
+from proxy.wire.json.repair import decode_any
 from rules.conversation import CountTokens, Message, ToolCall
-from rules.families import Costs
-from rules.images import Size, read_size
-from rules.tokens import LEGACY_CALL_TOKENS, NO_CHOICE, Surroundings, count_audio, count_file, count_message
-from rules.typescript import as_schema
+from rules.tokens.families import Costs
+from rules.tokens.images import Size, read_size
+from rules.tokens.messages import LEGACY_CALL_TOKENS, NO_CHOICE, Surroundings, count_audio, count_file, count_message
+from rules.tokens.tool_schemas import as_schema
 
 DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What a decoder raises on hostile bytes."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from proxy.codecs.counting import DECODE_ERRORS
-from proxy.codecs.mending import decode_any
+from proxy.wire.chat.cost import DECODE_ERRORS
+from proxy.wire.json.repair import decode_any
 
 _RENDERED = frozenset(
     {

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.codecs.counting import count_part, count_wire_message
-from proxy.codecs.mending import decode_any, mend
+from proxy.wire.chat.cost import count_part, count_wire_message
+from proxy.wire.json.repair import decode_any, mend
 from rules.conversation import RESULT_ROLES, CountTokens, Media, Message, ToolCall
-from rules.families import Costs
 from rules.prefix import digest_message
+from rules.tokens.families import Costs
 
 ERROR_KEYS = ("is_error", "isError")
 CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")

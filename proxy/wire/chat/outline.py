@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from proxy.codecs.chat import ChatRequest
-from proxy.codecs.counting import DECODE_ERRORS
+from proxy.wire.chat.cost import DECODE_ERRORS
+from proxy.wire.chat.request import ChatRequest
 from rules.conversation import RESULT_ROLES, Message, ToolCall
-from rules.glance import Outline
+from rules.pipeline.quick_check import Outline
 
 FRAME_TOKENS = 200
 """What no byte of the body stands for: preambles of models with tools have some 90 tokens, rendered tools their braces.

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from proxy.codecs.counting import DECODE_ERRORS, read_surroundings
-from proxy.codecs.inline import write_members
-from proxy.codecs.mending import mend
-from proxy.codecs.message import UndecodableError, decode_message, encode_message
-from proxy.codecs.spans import Array, find_array, has_more_parts
 from proxy.lru import BytesLRU
+from proxy.wire.chat.cost import DECODE_ERRORS, read_surroundings
+from proxy.wire.chat.inline import write_members
+from proxy.wire.chat.message import UndecodableError, decode_message, encode_message
+from proxy.wire.json.repair import mend
+from proxy.wire.json.spans import Array, find_array, has_more_parts
 from rules.conversation import Conversation, CountTokens, Message
-from rules.families import GENERIC, Costs
-from rules.tokens import count_format, count_shared_frame, count_tools
+from rules.tokens.families import GENERIC, Costs
+from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Decoded messages kept; a message seen before is not decoded or counted again."""

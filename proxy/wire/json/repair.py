@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from proxy.codecs.spans import STRING_TO_ITS_END
-from proxy.codecs.surrogates import replace_lone_surrogates
+from proxy.wire.json.spans import STRING_TO_ITS_END
+from proxy.wire.json.surrogates import replace_lone_surrogates
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.overflow_numbers import MAX_NUMBER, read_number, read_numbers
-from proxy.stream import EXCEEDED, UNKNOWN_FORM
+from proxy.wire.chat.answer import EXCEEDED, UNKNOWN_FORM
+from proxy.wire.overflow.numbers import MAX_NUMBER, read_number, read_numbers
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
 """Source: the answers of some twenty servers; 500 is llama.cpp's, whose window filled while it generated."""

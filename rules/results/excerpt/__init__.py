@@ -1,1 +1,4 @@
-"""What matters in a tool result that is too long: which of its lines, or which of its records, are kept."""
+"""What a long tool result keeps: the lines that matter in a text of its kind.
+
+Law: text in, text out; within the budget; a marker says what is missing.
+"""

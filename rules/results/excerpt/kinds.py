@@ -6,13 +6,13 @@ Law: a table of small functions, one for each kind. A kind is told from a sample
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from rules.salience.changes import begins_file, is_commits, is_diff, score_commits, score_diff
-from rules.salience.log import score_log
-from rules.salience.matches import is_listing, is_matches, score_listing, score_matches
-from rules.salience.prose import is_page, is_prose, score_prose
-from rules.salience.select import Shares
-from rules.salience.signals import STARTS, find_marked, read_signal
-from rules.salience.source import is_source, score_source
+from rules.results.excerpt.scores.diffs import begins_file, is_commits, is_diff, score_commits, score_diff
+from rules.results.excerpt.scores.log import score_log
+from rules.results.excerpt.scores.prose import is_page, is_prose, score_prose
+from rules.results.excerpt.scores.search import is_listing, is_matches, score_listing, score_matches
+from rules.results.excerpt.scores.signals import STARTS, find_marked, read_signal
+from rules.results.excerpt.scores.source import is_source, score_source
+from rules.results.excerpt.select import Shares
 
 Score = Callable[[Sequence[str]], dict[int, float]]
 

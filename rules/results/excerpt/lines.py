@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
-from rules.graphemes import floor_boundary
+from rules.text.graphemes import floor_boundary
 
 BATCH_CHARS = 128 * 1024
 """Looked at by one call of a regular expression: it holds the interpreter for a few milliseconds at most."""

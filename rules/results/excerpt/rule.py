@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rules.conversation import Conversation, CountTokens, Message, Outcome, ToolCall
-from rules.head_tail import Measure, measure_bytes, take_head, truncate_text
-from rules.places import Place
 from rules.policy import Policy
-from rules.results import Editor, Result, Work, edit_results
-from rules.salience.excerpt import Asked, excerpt_text
+from rules.results.calls import Place
+from rules.results.edit import Editor, Result, Work, edit_results
+from rules.results.excerpt.text import Asked, excerpt_text
+from rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
 from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from rules.head_tail import Measure
-from rules.salience.units import Units
+from rules.results.excerpt.lines import Units
+from rules.text.head_tail import Measure
 
 GAP_TOKENS = 14
 """What a marker costs, about. A gap that is shorter is filled."""

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, ToolCall
-from rules.head_tail import Measure
-from rules.salience.kinds import SCORES, Kind, ends_of, find_heads, tell_kind
-from rules.salience.records import Shorten, excerpt_json
-from rules.salience.select import Guide, Selection
-from rules.salience.source import read_numbers
-from rules.salience.terms import add_terms, find_terms
-from rules.salience.units import Units, split_units
+from rules.results.excerpt.json.document import Shorten, excerpt_json
+from rules.results.excerpt.kinds import SCORES, Kind, ends_of, find_heads, tell_kind
+from rules.results.excerpt.lines import Units, split_units
+from rules.results.excerpt.scores.source import read_numbers
+from rules.results.excerpt.select import Guide, Selection
+from rules.results.excerpt.terms import add_terms, find_terms
+from rules.text.head_tail import Measure
 
 LINE_SHARE, PIECE_SHARE, MIN_PIECE_TOKENS = 0.15, 0.05, 24
 """Of the budget: a line that has more is taken in pieces of so much."""

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from rules.tidy_pieces import PIECE_CHARS, holds
+from rules.text.chunks import PIECE_CHARS, holds
 
 MIN_DATA_URL_CHARS = 512
 MIN_RUN_CHARS = 1024

@@ -6,7 +6,7 @@ A change may consist of blanks or of line ends, and a hunk with a line less is n
 import re
 from collections.abc import Callable, Iterator
 
-from rules.tidy_pieces import cut_lines, holds
+from rules.text.chunks import cut_lines, holds
 
 _SIGN = "@@ -"
 _COLOUR = r"(?:\x1b\[[\d;]*+m)*+"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from rules.tidy_pieces import PIECE_CHARS
-from rules.tidy_tables import make_tables
+from rules.results.tidy.json_tables import make_tables
+from rules.text.chunks import PIECE_CHARS
 
 MIN_JSON_CHARS = 64
 MAX_JSON_CHARS = 524_288

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from operator import eq, le
 
-from rules.tidy_pieces import cut_pieces
+from rules.text.chunks import cut_pieces
 
 MIN_ALIKE_LINES = 8
 """Lines that are not quite equal."""

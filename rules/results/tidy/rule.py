@@ -5,13 +5,13 @@ Law: by the result and its own call alone, never by its age or its place, so the
 
 from collections.abc import Sequence
 
-from rules.calls import reads_file
 from rules.conversation import Conversation, CountTokens, Message, Outcome
-from rules.head_tail import measure_bytes
-from rules.places import Place
 from rules.policy import Policy
-from rules.results import Editor, Result, Work, edit_results
-from rules.tidy import tidy_text
+from rules.results.calls import Place
+from rules.results.edit import Editor, Result, Work, edit_results
+from rules.results.tidy.text import tidy_text
+from rules.results.tools.arguments import reads_file
+from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget
 
 MIN_CHARS = 160

@@ -5,7 +5,7 @@ Law: each function returns the same text where nothing of its kind stands in it;
 
 import re
 
-from rules.tidy_pieces import PIECE_CHARS, cut_lines, cut_pieces, holds
+from rules.text.chunks import PIECE_CHARS, cut_lines, cut_pieces, holds
 
 # Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo and gcc write them.
 _ESCAPE = re.compile(

@@ -6,40 +6,18 @@ pass as it is. Text functions only: which results, and whether it is worth it, o
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from rules.tidy_base64 import name_base64
-from rules.tidy_diffs import change_outside_diffs
-from rules.tidy_json import Body, find_json, shorten_json
-from rules.tidy_pieces import cut_pieces, holds
-from rules.tidy_repeats import fold_repeats
-from rules.tidy_terminal import settle_backspaces, settle_progress, strip_escapes, unify_line_ends
+from rules.results.tidy.base64 import name_base64
+from rules.results.tidy.diffs import change_outside_diffs
+from rules.results.tidy.json_spacing import Body, find_json, shorten_json
+from rules.results.tidy.repeats import fold_repeats
+from rules.results.tidy.terminal import settle_backspaces, settle_progress, strip_escapes, unify_line_ends
+from rules.text.chunks import cut_pieces, holds
+from rules.treatment import Tidying
 
 MAX_PASSES = 4
 """Until nothing changes any more. A text that is still not settled then was made for it, and stays as it came."""
 _BLANK_LINES = re.compile(r"\n{3,}+")
-
-
-@dataclass(frozen=True, slots=True)
-class Tidying:
-    """Which clean-ups are on."""
-
-    ansi: bool = True
-    """ANSI, VT and OSC escape sequences; backspaces."""
-    progress: bool = True
-    """Lines that painted over themselves with carriage returns: the last state."""
-    line_ends: bool = True
-    """CRLF as LF. Not in diffs."""
-    blanks: bool = True
-    """Blanks at the ends of lines; of several blank lines in a row, all but one. Not in diffs."""
-    repeats: bool = True
-    """Runs of lines that say the same: the first, and a count. Not in diffs."""
-    json: bool = True
-    """JSON without blanks between its values."""
-    tables: bool = True
-    """Arrays of like objects as a header and rows."""
-    base64: bool = True
-    """Data URLs and long base64: named."""
 
 
 def tidy_text(text: str, tidying: Tidying, *, is_file: bool, fits: Callable[[str], bool]) -> str:

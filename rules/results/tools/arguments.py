@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from rules.commands import names_code, prints_code, without_lines
 from rules.conversation import ToolCall
+from rules.results.tools.shell import names_code, prints_code, without_lines
 
 MAX_ARGUMENT_CHARS = 4096
 """Of one argument: no path is longer, and hardly a command."""

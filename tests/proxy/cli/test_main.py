@@ -11,12 +11,12 @@ import pytest
 import tiktoken
 from click.testing import CliRunner, Result
 
-from proxy.cli import main
-from proxy.config import Config
+from proxy.cli.main import main
+from proxy.config.schema import Config
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 
-EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
+EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 SMALL = ("--set", "defaults.count=heuristic", "--set", "defaults.context_window=4000")
 ODD_BODY = b'\n{ "messages" : [ {"role":"user", "content":"\\u00e9"} ] , "seed":%d }\r\n\n' % 10**30
 NO_ENVIRONMENT = dict.fromkeys(
@@ -34,7 +34,7 @@ NO_ENVIRONMENT = dict.fromkeys(
 @pytest.fixture
 def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session's vocabulary for every run in this process."""
-    monkeypatch.setattr("proxy.compactors.load_encoding", lambda _: encoding)
+    monkeypatch.setattr("proxy.compaction.pool.load_encoding", lambda _: encoding)
 
 
 def _run(*arguments: str | Path, input_bytes: bytes | None = None, **environment: str) -> Result:

@@ -3,14 +3,14 @@
 import orjson
 import pytest
 
-from proxy.codecs.chat import read_request
-from proxy.compaction import Caches, Compacted, Compactor
-from proxy.config import PolicyConfig
-from proxy.config_load import load_config
-from proxy.counter import count_by_heuristic
-from rules.pipeline import LimitExceededError
+from proxy.compaction.compactor import Caches, Compacted, Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.config.load import load_config
+from proxy.config.schema import PolicyConfig
+from proxy.wire.chat.request import read_request
+from rules.pipeline.plan import LimitExceededError
 from rules.policy import Prices
-from rules.summarise import Summary
+from rules.summary.request import Summary
 
 LONG = "".join(f"line {number}: nothing of note\n" for number in range(2000))
 

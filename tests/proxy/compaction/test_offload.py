@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from proxy.threads import INLINE_BYTES, run_bounded, run_work
-from rules.results import LargeWorkError
+from proxy.compaction.offload import INLINE_BYTES, run_bounded, run_work
+from rules.results.edit import LargeWorkError
 
 
 @pytest.mark.parametrize("in_thread", [True, False])

@@ -4,13 +4,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from learning import ListLog
+from support.model_learning import ListLog
 
-from proxy import compactors as module
-from proxy.compaction import Compactor
-from proxy.compactors import Compactors
-from proxy.config import PolicyConfig
-from proxy.counter import VocabularyError, count_by_heuristic, load_encoding
+from proxy.compaction import pool as module
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.pool import Compactors
+from proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic, load_encoding
+from proxy.config.schema import PolicyConfig
 
 AUTO = PolicyConfig()
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from builders import assistant, conversation, result, session, user
+from support.builders import assistant, conversation, result, session, user
 
-from proxy.kept import PrefixWatch
+from proxy.compaction.prefix_watch import PrefixWatch
 from rules.conversation import Message
 from rules.prefix import hash_prefixes
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.config_globs import covers
-from proxy.config_load import load_config
-from proxy.errors import ConfigError
+from proxy.config.errors import ConfigError
+from proxy.config.globs import covers
+from proxy.config.load import load_config
 
 UNITS = st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]", "[a]", "!", "]", "[]]", "[!]", "[[]", "[b-a]"])
 GLOBS = st.lists(UNITS, max_size=6).map("".join)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import Config, UpstreamConfig
-from proxy.config_load import load_config, load_file
-from proxy.errors import ConfigError
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config, load_file
+from proxy.config.schema import Config, UpstreamConfig
 
 
 def _load(text: str = "", *settings: str, **environment: str) -> Config:

@@ -7,15 +7,15 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from proxy.config import MAX_MODEL_CHARS, Config, PolicyConfig
-from proxy.config_document import Document, name_path
-from proxy.config_load import load_config
-from proxy.config_tools import ToolConfig
-from proxy.errors import ConfigError
+from proxy.config.document import Document, name_path
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
+from proxy.config.schema import MAX_MODEL_CHARS, Config, PolicyConfig
+from proxy.config.tool_schema import ToolConfig
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget
 
-EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
+EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
 
 def _load(text: str = "", *settings: str, **environment: str) -> Config:

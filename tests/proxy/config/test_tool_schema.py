@@ -2,12 +2,11 @@
 
 import pytest
 
-from proxy.config_load import load_config
-from proxy.config_tools import TidyConfig
-from proxy.errors import ConfigError
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
+from proxy.config.tool_schema import TidyConfig
 from rules.policy import Policy, Prices
-from rules.tidy import Tidying
-from rules.treatment import Budget, ToolRule, Treatment, Truncation
+from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 def policy(defaults: str, *, token_ratio: float = 1.0) -> Policy:

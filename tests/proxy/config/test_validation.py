@@ -4,9 +4,9 @@ import traceback
 
 import pytest
 
-from proxy.config_document import Document, name_path
-from proxy.config_load import load_config
-from proxy.errors import ConfigError
+from proxy.config.document import Document, name_path
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
 
 SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
 

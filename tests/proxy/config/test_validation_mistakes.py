@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from proxy.config_load import load_config
-from proxy.errors import ConfigError
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
 
 FOREIGN = re.compile(
     r"\b(valid (tuple|dictionary|string|integer|number|boolean)|instance of|Input|NoneType|True|False|None|dict|tuple"

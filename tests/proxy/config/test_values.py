@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.config_load import load_config
-from proxy.config_values import own_host, site_url, split_address
-from proxy.errors import ConfigError
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
+from proxy.config.values import own_host, site_url, split_address
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import zlib
 
 import orjson
 import pytest
-from asking import CHAT, post
+from support.client import CHAT, post
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.loggable import MAX_CHARS, MAX_READ_CHARS, tell_name, tell_path, tell_upstream
+from proxy.exchange.loggable import MAX_CHARS, MAX_READ_CHARS, tell_name, tell_path, tell_upstream
 
 KEY = "sk-PLANTED-KEY"
 HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trimtab-key", "planted_planted")]

@@ -6,12 +6,12 @@ from unittest.mock import Mock
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.compaction import Compacted
-from proxy.errors import ContextExceededError
-from proxy.exchange import Exchange, Recorder
-from proxy.metrics import Metrics
-from proxy.pace import Pace
-from proxy.relay import Relayed
+from proxy.compaction.compactor import Compacted
+from proxy.exchange.record import Exchange, Recorder
+from proxy.http.errors import ContextExceededError
+from proxy.http.relay import Relayed
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.pace import Pace
 from rules.conversation import Conversation, Decision
 
 DECISIONS = (

@@ -9,15 +9,15 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
-from asking import post, settle
-from fake_upstream import Recorded, completion, stream, write_note
-from sessions import make_session, requests_of
+from support.client import post, settle
+from support.sessions import make_session, requests_of
+from upstreams.recording import Recorded, completion, stream, write_note
 
-from proxy import recovery
-from proxy.counter import load_encoding
-from rules.families import O200K
+from proxy.compaction.tokenizers.exact import load_encoding
+from proxy.exchange import recover as recovery
+from rules.tokens.families import O200K
 
-RECORDED = Path(__file__).parents[3] / "shared" / "data" / "overflow_errors.jsonl"
+RECORDED = Path(__file__).parents[4] / "shared" / "data" / "overflow_errors.jsonl"
 END = {"role": "assistant", "content": "It is mended."}
 SESSION_STEPS, SESSION_TOKENS = 320, 75_000
 """Of a long one: not enough for a cut of our own."""

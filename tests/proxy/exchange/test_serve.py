@@ -5,12 +5,12 @@ import hashlib
 import orjson
 import pytest
 from aiohttp import web
-from asking import CHAT, SMALL, post
-from fake_upstream import run_upstream
-from sessions import make_session, needs_data, read_rows, recorded_files
+from support.client import CHAT, SMALL, post
+from support.sessions import make_session, needs_data, read_rows, recorded_files
+from upstreams.recording import run_upstream
 
-import proxy.compaction
-from proxy import delivery
+import proxy.compaction.compactor
+from proxy.exchange import deliver as delivery
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
@@ -282,7 +282,7 @@ async def test_fault_inside_compaction_forwards_the_original(method, client, ups
         message = "planted secret text"
         raise ZeroDivisionError(message)
 
-    monkeypatch.setattr(proxy.compaction.Compactor, method, fail)
+    monkeypatch.setattr(proxy.compaction.compactor.Compactor, method, fail)
     running = await start_proxy(*SMALL)
     body = orjson.dumps({"model": "m", "messages": make_session(60)["messages"][:-1]})
     async with client.post(running.url + "/v1/chat/completions", data=body) as response:

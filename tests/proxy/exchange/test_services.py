@@ -1,6 +1,6 @@
 """What requests are served with."""
 
-from proxy.services import Lifecycle
+from proxy.exchange.services import Lifecycle
 
 
 def test_a_proxy_is_idle_until_a_request_comes_and_after_the_last_has_gone() -> None:

@@ -5,9 +5,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from asking import SMALL, post, settle
-from fake_upstream import completion, hold_summaries
-from sessions import make_session, requests_of
+from support.client import SMALL, post, settle
+from support.sessions import make_session, requests_of
+from upstreams.recording import completion, hold_summaries
 
 STEPS = 70
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from asking import SMALL, post
-from fake_upstream import completion, hold_summaries, write_note
-from sessions import make_session
+from support.client import SMALL, post
+from support.sessions import make_session
+from upstreams.recording import completion, hold_summaries, write_note
 
-from proxy import waiting
+from proxy.exchange import waiting
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 BODY = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1], "stream": True}

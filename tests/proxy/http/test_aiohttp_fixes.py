@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from proxy.connections import Connector, ending_with_connection
+from proxy.http.aiohttp_fixes import Connector, ending_with_connection
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 UNASKED = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nanother"

@@ -8,9 +8,8 @@ import pytest
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config import UpstreamConfig
-from proxy.errors import UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.upstream import (
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import (
     PIECE_BYTES,
     UpstreamClient,
     drop_hop_by_hop,
@@ -19,6 +18,7 @@ from proxy.upstream import (
     request_headers,
     target_url,
 )
+from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")

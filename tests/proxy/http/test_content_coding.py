@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.encodings import MAX_MEMBERS, Decoded, decode_body, read_codings
+from proxy.http.content_coding import MAX_MEMBERS, Decoded, decode_body, read_codings
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from proxy.errors import (
+from proxy.http.errors import (
     ContextExceededError,
     OverloadedError,
     ProxyError,

@@ -6,8 +6,8 @@ import re
 
 import orjson
 import pytest
-from asking import ask_raw
-from parsing_upstream import PLAIN, run_parsing_upstream
+from support.client import ask_raw
+from upstreams.parsing import PLAIN, run_parsing_upstream
 from yarl import URL
 
 HIDDEN = b"GET /v1/evil HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 from aiohttp import web
-from asking import CHAT, ask_raw, post
-from fake_upstream import FakeUpstream, break_off, event, stream
-from learning import Clock
 from prometheus_client.parser import text_string_to_metric_families
+from support.client import CHAT, ask_raw, post
+from support.model_learning import Clock
+from upstreams.recording import FakeUpstream, break_off, event, stream
 
 
 async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
@@ -57,7 +57,7 @@ REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"%b"}}]}
 async def test_the_first_token_is_the_first_text(first, client, upstream, start_proxy, monkeypatch):
     """Neither comments nor a role are; reasoning is. The rate is that of what comes behind, comments left out."""
     clock = Clock()
-    monkeypatch.setattr("proxy.relay.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("proxy.http.relay.time", SimpleNamespace(monotonic=clock))
     started = time.monotonic()
     chunks = [(b": ping\n\n" + ROLE, 0), (b": ping\n\n", 1000), (first, 5000), (event("t" * 400), 5010)]
     chunks += [(b": ping\n\n", 9000)]

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from asking import CHAT, ask_raw, post
-from raw_upstream import OK, RawUpstream, run_raw_upstream
+from support.client import CHAT, ask_raw, post
+from upstreams.raw import OK, RawUpstream, run_raw_upstream
 from yarl import URL
 
 PATHS = [b"/v1/chat/completions", b"/v1/files"]

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager, suppress
 import aiohttp
 import pytest
 from aiohttp import web
-from raw_upstream import RawRequest, RawUpstream, run_raw_upstream
+from upstreams.raw import RawRequest, RawUpstream, run_raw_upstream
 from yarl import URL
 
-from proxy import websocket
-from proxy.app import Proxy
+from proxy.http import websocket
+from proxy.server.app import Proxy
 
 
 async def test_websocket_passes_both_ways(upstream, start_proxy):

@@ -6,15 +6,15 @@ import base64
 import aiohttp
 import orjson
 import pytest
-from asking import CHAT, SMALL, ask_raw, post, settle
-from sessions import make_session, requests_of
+from support.client import CHAT, SMALL, ask_raw, post, settle
+from support.sessions import make_session, requests_of
 from yarl import URL
 
-from proxy.app import run_proxy
-from proxy.config import Config
-from proxy.config_load import load_config
-from proxy.errors import UnauthorizedError
-from proxy.gate import admit_admin, admit_client
+from proxy.config.load import load_config
+from proxy.config.schema import Config
+from proxy.http.errors import UnauthorizedError
+from proxy.server.access import admit_admin, admit_client
+from proxy.server.app import run_proxy
 
 KEYS = "client_keys=[key-one, key-two]"
 SHOWN = [

@@ -6,14 +6,14 @@ from uuid import uuid4
 
 import pytest
 from aiohttp import web
-from asking import post
-from fake_upstream import Recorded, event
+from support.client import post
+from upstreams.recording import Recorded, event
 
-from proxy.app import run_proxy
-from proxy.compactors import Compactors
-from proxy.config_load import load_config
-from proxy.config_values import split_address
-from proxy.threads import INLINE_BYTES
+from proxy.compaction.offload import INLINE_BYTES
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_config
+from proxy.config.values import split_address
+from proxy.server.app import run_proxy
 
 
 @pytest.mark.parametrize("fault", [KeyError("o200k_base"), OSError(), ValueError(), ImportError()])
@@ -23,7 +23,7 @@ async def test_estimates_that_cannot_be_had_are_done_without(fault, client, upst
     def fail(_vocabulary: str) -> None:
         raise fault
 
-    monkeypatch.setattr("proxy.compactors.Estimator", fail)
+    monkeypatch.setattr("proxy.compaction.pool.Estimator", fail)
     settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
     text = " ".join(uuid4().hex for _ in range(1200))
     assert len(text) > INLINE_BYTES

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from asking import CHAT, post
+from support.client import CHAT, post
 
-from proxy.app import Proxy
-from proxy.config import Config
-from proxy.errors import ConfigError
-from proxy.reloading import FIXED_KEYS, adopt, reload_when_told
+from proxy.config.errors import ConfigError
+from proxy.config.schema import Config
+from proxy.server.app import Proxy
+from proxy.server.reload import FIXED_KEYS, adopt, reload_when_told
 
 
 def _change(proxy: Proxy, **changes: object) -> Config:

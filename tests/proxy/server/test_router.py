@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 from aiohttp.http import SERVER_SOFTWARE
-from asking import CHAT
+from support.client import CHAT
 from yarl import URL
 
 HOP_HEADERS = {"Connection": "x-gone, keep-alive", "x-gone": "1", "TE": "trailers", "Proxy-Authorization": "secret"}

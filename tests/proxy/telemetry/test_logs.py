@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.logs import LEVELS, configure_log, get_log
+from proxy.telemetry.logs import LEVELS, configure_log, get_log
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 

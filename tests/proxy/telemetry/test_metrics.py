@@ -12,10 +12,10 @@ from prometheus_client import Counter, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.metrics import MAX_MODEL_LABELS, OTHER, Metrics
+from proxy.telemetry.metrics import MAX_MODEL_LABELS, OTHER, Metrics
 from rules.conversation import Decision
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DESIGN = ROOT.parent / "shared" / "design.md"
 PROMTOOL = shutil.which("promtool")
 SUFFIXES = {"counter": "_total", "info": "_info"}

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from builders import FREE, assistant, call, conversation, count, rereading, result, transcripts, user
-from checker import expand, read_pointer
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import FREE, assistant, call, conversation, count, rereading, result, transcripts, user
+from support.checker import expand, read_pointer
 
 from rules.conversation import RESULT_ROLES, Conversation, Message, Outcome, split_steps
-from rules.dedupe import MARK
-from rules.pipeline import LimitExceededError, Plan, apply, plan
+from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.summarise import Summary
+from rules.results.dedupe import MARK
+from rules.summary.request import Summary
 from rules.treatment import Budget
 
 POLICY = Policy(

@@ -6,16 +6,27 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from builders import FREE, DictMemo, assistant, fold, measure, session, system, transcripts, user, valid_transcripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.builders import (
+    FREE,
+    DictMemo,
+    assistant,
+    fold,
+    measure,
+    session,
+    system,
+    transcripts,
+    user,
+    valid_transcripts,
+)
 
 from rules.conversation import Message
-from rules.cuts import SUMMARY_FRAME_TOKENS
-from rules.fold import Fold
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
-from rules.window import Window
+from rules.window.cuts import SUMMARY_FRAME_TOKENS
+from rules.window.replay import Fold
+from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
+from rules.window.state import Window
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 """The laws that everything else stands on: a thousand cases in every run, more in the thorough one."""

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     FREE,
     assistant,
     broken_transcripts,
@@ -27,23 +29,20 @@ from builders import (
     valid_transcripts,
     write_all,
 )
-from checker import check_pairing, check_transcript
-from hypothesis import given
-from hypothesis import strategies as st
+from support.checker import check_pairing, check_transcript
 
 from rules.conversation import Conversation, Message, Outcome
-from rules.dedupe import dedupe_tool_results
-from rules.pairing import ABORTED, pair_tool_calls
-from rules.pipeline import LimitExceededError, Plan, apply, plan
+from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.prune import prune_tool_results
-from rules.results import Work
-from rules.summarise import Summary
-from rules.tidy import Tidying
-from rules.tidy_results import tidy_tool_results
-from rules.tokens import MESSAGE_TOKENS, ROLE_TOKENS
-from rules.treatment import Budget, ToolRule, Treatment, Truncation
-from rules.truncate import truncate_tool_results
+from rules.results.dedupe import dedupe_tool_results
+from rules.results.edit import Work
+from rules.results.excerpt.rule import truncate_tool_results
+from rules.results.pairing import ABORTED, pair_tool_calls
+from rules.results.tidy.rule import tidy_tool_results
+from rules.summary.request import Summary
+from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
+from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from rules.window.prune import prune_tool_results
 
 POLICY = Policy(
     context_window=2400,

@@ -5,7 +5,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     FREE,
     DictMemo,
     Wire,
@@ -22,15 +24,13 @@ from builders import (
     valid_transcripts,
     write,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Message, split_steps
-from rules.pipeline import Plan, apply, plan
+from rules.pipeline.plan import Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.summarise import Summary, request_summary
+from rules.summary.request import Summary, request_summary
 from rules.treatment import Budget
-from rules.window import Window
+from rules.window.state import Window
 
 POLICY = Policy(
     context_window=3200,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import sys
 sys.path[:0] = ["tests"]
 from hashlib import sha256
-from builders import assistant, call, conversation, count, result, system, user
-from rules.pipeline import apply, plan
+from support.builders import assistant, call, conversation, count, result, system, user
+from rules.pipeline.plan import apply, plan
 from rules.policy import OnExceeded, Policy
 
 words = "alpha beta gamma delta error warning failed passed timeout module found result".split()

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import orjson
 import pytest
-from builders import assistant, call, conversation, count, result
 from hypothesis import given
 from hypothesis import strategies as st
-from markers import check_markers
-from sessions import DATA, needs_data
+from support.builders import assistant, call, conversation, count, result
+from support.markers import check_markers
+from support.sessions import DATA, needs_data
 
-from proxy.counter import count_pieces, load_encoding
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import CountTokens
-from rules.failures import says_failure
-from rules.head_tail import measure_bytes
-from rules.pipeline import plan
+from rules.pipeline.plan import plan
 from rules.policy import Policy
-from rules.results import Work
+from rules.results.edit import Work
+from rules.results.excerpt.rule import truncate_tool_results
+from rules.results.tools.exit_status import says_failure
+from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, Truncation
-from rules.truncate import truncate_tool_results
 
 TRUNCATIONS = pytest.mark.parametrize("truncation", Truncation)
 LINES = [

@@ -3,18 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, read, result, system, user
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, read, result, system, user
 
 from rules.conversation import Conversation, Message, Outcome
-from rules.exceeded import shorten_newest
-from rules.open_step import Cap, least_tokens
+from rules.pipeline.exceeded import shorten_newest
 from rules.policy import Policy
-from rules.results import Allowance, LargeWorkError, Work
-from rules.tidy import Tidying
-from rules.treatment import Budget, ToolRule, Treatment, Truncation
-from rules.truncate import truncate_tool_results
+from rules.results.edit import Allowance, LargeWorkError, Work
+from rules.results.excerpt.rule import truncate_tool_results
+from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from rules.window.open_step import Cap, least_tokens
 
 POLICY = Policy(tidying=None)
 

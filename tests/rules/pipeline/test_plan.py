@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     FREE,
     ResultMemo,
     assistant,
@@ -21,18 +23,16 @@ from builders import (
     valid_transcripts,
     write_all,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Message, Outcome, split_steps
-from rules.cuts import SUMMARY_FRAME_TOKENS
-from rules.pipeline import LimitExceededError, Plan, apply, plan
+from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.results import Work
-from rules.room import HEAD_STEPS, MIN_ROOM_SHARE
-from rules.summarise import Summary
+from rules.results.edit import Work
+from rules.summary.request import Summary
 from rules.treatment import Budget
-from rules.window import CutKind
+from rules.window.cuts import SUMMARY_FRAME_TOKENS
+from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
+from rules.window.state import CutKind
 
 POLICY = Policy(
     context_window=3200,

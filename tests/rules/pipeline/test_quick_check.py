@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     FREE,
     assistant,
     call,
@@ -16,12 +18,10 @@ from builders import (
     transcripts,
     user,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rules.conversation import RESULT_ROLES, Conversation, Message
-from rules.glance import Outline, is_far_below
-from rules.pipeline import apply, plan
+from rules.pipeline.plan import apply, plan
+from rules.pipeline.quick_check import Outline, is_far_below
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.treatment import Budget
 

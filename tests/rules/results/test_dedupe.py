@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from builders import (
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.builders import (
     IMAGE,
     assistant,
     call,
@@ -20,13 +22,11 @@ from builders import (
     transcripts,
     user,
 )
-from checker import expand, read_pointer
-from hypothesis import example, given
-from hypothesis import strategies as st
-from steps import count_steps
+from support.checker import expand, read_pointer
+from support.steps import count_steps
 
 from rules.conversation import RESULT_ROLES, Message, Outcome, ToolCall
-from rules.dedupe import (
+from rules.results.dedupe import (
     MARK,
     MAX_CHARS,
     MAX_DIFF_CHARS,

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from builders import ResultMemo, assistant, call, conversation, count, fill, function_result, result, user
+from support.builders import ResultMemo, assistant, call, conversation, count, fill, function_result, result, user
 
 from rules.conversation import CountTokens, Message, Outcome
-from rules.places import Place, find_results
 from rules.policy import Policy
-from rules.results import (
+from rules.results.calls import Place, find_results
+from rules.results.edit import (
     Allowance,
     Editor,
     KeptResults,
@@ -18,10 +18,9 @@ from rules.results import (
     Work,
     edit_results,
 )
-from rules.tidy import Tidying
-from rules.tidy_results import MIN_CHARS, tidy_tool_results
-from rules.treatment import Budget, ToolRule, Treatment, Truncation
-from rules.truncate import truncate_tool_results
+from rules.results.excerpt.rule import truncate_tool_results
+from rules.results.tidy.rule import MIN_CHARS, tidy_tool_results
+from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 POLICY = Policy(result_budget=Budget(300), truncation=Truncation.HEAD_TAIL)
 PLAIN = Treatment(Budget(300), Truncation.HEAD_TAIL)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     FREE,
     IMAGE,
     DictMemo,
@@ -25,18 +27,17 @@ from builders import (
     user,
     valid_transcripts,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rules import dedupe, results
 from rules.conversation import Message, Outcome, ToolCall
-from rules.dedupe import Memos, View, dedupe_tool_results
-from rules.fold import Fold
-from rules.grown import MAX_GROWTH, keep_seen, take_seen, weigh_message
-from rules.pipeline import Plan, apply, plan
+from rules.pipeline.plan import Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.results import Allowance, Edits, LargeWorkError, Work
+from rules.results import dedupe
+from rules.results import edit as results
+from rules.results.dedupe import Memos, View, dedupe_tool_results
+from rules.results.edit import Allowance, Edits, LargeWorkError, Work
+from rules.results.incremental import MAX_GROWTH, keep_seen, take_seen, weigh_message
 from rules.treatment import Budget, ToolRule, Treatment
+from rules.window.replay import Fold
 
 POLICY = Policy(
     context_window=100_000,

@@ -3,7 +3,8 @@
 import sys
 
 import pytest
-from builders import (
+from hypothesis import given
+from support.builders import (
     assistant,
     call,
     conversation,
@@ -15,10 +16,9 @@ from builders import (
     valid_transcripts,
     write_all,
 )
-from hypothesis import given
 
 from rules.conversation import Conversation, Decision, Message
-from rules.pairing import ABORTED, pair_tool_calls
+from rules.results.pairing import ABORTED, pair_tool_calls
 
 
 def pair(*messages: Message) -> tuple[Message, ...]:

@@ -1,12 +1,12 @@
 """The digest: what happened, told without a model."""
 
 import pytest
-from builders import assistant, call, count, fill, result, session, transcripts, user
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import assistant, call, count, fill, result, session, transcripts, user
 
 from rules.conversation import Message
-from rules.digest import ERRORS, FILES, RECENT_CALLS, REQUEST_CHARS, write_digest
+from rules.summary.digest import ERRORS, FILES, RECENT_CALLS, REQUEST_CHARS, write_digest
 
 
 def digest(*messages: Message) -> str:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     IMAGE,
     assistant,
     call,
@@ -18,7 +20,7 @@ from builders import (
     valid_transcripts,
     write_all,
 )
-from checker import (
+from support.checker import (
     check_alternation,
     check_calls,
     check_content,
@@ -28,14 +30,12 @@ from checker import (
     check_pairing,
     check_transcript,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Decision, Message, Outcome, split_steps
 from rules.policy import SummaryRole
-from rules.splice import splice_summary
-from rules.summarise import Summary
-from rules.window import Cut, CutKind, Window
+from rules.summary.request import Summary
+from rules.summary.splice import splice_summary
+from rules.window.state import Cut, CutKind, Window
 
 LONG = fill("step", 400)
 BRIDGE = {"role": "assistant", "content": "Understood. I will go on from the summary above."}

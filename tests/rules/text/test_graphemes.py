@@ -1,14 +1,14 @@
 """A text is cut between characters as readers see them."""
 
 import pytest
-from builders import count
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import count
 
-from rules.graphemes import ceil_boundary, floor_boundary, is_boundary
-from rules.head_tail import measure_bytes, truncate_text
-from rules.salience.brief import cut_string
-from rules.salience.units import split_units
+from rules.results.excerpt.json.record import cut_string
+from rules.results.excerpt.lines import split_units
+from rules.text.graphemes import ceil_boundary, floor_boundary, is_boundary
+from rules.text.head_tail import measure_bytes, truncate_text
 
 CHARACTERS = {
     "Chinese": "漢",

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from builders import count, count_words
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import count, count_words
 
-from rules.head_tail import measure_bytes, truncate_text
+from rules.text.head_tail import measure_bytes, truncate_text
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 MEASURES = pytest.mark.parametrize("measure", [count, count_words, measure_bytes])

@@ -1,11 +1,11 @@
 """Diffs: exact whatever the lines look like, in a form that models know."""
 
-from checker import expand
 from hypothesis import given
 from hypothesis import strategies as st
-from steps import count_steps
+from support.checker import expand
+from support.steps import count_steps
 
-from rules.diff import find_hunks, write_diff
+from rules.text.line_diff import find_hunks, write_diff
 
 _LINES = st.sampled_from(
     ["", "a", "b", "c", "d", "-a", "+b", "@@ -1,1 +1,1 @@", "[trimtab: same as the tool result 1 back]",

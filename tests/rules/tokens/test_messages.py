@@ -5,7 +5,9 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     IMAGE,
     MEDIA_TOKENS,
     assistant,
@@ -18,12 +20,10 @@ from builders import (
     system,
     user,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rules.conversation import CountTokens, Message, ToolCall
-from rules.families import GENERIC, Costs
-from rules.tokens import (
+from rules.tokens.families import GENERIC, Costs
+from rules.tokens.messages import (
     FORMAT_TOKENS,
     FUNCTION_TOKENS,
     MESSAGE_TOKENS,
@@ -43,7 +43,7 @@ from rules.tokens import (
     count_shared_frame,
     count_tools,
 )
-from rules.typescript import render_tools
+from rules.tokens.tool_schemas import render_tools
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 GPT = Costs(priming_tokens=3, reads_typescript=True, tools_tokens=9)

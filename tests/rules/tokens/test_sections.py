@@ -2,14 +2,26 @@
 
 from dataclasses import fields, replace
 
-from builders import FREE, assistant, call, conversation, count, fill, result, session, system, transcripts, user
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import (
+    FREE,
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    result,
+    session,
+    system,
+    transcripts,
+    user,
+)
 
-from rules.pipeline import apply, plan
+from rules.pipeline.plan import apply, plan
 from rules.policy import Policy
-from rules.sections import Sections, count_sections, find_blocks
-from rules.summarise import Summary
+from rules.summary.request import Summary
+from rules.tokens.sections import Sections, count_sections, find_blocks
 
 POLICY = Policy(context_window=4000, completion_reserve=400, summary_min_steps=2, prices=FREE)
 

@@ -6,11 +6,11 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from odd import ODD
+from support.odd_json import ODD
 
-from rules.families import find_family
-from rules.tokens import Surroundings, count_tools
-from rules.typescript import MAX_CHARS, MAX_DEPTH, TYPE_CHARS, Schema, as_schema, render_tools
+from rules.tokens.families import find_family
+from rules.tokens.messages import Surroundings, count_tools
+from rules.tokens.tool_schemas import MAX_CHARS, MAX_DEPTH, TYPE_CHARS, Schema, as_schema, render_tools
 
 HEAD, TAIL = "namespace functions {\n\n", "} // namespace functions"
 END = " => any;"

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from builders import IMAGE, MEDIA_TOKENS, assistant, call, fill, result, transcripts, user
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import IMAGE, MEDIA_TOKENS, assistant, call, fill, result, transcripts, user
 
 from rules.conversation import RESULT_ROLES, Message
-from rules.open_step import Cap, OpenStep, least_tokens
-from rules.prune import PLACEHOLDER_TOKENS
+from rules.window.open_step import Cap, OpenStep, least_tokens
+from rules.window.prune import PLACEHOLDER_TOKENS
 
 
 def open_step(messages: Sequence[Message]) -> OpenStep:

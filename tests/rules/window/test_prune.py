@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     IMAGE,
     MEDIA_TOKENS,
     DictMemo,
@@ -21,16 +23,14 @@ from builders import (
     transcripts,
     user,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
-from proxy.counter import count_pieces, load_encoding
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import Decision, Media, Message
-from rules.pipeline import plan
+from rules.pipeline.plan import plan
 from rules.policy import Policy
-from rules.prune import PLACEHOLDER_TOKENS, prune_tool_results
-from rules.results import Edits, Work
+from rules.results.edit import Edits, Work
 from rules.treatment import Budget
+from rules.window.prune import PLACEHOLDER_TOKENS, prune_tool_results
 
 
 def test_results_in_the_span_become_placeholders() -> None:

@@ -5,17 +5,29 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from builders import FREE, assistant, call, fill, measure, result, session, system, transcripts, user, valid_transcripts
-from builders import fold as fold_by
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import (
+    FREE,
+    assistant,
+    call,
+    fill,
+    measure,
+    result,
+    session,
+    system,
+    transcripts,
+    user,
+    valid_transcripts,
+)
+from support.builders import fold as fold_by
 
 from rules.conversation import Message
-from rules.cuts import AIM, SUMMARY_FRAME_TOKENS
-from rules.fold import Fold
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, Prices
-from rules.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
-from rules.window import Cut, CutKind, Window
+from rules.window.cuts import AIM, SUMMARY_FRAME_TOKENS
+from rules.window.replay import Fold
+from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
+from rules.window.state import Cut, CutKind, Window
 
 LIMIT = 3200
 POLICY = Policy(protect_turns=0, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3, prices=FREE)

@@ -1,12 +1,12 @@
 """What the head leaves of the limit."""
 
 import pytest
-from builders import assistant, fill, system, transcripts, user
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import assistant, fill, system, transcripts, user
 
 from rules.conversation import Message
-from rules.room import HEAD_STEPS, Room
+from rules.window.room import HEAD_STEPS, Room
 
 LIMIT = 3200
 GRAIN = LIMIT // HEAD_STEPS

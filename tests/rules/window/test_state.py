@@ -1,6 +1,6 @@
 """The window's state as values."""
 
-from rules.window import Cut, CutKind, Window
+from rules.window.state import Cut, CutKind, Window
 
 FIRST = Cut(CutKind.SUMMARISE, 6, 200, (), 360, prune_stop=4)
 SECOND = Cut(CutKind.DIGEST, 12, 90, (8,), 290, prune_stop=10)

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     assistant,
     call,
     fill,
@@ -16,12 +18,10 @@ from builders import (
     user,
     valid_transcripts,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rules.conversation import HEAD_ROLES, Message, count_leading, split_steps
-from rules.prune import PLACEHOLDER_TOKENS
-from rules.sums import MAX_OPEN_WORDS, Sums
+from rules.window.prune import PLACEHOLDER_TOKENS
+from rules.window.sums import MAX_OPEN_WORDS, Sums
 
 
 def sum_up(messages: Sequence[Message]) -> Sums:

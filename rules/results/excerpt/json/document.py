@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from rules.conversation import CountTokens
-from rules.salience.brief import Document, Record, cut_string
-from rules.salience.news import News, read_news
-from rules.salience.spans import NotJsonError, Part, Parts, read_signs, split_parts, split_string, unbreak
+from rules.results.excerpt.json.outliers import News, read_news
+from rules.results.excerpt.json.record import Document, Record, cut_string
+from rules.results.excerpt.json.spans import NotJsonError, Part, Parts, read_signs, split_parts, split_string, unbreak
 
 MIN_RECORDS = 5
 """Fewer containers side by side are no collection."""

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rules.graphemes import floor_boundary
-from rules.salience.news import MAX_KEY_CHARS, News, is_place
-from rules.salience.spans import Part, Parts, Signs, split_parts, unbreak
+from rules.results.excerpt.json.outliers import MAX_KEY_CHARS, News, is_place
+from rules.results.excerpt.json.spans import Part, Parts, Signs, split_parts, unbreak
+from rules.text.graphemes import floor_boundary
 
 NEWS_FACTOR = 4.0
 SAYS_FACTOR, NAME_FACTOR, PLACE_FACTOR = 2.0, 2.0, 0.4

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from rules.salience.changes import mark_changes
-from rules.salience.shapes import Shape, Shapes, read_shapes
-from rules.salience.signals import (
+from rules.results.excerpt.lines import batch_lines
+from rules.results.excerpt.scores.diffs import mark_changes
+from rules.results.excerpt.scores.shapes import Shape, Shapes, read_shapes
+from rules.results.excerpt.scores.signals import (
     HTTP_MARK,
     MAX_CHARS,
     NO_SIGNAL,
@@ -25,7 +26,6 @@ from rules.salience.signals import (
     read_signal,
     read_status,
 )
-from rules.salience.units import batch_lines
 
 RARITY_WEIGHT = 5.0
 RARITY_SHARE = 0.5

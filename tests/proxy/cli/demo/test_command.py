@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from proxy.cli import main
-from proxy.demo.command import run_demo, show_report
-from proxy.demo.replay import Cost, DemoReport
-from proxy.demo.session import make_session
+from proxy.cli.demo.command import run_demo, show_report
+from proxy.cli.demo.replay import Cost, DemoReport
+from proxy.cli.demo.session import make_session
+from proxy.cli.main import main
 
 REPORT = DemoReport(
     requests=164,
@@ -73,7 +73,7 @@ def test_cost_of_summaries_is_on_the_side_of_trimtab() -> None:
 
 def test_command_prints_its_table_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain output: no escape sequence, no bar, no log; the user's own TRIMTAB_ variables change nothing."""
-    monkeypatch.setattr("proxy.demo.command.make_session", lambda: make_session(4))
+    monkeypatch.setattr("proxy.cli.demo.command.make_session", lambda: make_session(4))
     monkeypatch.setenv("TRIMTAB_UPSTREAM", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("TRIMTAB_AUTOCOMPACT_PCT", "not a number")
     result = CliRunner().invoke(main, ["demo"], catch_exceptions=False)
@@ -89,8 +89,8 @@ async def test_demo_shows_a_bar_on_a_terminal(
 ) -> None:
     """The bar ends at the number of requests."""
     session = make_session(1)
-    monkeypatch.setattr("proxy.demo.command.make_session", lambda: session)
-    monkeypatch.setattr("proxy.demo.command.Console", lambda **_: Console(force_terminal=True, width=120))
+    monkeypatch.setattr("proxy.cli.demo.command.make_session", lambda: session)
+    monkeypatch.setattr("proxy.cli.demo.command.Console", lambda **_: Console(force_terminal=True, width=120))
     await run_demo(keep=False)
     count = len(session.turns)
     assert f"{count}/{count}" in capsys.readouterr().out
@@ -116,8 +116,8 @@ async def test_demo_that_is_kept_serves_until_it_is_stopped(
 ) -> None:
     """The address that is printed answers, and a signal ends both servers, whoever is still connected."""
     out = Output()
-    monkeypatch.setattr("proxy.demo.command.make_session", lambda: make_session(1))
-    monkeypatch.setattr("proxy.demo.command.Console", lambda **_: Console(file=out, width=80))
+    monkeypatch.setattr("proxy.cli.demo.command.make_session", lambda: make_session(1))
+    monkeypatch.setattr("proxy.cli.demo.command.Console", lambda **_: Console(file=out, width=80))
     body = orjson.dumps({"model": "demo-model", "messages": [{"role": "user", "content": "hello"}]})
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks, aiohttp.ClientSession() as client:
         demo = tasks.create_task(run_demo(keep=True))

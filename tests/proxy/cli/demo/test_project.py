@@ -1,6 +1,6 @@
 """The invented repository of the demo."""
 
-from proxy.demo.project import list_modules
+from proxy.cli.demo.project import list_modules
 
 
 def test_the_project_is_the_same_every_time() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.demo.replay import WINDOW_TOKENS, Cost, replay_session, run_stage
-from proxy.demo.session import make_session
+from proxy.cli.demo.replay import WINDOW_TOKENS, Cost, replay_session, run_stage
+from proxy.cli.demo.session import make_session
 
 MODULES = 10
 """As many as make the session more than twice as large as the window."""
@@ -44,7 +44,7 @@ async def test_replay_notes_faults_of_the_proxy(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError(message)
 
     async with run_stage(make_session(1)) as stage:
-        monkeypatch.setattr("proxy.compaction.plan", fail)
+        monkeypatch.setattr("proxy.compaction.compactor.plan", fail)
         report = await replay_session(stage, lambda *_: None)
     assert (report.faults, report.refused, report.limit_tokens) == (("fail_open",), 0, 0)
 

@@ -2,14 +2,14 @@
 
 import msgspec
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.codecs.message import decode_message
-from proxy.counter import count_by_heuristic, count_pieces, load_encoding, make_counter
-from proxy.demo.project import list_modules
-from proxy.demo.replay import WINDOW_TOKENS
-from proxy.demo.session import make_session
-from rules.families import GENERIC
-from rules.pairing import pair_tool_calls
+from proxy.cli.demo.project import list_modules
+from proxy.cli.demo.replay import WINDOW_TOKENS
+from proxy.cli.demo.session import make_session
+from proxy.compaction.tokenizers.exact import count_by_heuristic, count_pieces, load_encoding, make_counter
+from proxy.wire.chat.message import decode_message
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from rules.results.pairing import pair_tool_calls
+from rules.tokens.families import GENERIC
 
 
 def test_session_is_a_valid_transcript_of_several_windows() -> None:

@@ -5,9 +5,9 @@ import msgspec
 import orjson
 import pytest
 
-from proxy.counter import count_by_heuristic
-from proxy.demo.session import Session, make_session
-from proxy.demo.upstream import PromptCache, SimulatedUpstream, run_upstream
+from proxy.cli.demo.session import Session, make_session
+from proxy.cli.demo.upstream import PromptCache, SimulatedUpstream, run_upstream
+from proxy.compaction.tokenizers.exact import count_by_heuristic
 
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ACT = {"role": "assistant", "content": "", "tool_calls": [CALL]}

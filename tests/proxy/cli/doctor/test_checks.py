@@ -9,15 +9,15 @@ from pathlib import Path
 import orjson
 import pytest
 from aiohttp import web
-from fake_upstream import FakeUpstream
+from upstreams.recording import FakeUpstream
 
-from proxy import checks
-from proxy.checks import Answer, ask_upstream, check_address, check_open_files, check_store
-from proxy.config import UpstreamConfig
-from proxy.config_load import load_config
-from proxy.discovery import Windows
-from proxy.stores import open_store
-from proxy.upstream import UpstreamClient
+from proxy.cli.doctor import checks
+from proxy.cli.doctor.checks import Answer, ask_upstream, check_address, check_open_files, check_store
+from proxy.config.load import load_config
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import UpstreamClient
+from proxy.state.models.discovery import Windows
+from proxy.state.stores import open_store
 
 MODELS = {"object": "list", "data": [{"id": "m", "max_model_len": 8192}, {"id": "n"}]}
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import orjson
 import pytest
 from aiohttp import web
-from fake_upstream import FakeUpstream
+from programs.serving import own_environment
 from rich.console import Console
-from serving import own_environment
+from upstreams.recording import FakeUpstream
 
-from proxy.app import data_directory
-from proxy.config_load import load_config
-from proxy.counter import VocabularyError
-from proxy.doctor import MAX_LISTED, Report, examine
-from proxy.records import ModelName, Record, Records
-from proxy.stores import open_store
+from proxy.cli.doctor.report import MAX_LISTED, Report, examine
+from proxy.compaction.tokenizers.exact import VocabularyError
+from proxy.config.load import load_config
+from proxy.server.app import data_directory
+from proxy.state.models.records import ModelName, Record, Records
+from proxy.state.stores import open_store
 
 
 def _list(*names: str, **fields: object) -> bytes:
@@ -65,7 +65,7 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
 async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
     """Where the upstream tells nothing."""
     monkeypatch.setattr(
-        "proxy.facts.find_window", lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None
+        "proxy.state.models.facts.find_window", lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None
     )
     report = await _examine(upstream, "defaults.count=heuristic", models=("m",))
 
@@ -81,7 +81,7 @@ async def test_what_counts_is_named(upstream, monkeypatch) -> None:
         message = "no such file"
         raise VocabularyError(message)
 
-    monkeypatch.setattr("proxy.compactors.load_encoding", lose)
+    monkeypatch.setattr("proxy.compaction.pool.load_encoding", lose)
     report = await _examine(upstream, models=("gpt-4o", "gpt-4"))
 
     assert [(model.vocabulary, model.ratio_from) for model in report.models] == [("heuristic", "characters")] * 2

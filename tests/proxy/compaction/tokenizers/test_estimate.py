@@ -13,9 +13,9 @@ import tiktoken
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy import estimate
-from proxy.counter import load_encoding, split_text
-from proxy.estimate import PAIRS, Estimator
+from proxy.compaction.tokenizers import estimate
+from proxy.compaction.tokenizers.estimate import PAIRS, Estimator
+from proxy.compaction.tokenizers.exact import load_encoding, split_text
 
 VOCABULARIES = ("o200k_base", "cl100k_base")
 DICE = random.Random(7)  # noqa: S311 - to be repeatable, not secret
@@ -65,7 +65,10 @@ def record() -> dict[str, object]:
     }
 
 
-CODE = "".join(resources.files("proxy").joinpath(name).read_text() for name in ("chat.py", "app.py", "stream.py"))
+CODE = "".join(
+    resources.files("proxy").joinpath(name).read_text()
+    for name in ("exchange/serve.py", "server/app.py", "wire/chat/answer.py")
+)
 TEXTS = {
     "English": ENGLISH,
     "code": CODE,
@@ -99,7 +102,10 @@ def count(exact: tiktoken.Encoding, text: str) -> int:
 
 def test_the_file_has_weights_of_both_vocabularies(vocabulary) -> None:
     """One weight for each pair of bytes, none of them negative, infinite or no number at all."""
-    with resources.files("proxy").joinpath("vocabulary", "bigrams.npz").open("rb") as file, np.load(file) as weights:
+    with (
+        resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", "bigrams.npz").open("rb") as file,
+        np.load(file) as weights,
+    ):
         assert set(weights) == set(VOCABULARIES)
         assert weights[vocabulary].shape == (PAIRS,)
         assert np.isfinite(weights[vocabulary]).all()
@@ -114,7 +120,7 @@ def test_a_vocabulary_without_weights_is_refused() -> None:
 
 def test_importing_the_module_does_not_import_numpy() -> None:
     """Who never estimates does not pay for numpy."""
-    program = "import sys, proxy.estimate; sys.exit('numpy' in sys.modules)"
+    program = "import sys, proxy.compaction.tokenizers.estimate; sys.exit('numpy' in sys.modules)"
 
     assert run([sys.executable, "-c", program], check=False, timeout=30).returncode == 0
 

@@ -11,8 +11,8 @@ import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import counter
-from proxy.counter import (
+from proxy.compaction.tokenizers import exact as counter
+from proxy.compaction.tokenizers.exact import (
     PIECE_CHARS,
     VOCABULARIES,
     VocabularyError,
@@ -35,7 +35,7 @@ PROSE = "Der schnelle braune Fuchs springt über den faulen Hund; it doesn't min
 
 
 def _pack(vocabulary: str) -> bytes:
-    return resources.files("proxy").joinpath("vocabulary", f"{vocabulary}.xz").read_bytes()
+    return resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{vocabulary}.xz").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pytest
 import tiktoken
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sessions import DATA, needs_data, read_rows, recorded_files
+from support.sessions import DATA, needs_data, read_rows, recorded_files
 
-from proxy import counter
-from proxy.counter import (
+from proxy.compaction.tokenizers import exact as counter
+from proxy.compaction.tokenizers.exact import (
     PIECE_CHARS,
     SEARCHED_CHARS,
     VOCABULARIES,

@@ -6,12 +6,12 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import tiktoken
-from learning import ListLog
+from support.model_learning import ListLog
 
-from proxy.compactors import Compactors
-from proxy.config import PolicyConfig
-from proxy.counter import VOCABULARIES, count_pieces, load_encoding
-from proxy.engines import SELF_TEST, find_engine
+from proxy.compaction.pool import Compactors
+from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
+from proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
+from proxy.config.schema import PolicyConfig
 from rules.conversation import CountTokens
 
 QUICKTOK, BPE_OPENAI = "quicktok", "bpe_openai"
@@ -188,7 +188,7 @@ def test_compactors_count_by_the_engine(monkeypatch: pytest.MonkeyPatch, counts:
         return lambda text: sizes.append(len(text)) or counts[vocabulary](text)  # type: ignore[func-returns-value]
 
     _install(monkeypatch, QUICKTOK, load)
-    monkeypatch.setattr("proxy.compactors.load_encoding", pytest.fail)
+    monkeypatch.setattr("proxy.compaction.pool.load_encoding", pytest.fail)
     log = ListLog()
     count = Compactors(log).choose(PolicyConfig(), "gpt-4o").count
     sizes.clear()

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from authority import Authority, write_key
 from cryptography.hazmat.primitives.asymmetric import ec
+from support.authority import Authority, write_key
 
-from proxy.config_load import load_config
-from proxy.errors import ConfigError
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
 
 
 @pytest.fixture

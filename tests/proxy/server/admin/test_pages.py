@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from proxy.pages import PAGES
+from proxy.server.admin.pages import PAGES
 
 
 @pytest.mark.parametrize("path", ["/trimtab", "/trimtab/", "/trimtab/nope", "/trimtab/health/x", "/%74rimtab/api"])

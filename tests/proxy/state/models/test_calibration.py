@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 import orjson
 import pytest
 from aiohttp import web
-from asking import post
-from fake_upstream import completion, event
-from sessions import make_session
+from support.client import post
+from support.sessions import make_session
+from upstreams.recording import completion, event
 
-from proxy.calibration import WARM_UP_SAMPLES
-from proxy.codecs.chat import read_request
-from proxy.config import PolicyConfig
+from proxy.config.schema import PolicyConfig
+from proxy.state.models.calibration import WARM_UP_SAMPLES
+from proxy.wire.chat.request import read_request
 from rules.policy import Policy
 
 PATH = "/v1/chat/completions"

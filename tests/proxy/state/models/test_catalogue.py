@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.catalogue import MAX_NAME_CHARS, find_window, is_local
+from proxy.state.models.catalogue import MAX_NAME_CHARS, find_window, is_local
 
 OPENAI = "https://api.openai.com/v1"
 GATEWAY = "https://llm.example.com/v1"
@@ -67,7 +67,7 @@ LOCAL = "http://127.0.0.1:8000/v1"
 def test_the_catalogue_is_loaded_only_where_it_serves(base_urls: tuple[str, ...], *, loads: bool) -> None:
     """A proxy in front of local servers does without, and so does one whose windows are all configured."""
     code = (
-        "import sys; from proxy import catalogue as c\n"
+        "import sys; from proxy.state.models import catalogue as c\n"
         f"c.load_catalogue({base_urls!r}); c.find_window({LOCAL!r}, 'gpt-4o')\n"
         "print('genai_prices' in sys.modules, c.is_ready('https://example.com'))"
     )
@@ -81,7 +81,7 @@ def test_nothing_is_asked_of_the_network() -> None:
         "import sys, threading\n"
         "def refuse(event, _): assert not event.startswith('socket.'), event\n"
         "sys.addaudithook(refuse)\n"
-        "from proxy.catalogue import find_window\n"
+        "from proxy.state.models.catalogue import find_window\n"
         f"assert find_window({OPENAI!r}, 'gpt-4o') == 128000\n"
         "assert threading.active_count() == 1"
     )

@@ -9,13 +9,14 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
-from fake_upstream import FakeUpstream, Handler
 from hypothesis import given
 from hypothesis import strategies as st
+from upstreams.recording import FakeUpstream, Handler
 
-from proxy import discovery
-from proxy.config import UpstreamConfig
-from proxy.discovery import (
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import UpstreamClient
+from proxy.state.models import discovery
+from proxy.state.models.discovery import (
     MAX_ALIASES,
     MAX_MODELS,
     MAX_WINDOW_TOKENS,
@@ -25,9 +26,8 @@ from proxy.discovery import (
     read_models,
     read_props,
 )
-from proxy.upstream import UpstreamClient
 
-ROWS = Path(__file__).parents[2].parent / "shared" / "data" / "models_endpoints.jsonl"
+ROWS = Path(__file__).parents[4].parent / "shared" / "data" / "models_endpoints.jsonl"
 NOTHING = Windows({}, None)
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
 

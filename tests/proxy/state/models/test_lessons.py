@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.lessons import Lesson, Sent, draw_lesson
-from proxy.overflow import Kind, Overflow
+from proxy.state.models.lessons import Lesson, Sent, draw_lesson
+from proxy.wire.overflow.classify import Kind, Overflow
 from rules.policy import Policy
 
 POLICY = Policy()

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from learning import NAME, TOKENS, Clock, Start, report, run_processes
+from support.model_learning import NAME, TOKENS, Clock, Start, report, run_processes
 
-from proxy.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
-from proxy.facts import Facts
-from proxy.stores.memory import MemoryStore
+from proxy.state.models.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
+from proxy.state.models.facts import Facts
+from proxy.state.stores.memory import MemoryStore
 
 
 @pytest.fixture

@@ -8,21 +8,21 @@ from uuid import uuid4
 import orjson
 import pytest
 from aiohttp import web
-from asking import post
-from fake_upstream import completion
-from learning import NAME, TOKENS, Clock, ListLog, Start, report, run_processes
+from support.client import post
+from support.model_learning import NAME, TOKENS, Clock, ListLog, Start, report, run_processes
+from upstreams.recording import completion
 
-from proxy.calibration import WARM_UP_SAMPLES
-from proxy.codecs.chat import read_request
-from proxy.config import PolicyConfig, UpstreamConfig
-from proxy.discovery import Windows
-from proxy.facts import Facts
-from proxy.models import MAX_MODELS_BYTES, MAX_NAME_CHARS, MODEL_BYTES, REFRESH_SECONDS
-from proxy.stores import SummaryStore
-from proxy.stores.layered import LayeredStore
-from proxy.stores.memory import MemoryStore
-from proxy.stores.store import StoreError
-from proxy.told import _Upstream
+from proxy.config.schema import PolicyConfig, UpstreamConfig
+from proxy.state.models.calibration import WARM_UP_SAMPLES
+from proxy.state.models.discovery import Windows
+from proxy.state.models.discovery_schedule import _Upstream
+from proxy.state.models.facts import Facts
+from proxy.state.models.service import MAX_MODELS_BYTES, MAX_NAME_CHARS, MODEL_BYTES, REFRESH_SECONDS
+from proxy.state.stores import SummaryStore
+from proxy.state.stores.layered import LayeredStore
+from proxy.state.stores.memory import MemoryStore
+from proxy.state.stores.store import StoreError
+from proxy.wire.chat.request import read_request
 from rules.policy import Policy
 
 CHAT = "/v1/chat/completions"

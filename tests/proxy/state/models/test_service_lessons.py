@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from learning import LIMIT, NAME, Clock, Process, Start, run_processes
+from support.model_learning import LIMIT, NAME, Clock, Process, Start, run_processes
 
-from proxy import models
-from proxy.calibration import Report
-from proxy.lessons import Lesson
-from proxy.stores.memory import MemoryStore
+from proxy.state.models import service as models
+from proxy.state.models.calibration import Report
+from proxy.state.models.lessons import Lesson
+from proxy.state.stores.memory import MemoryStore
 
 
 @pytest.fixture

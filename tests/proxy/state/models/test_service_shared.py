@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from learning import NAME, TOKENS, Clock, Start, report, run_processes
+from support.model_learning import NAME, TOKENS, Clock, Start, report, run_processes
 
-from proxy import models as module
-from proxy import records
-from proxy.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
-from proxy.facts import Facts
-from proxy.models import REFRESH_SECONDS
-from proxy.records import MAX_RATIO
-from proxy.stores.memory import MemoryStore
+from proxy.state.models import records
+from proxy.state.models import service as module
+from proxy.state.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
+from proxy.state.models.facts import Facts
+from proxy.state.models.records import MAX_RATIO
+from proxy.state.models.service import REFRESH_SECONDS
+from proxy.state.stores.memory import MemoryStore
 
 CORRUPT = (b"", b"{", b"\xff", b"[]", b'{"ratio":7}', b'{"ratio":null}', b'{"ratio":1,"window_tokens":8}')
 

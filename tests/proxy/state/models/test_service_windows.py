@@ -7,16 +7,16 @@ from dataclasses import replace
 import orjson
 import pytest
 from aiohttp import web
-from fake_upstream import FakeUpstream
-from learning import NAME, Clock, Process, Start, run_processes
+from support.model_learning import NAME, Clock, Process, Start, run_processes
+from upstreams.recording import FakeUpstream
 
-from proxy.calibration import WARM_UP_SAMPLES
-from proxy.config import UpstreamConfig
-from proxy.facts import Facts
-from proxy.models import REFRESH_SECONDS
-from proxy.records import ModelName, Record, Records
-from proxy.stores.memory import MemoryStore
-from proxy.told import REDISCOVER_SECONDS
+from proxy.config.schema import UpstreamConfig
+from proxy.state.models.calibration import WARM_UP_SAMPLES
+from proxy.state.models.discovery_schedule import REDISCOVER_SECONDS
+from proxy.state.models.facts import Facts
+from proxy.state.models.records import ModelName, Record, Records
+from proxy.state.models.service import REFRESH_SECONDS
+from proxy.state.stores.memory import MemoryStore
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
 MODEL = NAME.model

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import redis
-import redis_server
-from redis_server import RedisServer, run_redis
+from programs import redis_server
+from programs.redis_server import RedisServer, run_redis
 
-from proxy.stores import SummaryStore
-from proxy.stores.layered import LayeredStore
-from proxy.stores.memory import MemoryStore
-from proxy.stores.redis import RedisStore
-from proxy.stores.sqlite import SqliteStore
+from proxy.state.stores import SummaryStore
+from proxy.state.stores.layered import LayeredStore
+from proxy.state.stores.memory import MemoryStore
+from proxy.state.stores.redis import RedisStore
+from proxy.state.stores.sqlite import SqliteStore
 
 TTL_SECONDS = 1000.0
 

@@ -2,10 +2,10 @@
 
 import redis
 
-from proxy.sealing import derive_id, seal
-from proxy.stores.redis import RedisStore
-from proxy.stores.sqlite import SqliteStore
-from rules.summarise import Summary
+from proxy.state.stores.redis import RedisStore
+from proxy.state.stores.sqlite import SqliteStore
+from proxy.state.summaries.sealing import derive_id, seal
+from rules.summary.request import Summary
 
 SENTENCE = "the planted sentence of the planted conversation"
 SECRET = b"Bearer sk-planted-credential"

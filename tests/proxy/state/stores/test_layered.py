@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.stores import StoreError, layered
-from proxy.stores.layered import FIRST_STAND_IN_LEASE, LayeredStore
-from proxy.stores.memory import MemoryStore
-from proxy.stores.redis import RedisStore
+from proxy.state.stores import StoreError, layered
+from proxy.state.stores.layered import FIRST_STAND_IN_LEASE, LayeredStore
+from proxy.state.stores.memory import MemoryStore
+from proxy.state.stores.redis import RedisStore
 
 TTL_SECONDS = 1000.0
 OUT = {"event": "store_unreachable", "store": "durable", "reason": "BrokenError"}

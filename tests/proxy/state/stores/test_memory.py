@@ -1,7 +1,7 @@
 """Summaries in this process."""
 
 from proxy.lru import ENTRY_BYTES
-from proxy.stores.memory import MemoryStore
+from proxy.state.stores.memory import MemoryStore
 
 ENTRY = 1000 + ENTRY_BYTES + 1
 

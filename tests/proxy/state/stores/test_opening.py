@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from proxy.errors import ConfigError
-from proxy.stores import open_store
+from proxy.config.errors import ConfigError
+from proxy.state.stores import open_store
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_url_that_is_none_is_a_mistake_in_the_configuration(open_url, url) -> 
 def test_a_missing_package_is_named_with_what_installs_it(open_url, monkeypatch) -> None:
     """Redis is an extra."""
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
-    monkeypatch.delitem(sys.modules, "proxy.stores.redis", raising=False)
+    monkeypatch.delitem(sys.modules, "proxy.state.stores.redis", raising=False)
 
     with pytest.raises(ConfigError, match=r"pip install 'trimtab\[redis\]'"):
         open_url("redis://127.0.0.1")

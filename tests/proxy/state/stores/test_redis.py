@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import redis
-from redis_server import run_redis
+from programs.redis_server import run_redis
 
-from proxy.stores import StoreError
-from proxy.stores import redis as redis_store
-from proxy.stores.redis import RedisStore
+from proxy.state.stores import StoreError
+from proxy.state.stores import redis as redis_store
+from proxy.state.stores.redis import RedisStore
 
 TTL_SECONDS = 1000.0
 

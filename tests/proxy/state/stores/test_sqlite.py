@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.stores import StoreError, sqlite, sqlite_file
-from proxy.stores.sqlite import SqliteStore
+from proxy.state.stores import StoreError, sqlite, sqlite_file
+from proxy.state.stores.sqlite import SqliteStore
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 OpenStore = Callable[..., SqliteStore]
 
 
@@ -194,7 +194,7 @@ async def test_a_place_where_no_file_can_be_is_an_error_of_the_store(open_sqlite
 PROCESS = """
 import asyncio, sys
 from pathlib import Path
-from proxy.stores.sqlite import SqliteStore
+from proxy.state.stores.sqlite import SqliteStore
 
 async def main(path, name):
     store = SqliteStore(Path(path), ttl_seconds=1000, log=None)

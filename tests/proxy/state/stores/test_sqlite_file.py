@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.stores.sqlite import SqliteStore
-from proxy.stores.sqlite_file import SqliteFile
-from proxy.stores.store import StoreError
+from proxy.state.stores.sqlite import SqliteStore
+from proxy.state.stores.sqlite_file import SqliteFile
+from proxy.state.stores.store import StoreError
 
 SIZE_BYTES = 100_000
 

@@ -2,14 +2,14 @@
 
 import orjson
 import pytest
-from fake_upstream import write_note
 from hypothesis import given
 from hypothesis import strategies as st
-from odd import ODD, dump
+from support.odd_json import ODD, dump
+from upstreams.recording import write_note
 
-from proxy.stream import Usage
-from proxy.summary_answers import EmptyError, NoNoteError, accept_note, read_completion
-from proxy.summary_calls import NoSummaryError
+from proxy.state.summaries.answers import EmptyError, NoNoteError, accept_note, read_completion
+from proxy.state.summaries.calls import NoSummaryError
+from proxy.wire.chat.answer import Usage
 
 NOTE = write_note("All went well so far.")
 

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from learning import ListLog
+from support.model_learning import ListLog
 
-from proxy.errors import ProxyError, UpstreamUnreachableError
-from proxy.metrics import Metrics
-from proxy.summary_calls import NoSummaryError, SummaryCalls
+from proxy.http.errors import ProxyError, UpstreamUnreachableError
+from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
+from proxy.telemetry.metrics import Metrics
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.sealing import KEY_BYTES, KeyFileError, derive_id, load_key, seal, unseal
-from rules.summarise import PROMPT_VERSION, Summary
+from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, derive_id, load_key, seal, unseal
+from rules.summary.request import PROMPT_VERSION, Summary
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 """Lone surrogates too."""

@@ -4,9 +4,9 @@ import asyncio
 
 import aiohttp
 import pytest
-from asking import CHAT, SMALL, post
-from fake_upstream import hold_summaries
-from sessions import make_session
+from support.client import CHAT, SMALL, post
+from support.sessions import make_session
+from upstreams.recording import hold_summaries
 
 
 async def test_two_credentials_never_share_a_summary(client, upstream, start_proxy):

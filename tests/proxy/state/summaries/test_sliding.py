@@ -1,7 +1,7 @@
 """Clients that slide a window of their own."""
 
-from asking import SMALL, post, settle
-from sessions import make_session
+from support.client import SMALL, post, settle
+from support.sessions import make_session
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 

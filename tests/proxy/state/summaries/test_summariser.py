@@ -5,11 +5,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from asking import SMALL, post, settle
-from fake_upstream import completion, run_upstream, write_note
-from sessions import make_session, requests_of
+from support.client import SMALL, post, settle
+from support.sessions import make_session, requests_of
+from upstreams.recording import completion, run_upstream, write_note
 
-from proxy.config import PolicyConfig
+from proxy.config.schema import PolicyConfig
 
 
 async def test_long_session_is_summarised_with_the_clients_own_credential(client, upstream, start_proxy):

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config_load import load_config
-from proxy.gate import admit_client
-from proxy.tenancy import Tenancy
+from proxy.config.load import load_config
+from proxy.server.access import admit_client
+from proxy.state.summaries.tenancy import Tenancy
 
 KEY = b"k" * 32
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)

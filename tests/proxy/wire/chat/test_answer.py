@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import stream
-from proxy.stream import (
+from proxy.wire.chat import answer as stream
+from proxy.wire.chat.answer import (
     MAX_EVENT_BYTES,
     MAX_FIRST_EVENT_BYTES,
     MAX_HELD_BYTES,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.stream import ResponseTap, Usage
+from proxy.wire.chat.answer import ResponseTap, Usage
 
 BIG = 10**9
 READ, CREATED = "cache_read_input_tokens", "cache_creation_input_tokens"

@@ -8,13 +8,13 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from odd import dump, odd_objects
+from support.odd_json import dump, odd_objects
 
-from proxy.codecs.counting import DECODE_ERRORS, SEALED_CHARS_PER_TOKEN, count_part, read_surroundings
-from proxy.codecs.message import UndecodableError, decode_message
-from proxy.counter import count_by_heuristic
-from rules.families import find_family
-from rules.tokens import LEGACY_CALL_TOKENS, UNSEEN_FILE_TOKENS, count_audio, count_file
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.cost import DECODE_ERRORS, SEALED_CHARS_PER_TOKEN, count_part, read_surroundings
+from proxy.wire.chat.message import UndecodableError, decode_message
+from rules.tokens.families import find_family
+from rules.tokens.messages import LEGACY_CALL_TOKENS, UNSEEN_FILE_TOKENS, count_audio, count_file
 
 GPT, MINI = find_family("gpt-4o").costs, find_family("gpt-4o-mini").costs
 DEEP = b"[" * 900 + b"]" * 900

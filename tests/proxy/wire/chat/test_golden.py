@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 import pytest
 import tiktoken
-from sessions import DATA, read_rows
+from support.sessions import DATA, read_rows
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.counter import count_pieces, load_encoding, make_counter
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
 from rules.conversation import CountTokens
-from rules.families import CL100K, O200K, find_family
+from rules.tokens.families import CL100K, O200K, find_family
 
 GOLDEN = DATA / "golden_prompt_tokens.jsonl"
 MEDIA = frozenset({"image_url", "file", "input_audio", "websearch"})

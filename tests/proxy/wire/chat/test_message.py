@@ -6,14 +6,14 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from odd import ODD, dump
+from support.odd_json import ODD, dump
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_damaged_request, read_request
-from proxy.codecs.message import UndecodableError, decode_message
-from proxy.counter import count_by_heuristic
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.message import UndecodableError, decode_message
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_damaged_request, read_request
 from rules.conversation import Conversation, Media, Message, ToolCall
-from rules.families import GENERIC
-from rules.tokens import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
+from rules.tokens.families import GENERIC
+from rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 DEEP = b"[" * 100_000 + b"]" * 100_000

@@ -4,13 +4,13 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from odd import dump, odd_objects
+from support.odd_json import dump, odd_objects
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.codecs.message import UndecodableError
-from proxy.codecs.outline import FRAME_TOKENS, read_outline
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.outline import FRAME_TOKENS, read_outline
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
 from rules.conversation import CountTokens
-from rules.glance import Outline
+from rules.pipeline.quick_check import Outline
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": '{"a": 1}'}}
 TALK = [

@@ -5,11 +5,11 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.codecs.message import UndecodableError, decode_message, encode_message
-from proxy.counter import count_by_heuristic
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.message import UndecodableError, decode_message, encode_message
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
 from rules.conversation import Conversation, Media, Message, ToolCall
-from rules.families import GENERIC
+from rules.tokens.families import GENERIC
 
 SYSTEM = b'{ "role": "system",\n  "content": "Be \\"brief\\" ]}, \\u00e9 \\\\" }'
 USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'

@@ -6,15 +6,15 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from odd import ODD, dump, odd_objects
+from support.odd_json import ODD, dump, odd_objects
 
-from proxy.codecs.chat import ChatCache, ChatCodec, read_request
-from proxy.codecs.counting import DECODE_ERRORS, read_surroundings
-from proxy.codecs.mending import decode_any
-from proxy.codecs.message import UndecodableError
-from proxy.counter import count_by_heuristic
-from rules.families import GENERIC, find_family
-from rules.tokens import NO_CHOICE, SYSTEM_TOKENS, Surroundings
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.cost import DECODE_ERRORS, read_surroundings
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from proxy.wire.json.repair import decode_any
+from rules.tokens.families import GENERIC, find_family
+from rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, Surroundings
 
 GPT = find_family("gpt-4o").costs
 DEEPER = b"[" * 100_000 + b"]" * 100_000

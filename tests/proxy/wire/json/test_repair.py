@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codecs.chat import ChatCache, ChatCodec, ChatRequest, read_damaged_request, read_request
-from proxy.codecs.counting import DECODE_ERRORS
-from proxy.codecs.mending import decode_any, mend
-from proxy.codecs.message import UndecodableError
-from proxy.counter import count_by_heuristic
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.cost import DECODE_ERRORS
+from proxy.wire.chat.message import UndecodableError
+from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest, read_damaged_request, read_request
+from proxy.wire.json.repair import decode_any, mend
 
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n\t", b"\r\n  "])
 PIECES = [

@@ -7,11 +7,11 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from odd import dump
+from support.odd_json import dump
 
-from proxy.overflow import Kind, Overflow, read_overflow
+from proxy.wire.overflow.classify import Kind, Overflow, read_overflow
 
-RECORDED = Path(__file__).parents[3] / "shared" / "data" / "overflow_errors.jsonl"
+RECORDED = Path(__file__).parents[5] / "shared" / "data" / "overflow_errors.jsonl"
 recorded = pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.salience.kinds import SCORES, Kind, ends_of, tell_kind
+from rules.results.excerpt.kinds import SCORES, Kind, ends_of, tell_kind
 
 CODE = '''import os
 

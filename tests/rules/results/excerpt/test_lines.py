@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.salience.units import BATCH_CHARS, batch_lines, split_units
+from rules.results.excerpt.lines import BATCH_CHARS, batch_lines, split_units
 
 TEXTS = st.builds(
     lambda pieces, times: "".join(pieces) * times,

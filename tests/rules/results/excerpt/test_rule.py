@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, result, user
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, result, user
 
-from proxy.counter import count_pieces, load_encoding
+from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import Conversation, Decision, Message, Outcome
-from rules.head_tail import measure_bytes
 from rules.policy import Policy
-from rules.results import Shortened, Work
+from rules.results.edit import Shortened, Work
+from rules.results.excerpt.rule import truncate_tool_results
+from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, Truncation
-from rules.truncate import truncate_tool_results
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 truth = count_pieces(load_encoding("o200k_base"))

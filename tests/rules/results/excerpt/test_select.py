@@ -1,11 +1,11 @@
 """Which units are kept within a budget."""
 
-from builders import count
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import count
 
-from rules.salience.select import GAP_TOKENS, Guide, Selection, Shares
-from rules.salience.units import split_units
+from rules.results.excerpt.lines import split_units
+from rules.results.excerpt.select import GAP_TOKENS, Guide, Selection, Shares
 
 NO_ENDS = Shares(0.0, 0.0)
 LINES = [f"line {number:03} of a text that is far too long" for number in range(400)]

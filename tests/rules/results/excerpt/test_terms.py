@@ -2,9 +2,9 @@
 
 from itertools import accumulate
 
-from builders import call
+from support.builders import call
 
-from rules.salience.terms import MAX_TERMS, MIN_TERM_CHARS, add_terms, find_terms
+from rules.results.excerpt.terms import MAX_TERMS, MIN_TERM_CHARS, add_terms, find_terms
 
 
 def score(texts: list[str], *terms: str) -> dict[int, float]:

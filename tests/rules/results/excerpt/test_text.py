@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import orjson
 import pytest
-from builders import call, count, count_words
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import call, count, count_words
 
 from rules.conversation import CountTokens
-from rules.salience.excerpt import excerpt_text
-from rules.truncate import shorten_text
+from rules.results.excerpt.rule import shorten_text
+from rules.results.excerpt.text import excerpt_text
 
 PIECES = [
     "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",

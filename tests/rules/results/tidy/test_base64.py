@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tidy_base64 import MIN_RUN_CHARS, name_base64
+from rules.results.tidy.base64 import MIN_RUN_CHARS, name_base64
 
 
 def noise(size: int) -> bytes:

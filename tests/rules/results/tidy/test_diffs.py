@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tidy_diffs import change_outside_diffs
+from rules.results.tidy.diffs import change_outside_diffs
 
 HEADER = "diff --git a/x.py b/x.py\nindex 1..2 100644\n"
 HUNK = "--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@ def x():\n one  \n-two\r\n+two\n\n three\n"

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tidy_tables import TABLE_MARK, make_tables
+from rules.results.tidy.json_tables import TABLE_MARK, make_tables
 
 KEYS = st.sampled_from(["id", "name", "%s", "a b", "é", "columns", "rows", "\\n", "\\u0061"])
 CELLS = st.sampled_from(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tidy_repeats import fold_repeats
+from rules.results.tidy.repeats import fold_repeats
 
 
 def test_equal_lines_become_one_and_a_count() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tidy_terminal import settle_backspaces, settle_progress, strip_escapes, unify_line_ends
+from rules.results.tidy.terminal import settle_backspaces, settle_progress, strip_escapes, unify_line_ends
 
 # What tools write, shortened.
 CARGO = "\x1b[1m\x1b[32m   Compiling\x1b[0m demo v0.1.0\n\x1b]8;;file:///target/doc\x1b\\\x1b[0mdocs\x1b]8;;\x1b\\\n"

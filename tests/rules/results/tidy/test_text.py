@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.tidy import Tidying, tidy_text
+from rules.results.tidy.text import tidy_text
+from rules.treatment import Tidying
 
 ALL = Tidying()
 RUN = base64.b64encode(bytes(range(256))).decode().rstrip("=")

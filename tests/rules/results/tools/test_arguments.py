@@ -4,10 +4,10 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sessions import needs_data, read_rows, recorded_files
+from support.sessions import needs_data, read_rows, recorded_files
 
-from rules.calls import has_argument, reads_file
 from rules.conversation import ToolCall
+from rules.results.tools.arguments import has_argument, reads_file
 
 
 def call(name: str, **arguments: object) -> ToolCall:

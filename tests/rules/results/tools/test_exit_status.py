@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.failures import EDGE_CHARS, says_failure
+from rules.results.tools.exit_status import EDGE_CHARS, says_failure
 
 FAILED = [
     "exit code: 1",

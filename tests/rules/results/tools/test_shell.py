@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.commands import names_code, prints_code, without_lines
+from rules.results.tools.shell import names_code, prints_code, without_lines
 
 PRINTS = [
     "sed -n '1,40p;80,120p' a.py",

@@ -6,11 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from builders import count
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import count
 
-from rules.salience.records import excerpt_json
+from rules.results.excerpt.json.document import excerpt_json
 
 LIMITS = (100, 101, 150, 300, 1000)
 DEEP = 20_000

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.salience.news import is_place, read_news
+from rules.results.excerpt.json.outliers import is_place, read_news
 
 VALUES = st.recursive(
     st.one_of(

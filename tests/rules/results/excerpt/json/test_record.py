@@ -3,13 +3,13 @@
 import json  # noqa: TID251 - the oracle; it reads lone surrogates, too
 from typing import Any
 
-from builders import count
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import count
 
-from rules.salience.brief import MARKER_CHARS, Document, Record, cut_string
-from rules.salience.news import read_news
-from rules.salience.spans import Part, read_signs
+from rules.results.excerpt.json.outliers import read_news
+from rules.results.excerpt.json.record import MARKER_CHARS, Document, Record, cut_string
+from rules.results.excerpt.json.spans import Part, read_signs
 
 STRINGS = st.text(st.sampled_from('a"\\\n\0é漢\u0301\U0001f600\ud800\udc00'), max_size=200)
 

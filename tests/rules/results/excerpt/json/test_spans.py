@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.salience.spans import NotJsonError, Signs, read_signs, split_parts, split_string, unbreak
+from rules.results.excerpt.json.spans import NotJsonError, Signs, read_signs, split_parts, split_string, unbreak
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a "\\\n[]{}:,'), max_size=9))
 KEYS = st.text(st.sampled_from('a"\\:[{,'), max_size=4)
@@ -92,5 +92,5 @@ def test_a_document_is_written_as_it_was() -> None:
 def test_a_string_in_pieces_says_the_same(parts: list[str], chars: int) -> None:
     """No piece ends within an escape, nor between the two of one character."""
     raw = '"' + "".join(parts) + '"'
-    with mock.patch("rules.salience.spans.STRING_CHARS", chars):
+    with mock.patch("rules.results.excerpt.json.spans.STRING_CHARS", chars):
         assert "".join(map(orjson.loads, split_string(raw))) == orjson.loads(raw)

@@ -1,6 +1,6 @@
 """Diffs and logs of commits."""
 
-from rules.salience.changes import is_commits, is_diff, mark_changes, score_commits, score_diff
+from rules.results.excerpt.scores.diffs import is_commits, is_diff, mark_changes, score_commits, score_diff
 
 DIFF = [
     "diff --git a/x.py b/x.py",

@@ -4,11 +4,11 @@ from itertools import product
 from string import ascii_lowercase
 
 import pytest
-from builders import count
+from support.builders import count
 
-from rules.salience import log
-from rules.salience.log import score_log
-from rules.truncate import shorten_text
+from rules.results.excerpt.rule import shorten_text
+from rules.results.excerpt.scores import log
+from rules.results.excerpt.scores.log import score_log
 
 NOISE = [f"[{number}/900] Building CXX object src/module_{number % 37}.o in {number % 13} ms" for number in range(900)]
 TRACEBACK = [

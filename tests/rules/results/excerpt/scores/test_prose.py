@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.salience.prose import is_page, is_prose, score_prose
+from rules.results.excerpt.scores.prose import is_page, is_prose, score_prose
 
 TEXT = [
     "# Title",

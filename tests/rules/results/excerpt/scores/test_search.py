@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.salience.matches import is_listing, is_matches, score_listing, score_matches
+from rules.results.excerpt.scores.search import is_listing, is_matches, score_listing, score_matches
 
 
 def test_the_first_match_of_each_file_comes_first() -> None:

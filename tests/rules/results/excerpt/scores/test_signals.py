@@ -7,12 +7,12 @@ from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
-from builders import count_words
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import count_words
 
-from rules.salience import signals
-from rules.salience.signals import (
+from rules.results.excerpt.scores import signals
+from rules.results.excerpt.scores.signals import (
     CALM,
     ERROR,
     KEYWORDS,

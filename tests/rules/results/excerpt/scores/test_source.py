@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.salience.source import is_numbered, is_source, score_source, strip_gutter
+from rules.results.excerpt.scores.source import is_numbered, is_source, score_source, strip_gutter
 
 DEFINITIONS = [
     "def read(self):",

@@ -1,0 +1,4 @@
+"""The commands.
+
+Law: this room prints; nothing below it does.
+"""

@@ -1,0 +1,4 @@
+"""`trimtab doctor`: whether the proxy will work here.
+
+Law: every finding says what to do.
+"""

@@ -1,0 +1,1 @@
+"""How an upstream is reached: through which proxy, and whose certificates are trusted."""

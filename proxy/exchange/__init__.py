@@ -1,0 +1,4 @@
+"""One request, from its arrival to its log line.
+
+Law: nothing in this room outlives a request.
+"""

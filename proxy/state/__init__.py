@@ -1,0 +1,1 @@
+"""What outlives a request and is shared between processes."""

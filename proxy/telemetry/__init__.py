@@ -1,0 +1,4 @@
+"""Metrics and logs.
+
+Law: no message text and no credential.
+"""

@@ -1,0 +1,1 @@
+"""JSON as bytes: where values stand, and what decoders refuse."""

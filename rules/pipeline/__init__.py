@@ -1,0 +1,1 @@
+"""The order of the rules: plan() decides, apply() carries out."""

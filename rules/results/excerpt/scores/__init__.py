@@ -1,0 +1,1 @@
+"""How much each line of a text matters, by the kind of the text."""

@@ -1,0 +1,1 @@
+"""What a tool result loses without losing meaning."""

@@ -1,0 +1,1 @@
+"""What calls and results say of themselves: arguments, command lines, exit status."""

@@ -1,0 +1,1 @@
+"""What stands for the cut part of a conversation."""

@@ -1,0 +1,1 @@
+"""Text tools that know no message."""

@@ -1,0 +1,1 @@
+"""What messages, tool schemas and images cost, given a way to count a text."""
