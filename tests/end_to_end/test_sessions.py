@@ -65,4 +65,5 @@ async def test_session_stays_within_the_window(name, number, client, upstream, s
         if "x-trimtab-decisions" not in response.headers:
             assert sent.body == body
         assert check_request(body, sent.body) == []
-        assert count_content(sent.json["messages"]) + tools_tokens <= WINDOW - RESERVE
+        # Over the limit only while a summary is being written: what fits the window does not wait.
+        assert count_content(sent.json["messages"]) + tools_tokens <= WINDOW
