@@ -120,12 +120,15 @@ async def test_a_session_of_several_windows(kind, drive, upstream, start_tapped,
 
 @pytest.mark.parametrize(("kind", "refusal"), [("read", refuse_flatly), ("read-stream", refuse)])
 async def test_overflow_is_not_seen(kind, refusal, drive, upstream, start_tapped):
-    """Nobody has said how large the window is; one refusal is enough to learn it, and the client hears of none."""
+    """Nobody has said how large the window is; a refusal teaches it, and the client hears of none.
+
+    While a summary is being written, a request that fits by our count may meet another: this model counts bytes.
+    """
     model = ScriptedModel(TURNS, window_tokens=6000, refusal=refusal)
     upstream.answer = model.answer
     tap = await start_tapped()
     (answer,) = await drive(tap.url, f"{kind}=m")
     assert (answer["error"], answer["text"]) == (None, TURNS[-1].text)
     assert answer["parts"] == list(range(PARTS))
-    assert len([item for item in model.refused if not item.asks_for_summary]) == 1
+    assert 1 <= len([item for item in model.refused if not item.asks_for_summary]) <= 3
     check_session(tap, model)

@@ -83,6 +83,10 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
     if limit_tokens < 1:
         return None
     if limit_tokens < ENOUGH_SHARE * sent.prompt_tokens:
+        went_beyond = sent.prompt_tokens > policy.limit_tokens(sent.max_tokens)
+        if went_beyond and lesson.ceiling_tokens is None:
+            # It was let go beyond its limit, as it fit the window by our count. The second attempt must keep to it.
+            return replace(lesson, ceiling_tokens=planned.model_limit_tokens(sent.max_tokens))
         return lesson
     # By these numbers it fitted all along. So they are not the whole truth.
     return replace(lesson, ceiling_tokens=_round_down(SHRINK_SHARE * planned.token_ratio * sent.prompt_tokens))

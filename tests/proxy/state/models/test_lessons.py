@@ -139,3 +139,16 @@ def test_a_retry_always_gets_less_than_what_was_refused(overflow: Overflow, sent
         assert lesson.apply(policy).limit_tokens(sent.max_tokens) < sent.prompt_tokens
         assert lesson.window_tokens is None or lesson.window_tokens >= 256
         assert lesson.ratio is None or policy.token_ratio < lesson.ratio <= 6.0
+
+
+@pytest.mark.parametrize(("tokens", "ceiling_tokens"), [(127_000, 119_808), (110_000, 82_500 // 8192 * 8192)])
+def test_a_prompt_that_was_let_go_beyond_its_limit_keeps_to_it_now(tokens: int, ceiling_tokens: int):
+    """It fits the window by our count, which the refusal contradicts: planned again, it must not go beyond it again."""
+    lesson = draw_lesson(_refuse(limit=128_000), POLICY, Sent(tokens))
+    assert lesson is not None
+    assert (lesson.window_tokens, lesson.ratio) == (128_000, None)
+    planned = lesson.apply(POLICY)
+    assert planned.spare_tokens() == 0
+    assert planned.fitting_tokens() == planned.limit_tokens() <= POLICY.limit_tokens()
+    assert lesson.ceiling_tokens is not None
+    assert lesson.ceiling_tokens >= ceiling_tokens
