@@ -65,9 +65,9 @@ class Policy:
 
     `context_window`, `completion_reserve` and `ceiling_tokens` are in the model's own tokens, of which `token_ratio`
     make one of ours. All else is in ours; budgets of single results do not depend on the ratio. `ceiling_tokens` bounds
-    the limit where an upstream has refused more. `added_tokens` is set where it adds what the completion may have to
-    the prompt: so much where a request asks for no maximum. `result_budget`, `truncation`, `tidying` and `dedupe` are
-    for the results of all tools that none of `tools` matches.
+    the limit if an upstream has refused more. `added_tokens` is set if the upstream adds the completion's maximum to
+    the prompt: it is the maximum that counts if the request names none. `result_budget`, `truncation`, `tidying` and
+    `dedupe` are for the results of all tools that none of `tools` matches.
     """
 
     context_window: int = 128_000
