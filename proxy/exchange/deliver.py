@@ -20,8 +20,9 @@ from proxy.exchange.record import Exchange
 from proxy.exchange.recover import Again, confirm, learn, plan_again
 from proxy.exchange.services import Services
 from proxy.exchange.summary import Call, Carried, write_ahead
-from proxy.http.client import read_headers, request_headers, target_url
+from proxy.http.client import target_url
 from proxy.http.errors import ProxyError
+from proxy.http.headers import read_headers, request_headers
 from proxy.http.relay import relay_answer, relay_into_stream, replace_answer
 from proxy.wire.chat.answer import ResponseTap
 from proxy.wire.overflow.classify import Kind, Overflow

@@ -20,8 +20,8 @@ from proxy.exchange.loggable import names_secret, tell_name, tell_upstream
 from proxy.exchange.record import Exchange
 from proxy.exchange.services import Services
 from proxy.exchange.summary import Call, Carried, carry_out, make_call
-from proxy.http.client import read_headers
 from proxy.http.errors import ContextExceededError, UnknownModeError, UnknownProfileError
+from proxy.http.headers import read_headers
 from proxy.wire.chat.message import UndecodableError
 from proxy.wire.chat.request import ChatRequest
 from rules.pipeline.plan import LimitExceededError
