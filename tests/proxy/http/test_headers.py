@@ -5,6 +5,7 @@ import pytest
 from proxy.config.schema import UpstreamConfig
 from proxy.http.headers import drop_hop_by_hop, find_credentials, read_headers, request_headers
 
+PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
 
 
