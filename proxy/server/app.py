@@ -18,11 +18,11 @@ from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
 from proxy.exchange.record import Recorder
-from proxy.exchange.services import Current, Lifecycle, Services
+from proxy.exchange.services import Lifecycle, Services
 from proxy.http.client import UpstreamClient
-from proxy.http.raw_headers import keep_header_bytes
-from proxy.http.relay import OwnRequest, reset_transport
+from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.uploads import Uploads
+from proxy.server.current import Current
 from proxy.server.router import handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
