@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import (
-    RESULT_ROLES,
     Conversation,
     CountTokens,
     Decision,
     Message,
     Outcome,
+    Role,
     count_leading,
 )
 from rules.pipeline.exceeded import shorten_newest
@@ -87,7 +87,7 @@ class Plan:
         tokens += sum(messages[index].tokens for index in head if index is not None)
         for index in range(cut.at if cut else 0, len(messages)):
             message = messages[index]
-            is_pruned = index < window.prune_stop and message.role in RESULT_ROLES
+            is_pruned = index < window.prune_stop and message.role is Role.TOOL
             if index not in head:
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens
         return tokens
