@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from proxy.exchange.record import Exchange
 from proxy.exchange.services import Services
-from proxy.wire.chat.message import UndecodableError
+from proxy.wire.codec import UndecodableError
 from rules.pipeline.plan import LimitExceededError
 
 

@@ -13,7 +13,7 @@ from proxy.compaction.offload import run_work
 from proxy.exchange.observe import describe_sent
 from proxy.exchange.summary import Call, Carried, carry_out, make_call
 from proxy.state.models.lessons import Lesson, draw_lesson
-from proxy.wire.chat.message import UndecodableError
+from proxy.wire.codec import UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from rules.pipeline.plan import LimitExceededError
 

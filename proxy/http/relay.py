@@ -8,13 +8,11 @@ import asyncio
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import aiohttp
-import msgspec
-import orjson
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
@@ -22,14 +20,13 @@ from multidict import CIMultiDict
 from proxy.http.errors import UpstreamInvalidError
 from proxy.http.headers import Headers, answer_headers, is_sendable, read_headers
 from proxy.telemetry.pace import Pace
-from proxy.wire.chat.answer import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
+from proxy.wire.sse import MAX_EVENT_BYTES
+from proxy.wire.tap import Tap
 
 STALLED_SECONDS = 600.0
 """A client that takes nothing of its answer for so long has gone without a word."""
 _RESET = struct.pack("ii", 1, 0)
 """Linger for no time: closing sends a reset."""
-MAX_REASON_BYTES = 2000
-"""Of an error that is not in OpenAI's form, in the event that tells of it."""
 
 
 def loses_what_follows(request: web.BaseRequest) -> bool:
@@ -78,20 +75,31 @@ class Relayed:
     client_left: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How an answer is read on its way: `held` was read already, `tap` reads along.
+
+    `write_event` writes an answer of some status that is no stream as an event of one.
+    """
+
+    tap: Tap | None = None
+    held: bytes = b""
+    write_event: Callable[[int, bytes], bytes] | None = None
+
+
+UNREAD = Reading()
+
+
 async def relay_answer(
     request: web.BaseRequest,
     answer: aiohttp.ClientResponse,
     added: Headers,
-    tap: ResponseTap | None,
     relayed: Relayed,
-    held: bytes = b"",
+    reading: Reading = UNREAD,
 ) -> web.StreamResponse:
-    """Pass the answer on, with the headers `added`; `relayed` is filled in on the way. Raises UpstreamInvalidError.
-
-    `held` are the first bytes of its body where those were read already.
-    """
+    """Pass the answer on, with the headers `added`; `relayed` is filled in on the way. Raises UpstreamInvalidError."""
     response = await begin_answer(request, answer, added, relayed)
-    return await _copy(request, answer, response, tap, relayed, held)
+    return await _copy(request, answer, response, relayed, reading)
 
 
 async def begin_answer(
@@ -134,30 +142,29 @@ async def relay_into_stream(
     request: web.BaseRequest,
     answer: aiohttp.ClientResponse,
     stream: web.StreamResponse,
-    tap: ResponseTap | None,
     relayed: Relayed,
-    held: bytes = b"",
+    reading: Reading,
 ) -> web.StreamResponse:
     """The same where an event stream has been begun already: an answer that is none becomes one event of it."""
     relayed.status = answer.status
-    return await _copy(request, answer, stream, tap, relayed, held)
+    return await _copy(request, answer, stream, relayed, reading)
 
 
 async def _copy(
     request: web.BaseRequest,
     answer: aiohttp.ClientResponse,
     response: web.StreamResponse,
-    tap: ResponseTap | None,
     relayed: Relayed,
-    held: bytes,
+    reading: Reading,
 ) -> web.StreamResponse:
     """The answer's body, chunk by chunk, and its end; as one event where a stream was begun and this is none."""
-    as_event = _is_stream(response) and not _is_stream(answer)
+    tap = reading.tap
+    write_event = reading.write_event if _is_stream(response) and not _is_stream(answer) else None
     event = bytearray()
     try:
-        async for chunk in _chain(held, answer):
+        async for chunk in _chain(reading.held, answer):
             arrived = time.monotonic()
-            if as_event:
+            if write_event is not None:
                 event += chunk[: MAX_EVENT_BYTES - len(event)]
             else:
                 await write_chunk(response, chunk, relayed)
@@ -169,7 +176,7 @@ async def _copy(
         reset(request)
         return response
     relayed.last_byte_at = time.monotonic()
-    await response.write_eof(_write_event(answer.status, bytes(event)) if as_event else b"")
+    await response.write_eof(b"" if write_event is None else write_event(answer.status, bytes(event)))
     if tap is not None:
         tap.finish()
     return response
@@ -208,19 +215,6 @@ async def _chain(held: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[b
         yield chunk
     if _ends_with_connection(answer) and upstream is not None and isinstance(upstream.exception(), OSError):
         raise aiohttp.ClientPayloadError  # aiohttp takes this for an end
-
-
-def _write_event(status: int, body: bytes) -> bytes:
-    """An answer that is no stream as one event: on one line, and an error in OpenAI's form, with the lost status."""
-    try:
-        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except UNKNOWN_FORM:
-        members = {}
-    if "error" not in members and status != 200:
-        reason = body[:MAX_REASON_BYTES].decode("utf-8", "replace").strip() or "no reason given"
-        error = {"message": f"status {status}: {reason}", "type": "upstream_error", "param": None, "code": str(status)}
-        body = orjson.dumps({"error": error})
-    return b"data: " + body.translate(None, b"\r\n") + b"\n\n"
 
 
 async def write_chunk(response: web.StreamResponse, chunk: bytes, relayed: Relayed) -> None:

@@ -12,13 +12,11 @@ from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, run_work
 from proxy.http.client import Body
 from proxy.http.content_coding import Decoded, decode_body, read_codings
 from proxy.http.uploads import Uploads
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import ChatRequest, read_damaged_request, read_request
+from proxy.wire.codec import Codec, Request, UndecodableError
 
 PEEK_BYTES = 64 * 1024
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
 """True of the bytes that the client sent, and of no others."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +98,9 @@ async def _chain(pieces: list[bytes], rest: AsyncIterator[bytes] | None) -> Asyn
             yield piece
 
 
-def peek_model(beginning: bytes) -> str:
-    """The model that a body names which is not decoded; the empty string where its beginning names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
-
-
-async def read_chat(body: bytes) -> ChatRequest | None:
-    """The request split into messages; None where it is no chat request, and the upstream shall judge."""
+async def read_request(codec: Codec, body: bytes) -> Request | None:
+    """The request split into messages; None if it is none of this dialect, and the upstream shall judge."""
     try:
-        return await run_work(partial(read_request, body), in_thread=len(body) > LARGE_BODY_BYTES)
-    except UndecodableError:
-        pass
-    try:
-        return await run_work(partial(read_damaged_request, body), in_thread=len(body) > INLINE_BYTES)
+        return await run_work(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
     except UndecodableError:
         return None

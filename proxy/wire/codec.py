@@ -96,31 +96,22 @@ class ErrorText:
 
 
 class Codec(Protocol):
-    """One wire dialect. To add one: a folder beside `chat/`, and one line in `codecs.py`.
-
-    `name` is the endpoint's name in metrics and log lines. `paths` are the request paths that the dialect claims, of
-    POST requests; `path` is the one at which an upstream is asked for summaries if no client's request says it.
-    """
+    """One wire dialect. To add one: a folder beside `chat/`, and one line in `codecs.py`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The endpoint's name in metrics and log lines."""
 
     @property
-    def paths(self) -> frozenset[str]: ...
+    def paths(self) -> frozenset[str]:
+        """The paths of the POST requests that the dialect claims."""
 
     @property
-    def path(self) -> str: ...
-
-    # The request.
+    def path(self) -> str:
+        """The path at which an upstream is asked for a summary if no client's request says it."""
 
     def read(self, body: bytes) -> Request:
-        """Split a body into its elements without decoding them. Raises UndecodableError."""
-
-    def read_damaged(self, body: bytes) -> Request:
-        """The same for a body that `read` refused, if all that is wrong with it can be mended. Slower.
-
-        Raises UndecodableError.
-        """
+        """Split a body into its elements without decoding them, mended if need be. Raises UndecodableError."""
 
     def peek_model(self, beginning: bytes) -> str:
         """The model that a body names, by its beginning; the empty string if that names none."""
@@ -140,8 +131,6 @@ class Codec(Protocol):
         What no rule touched keeps its bytes. Raises UndecodableError if the body's elements cannot be found in it.
         """
 
-    # The answer.
-
     def tap(self, *, is_stream: bool) -> Tap:
         """Reads a copy of an answer for its usage and its text."""
 
@@ -156,8 +145,6 @@ class Codec(Protocol):
 
     def write_event(self, status: int, body: bytes) -> bytes:
         """An upstream's answer that is no stream as an event of one; `status` is lost otherwise."""
-
-    # The summary.
 
     def ask(self, question: Question, prompt: str) -> bytes:
         """The body of a request that asks only `prompt`."""

@@ -92,7 +92,7 @@ class Plan:
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens
         return tokens
 
-    def find_prefix(self, forwarded: Conversation, at: int) -> tuple[Message, ...] | None:
+    def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
         """What is forwarded of the messages before `at`; None where that message is not forwarded as it came.
 
         Counted from the end, as messages may stand twice; a bridging line of ours may stand behind `at`, too.
@@ -100,7 +100,7 @@ class Plan:
         behind = len(self.conversation.messages) - at
         for stop in (len(forwarded.messages) - behind, len(forwarded.messages) - behind - 1):
             if 0 <= stop < len(forwarded.messages) and forwarded.messages[stop] is self.conversation.messages[at]:
-                return forwarded.messages[:stop]
+                return replace(forwarded, messages=forwarded.messages[:stop], origins=forwarded.origins[:stop])
         return None
 
 
