@@ -4,7 +4,7 @@ Law: a fault inside compaction forwards the client's own bytes, and is counted. 
 request is in what is returned.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy.compaction.compactor import Compacted, describe_refused
@@ -27,7 +27,8 @@ class Attempt:
 
     `outcome` is the metrics' word for it. `call` and `carried` are None if the request could not be compacted, or was
     not to be; `compacted` is what is known of a request that is refused, too. `refusal` is our own error, if the policy
-    refuses what cannot fit. `lesson` is what the success of a second attempt teaches. `seconds` are those of each phase.
+    refuses what cannot fit. `lesson` is what the success of a second attempt teaches. `seconds` are
+    those of each phase.
     """
 
     outcome: str
@@ -49,18 +50,17 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
     """The first attempt. A client that waits long for a summary hears from us through its `reply`."""
     if route.target.mode == "off":
         return Attempt("off")
-    phases = Phases("plan")
+    attempt, phases = Attempt("failed_open"), Phases("plan")
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
             call = await prepare_call(services, arrival, route, request)
-            return await _plan_and_carry_out(services, call, reply, phases)
+            attempt = await _plan_and_carry_out(services, call, reply, phases)
     except UndecodableError:
-        return Attempt("undecodable", seconds=phases.seconds)
+        attempt = Attempt("undecodable")
     except LimitExceededError as error:
-        refused = describe_refused(request, error)
         refusal = ContextExceededError(_describe_excess(error)) if route.target.mode == "enforce" else None
-        return Attempt(route.target.mode, compacted=refused, refusal=refusal, seconds=phases.seconds)
-    return Attempt("failed_open", seconds=phases.seconds)
+        attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=refusal)
+    return replace(attempt, seconds=phases.seconds)
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
@@ -73,7 +73,7 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     carried = await carry_out(services, call, planned, reply, phases, in_thread=in_thread)
     outcome = "compacted" if carried.compacted.decisions else "unchanged"
     outcome = outcome if call.route.target.mode == "enforce" else call.route.target.mode
-    return Attempt(outcome, call, carried, carried.compacted, seconds=phases.seconds)
+    return Attempt(outcome, call, carried, carried.compacted)
 
 
 def _describe_excess(error: LimitExceededError) -> str:

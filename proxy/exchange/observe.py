@@ -62,7 +62,7 @@ def _is_read_by_all(message: Message) -> bool:
     return not message.media and b'"reasoning' not in raw and b'"thinking' not in raw
 
 
-async def _observe_prefix(services: Services, call: Call, carried: Carried) -> float:
+async def _observe_prefix(services: Services, call: Call, carried: Carried) -> float | None:
     """How much of the prompt the upstream had read before."""
     hashes, forwarded = carried.planned.plan.hashes, carried.compacted.forwarded
     # Python's hash is keyed: it names the client, and each of its models has a cache of its own.

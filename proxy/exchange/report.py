@@ -3,7 +3,7 @@
 Law: built once, when the request is over. Metrics and the log line are written from it and from nothing else.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.exchange.arrival import Arrival
 from proxy.http.errors import ProxyError
@@ -73,8 +73,8 @@ class Report:
     outcome: str
     seconds: float
     prompt: Prompt | None = None
-    answered: Answered = Answered()
-    pace: Pace = Pace()
+    answered: Answered = field(default_factory=Answered)
+    pace: Pace = field(default_factory=Pace)
     is_refused: bool = False
     retry: str = ""
     error: ProxyError | None = None

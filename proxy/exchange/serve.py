@@ -11,7 +11,7 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, run_work
+from proxy.compaction.offload import LARGE_BODY_BYTES, run_work
 from proxy.exchange.call import Route, choose_route
 from proxy.exchange.compact import Attempt, compact
 from proxy.exchange.early_answer import Opening, read_opening
@@ -25,7 +25,7 @@ from proxy.http.client import target_url
 from proxy.http.headers import request_headers
 from proxy.http.relay import relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody, receive_body
-from proxy.wire.codec import Codec, Request, UndecodableError
+from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Kind, Overflow
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
@@ -63,12 +63,10 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
 
 async def _read(codec: Codec, body: bytes) -> Request | None:
     """The request split into its elements; None if it is none of this dialect, and the upstream shall judge."""
-    for read, most_bytes in ((codec.read, LARGE_BODY_BYTES), (codec.read_damaged, INLINE_BYTES)):
-        try:
-            return await run_work(partial(read, body), in_thread=len(body) > most_bytes)
-        except UndecodableError:
-            pass
-    return None
+    try:
+        return await run_work(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
+    except UndecodableError:
+        return None
 
 
 @asynccontextmanager
@@ -123,7 +121,7 @@ async def _relay(
     reply, opening = journey.reply, journey.opening or Opening(answer.status)
     held, overflow = opening.held, opening.overflow
     if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
-        held = codec.write_error(overflow.to_error(), as_event=False)
+        held = codec.write_error(ErrorText(overflow.text, PROMPT_TOO_LONG), as_event=False)
         if reply.response is None:
             return await replace_answer(reply, answer, journey.write_headers(), held)
     is_stream = answer.content_type == "text/event-stream"

@@ -1,7 +1,7 @@
 """What requests are served with."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.compaction.pool import Compactors
@@ -15,7 +15,6 @@ from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.summaries.tenancy import Tenancy
 from proxy.wire.codec import Codec
-from proxy.wire.codecs import CODECS
 
 
 class Lifecycle:
@@ -45,7 +44,7 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a request is served with; one set per proxy."""
+    """What a request is served with; one set per proxy. `codecs` are the dialects, by the paths that they claim."""
 
     config: Config
     client: UpstreamClient
@@ -55,7 +54,7 @@ class Services:
     compactors: Compactors
     models: Models
     uploads: Uploads
-    codecs: tuple[Codec, ...] = CODECS
+    codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)

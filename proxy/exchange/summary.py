@@ -10,9 +10,9 @@ from math import ceil
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import run_bounded, run_work
 from proxy.exchange.call import Call, find_credentials_for
+from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.record import Phases
 from proxy.exchange.services import Services
-from proxy.exchange.early_answer import wait_aloud
 from proxy.http.client import target_url
 from proxy.http.headers import AFFINITY_HEADERS
 from proxy.http.relay import Reply
@@ -150,16 +150,16 @@ def _write_inline(
         return None
     if summariser.model != call.route.target.model:
         return None  # another model's prompt cache knows nothing of this
-    tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix) + PROMPT_TOKENS
+    tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
     tokens += EXCERPTS_TOKENS if wanted.pruned else 0
     if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None
-    return Inline(partial(call.compactor.write_inline, call.request, prefix, wanted), tokens)
+    return Inline(partial(call.compactor.ask_behind, call.request, prefix, wanted), tokens)
 
 
 def choose_summariser(services: Services, call: Call) -> Summariser:
     """Whom to ask: with the client's own credential, unless the upstream has a key of its own."""
-    config, settings = services.config, call.route.settings.summary
+    config, settings, codec = services.config, call.route.settings.summary, call.request.codec
     own = settings.upstream is None
     upstream = call.route.upstream if own else config.upstream_for(settings.upstream)
     view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
@@ -167,7 +167,8 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
     affinity = [item for item in headers if item[0].lower() in AFFINITY_HEADERS]
     return Summariser(
         upstream=upstream,
-        url=target_url(upstream, call.arrival.target if own else call.request.codec.path, is_api=True),
+        url=target_url(upstream, call.arrival.target if own else codec.path, is_api=True),
+        codec=codec,
         headers=(*find_credentials_for(upstream, headers), *affinity),
         secret=call.secret,
         model=view.name.model,
@@ -175,6 +176,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         label=call.label,
         settings=settings,
         token_ratio=view.facts.ratio,
+        is_reasoning=settings.model is None and call.request.is_reasoning,
     )
 
 

@@ -17,12 +17,11 @@ from proxy.http.aiohttp_fixes import PlainResponse, reset_transport
 from proxy.http.errors import UpstreamInvalidError
 from proxy.http.headers import Headers, answer_headers, is_sendable, read_headers
 from proxy.telemetry.pace import Pace
+from proxy.wire.sse import MAX_EVENT_BYTES
 from proxy.wire.tap import Tap
 
 STALLED_SECONDS = 600.0
 """A client that takes nothing of its answer for so long has gone without a word."""
-MAX_EVENT_BYTES = 4 * 1024 * 1024
-"""Of an answer that is no stream and becomes one event of a stream that was begun."""
 
 WriteEvent = Callable[[int, bytes], bytes]
 """The event that stands for an upstream's answer of some status, which is no stream."""

@@ -24,6 +24,7 @@ from proxy.http.websocket import is_upgrade, relay_websocket
 from proxy.server.access import admit_client
 from proxy.server.admin.pages import answer_error, answer_page, is_own
 from proxy.wire.codec import Codec
+from proxy.wire.codecs import DEFAULT
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -62,9 +63,7 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
 
 def _find_codec(services: Services, request: web.BaseRequest) -> Codec | None:
     """The dialect that claims a request; None if it streams through."""
-    if request.method != "POST":
-        return None
-    return next((codec for codec in services.codecs if request.path in codec.paths), None)
+    return services.codecs.get(request.path) if request.method == "POST" else None
 
 
 def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
@@ -103,7 +102,7 @@ async def _answer_error(journey: Journey, error: ProxyError, codec: Codec | None
     if stream is not None:  # a second head would be taken for the answer to the next request
         journey.reply.reset()
         return stream
-    answer = answer_error(error)
+    answer = answer_error(error, codec or DEFAULT)
     answer.headers.extend(journey.write_headers())
     return answer
 

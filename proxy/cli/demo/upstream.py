@@ -16,9 +16,11 @@ from aiohttp import web
 
 from proxy.cli.demo.session import MODEL, Session
 from proxy.config.values import site_url
-from proxy.wire.chat.message import UndecodableError, decode_message
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
-from rules.conversation import CountTokens, Message
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.chat.message import decode_message
+from proxy.wire.codec import Counting, UndecodableError
+from proxy.wire.known import Known
+from rules.conversation import CountTokens, Message, Role
 from rules.tokens.families import GENERIC
 from rules.tokens.messages import MESSAGE_TOKENS
 
@@ -47,13 +49,13 @@ class PromptCache:
     """Knows with what an earlier prompt began, byte for byte. It never forgets."""
 
     def __init__(self, count: CountTokens) -> None:
-        self._codec = ChatCodec(count, GENERIC.costs, cache=ChatCache())
+        self._counting = Counting(count, Known())
         self._seen: set[bytes] = set()
 
     def read(self, body: bytes) -> Prompt:
         """The prompt of a request, counted. Raises UndecodableError."""
-        request = read_request(body)
-        conversation = self._codec.decode(request)
+        request = CHAT.read(body)
+        conversation = CHAT.decode(request, self._counting)
         sizes = [conversation.fixed_tokens, *(message.tokens for message in conversation.messages)]
         chain = tuple(accumulate((b"\n".join(request.fixed), *request.raws), _extend, initial=b""))[1:]
         warm = takewhile(lambda link: link[0] in self._seen, zip(chain, sizes, strict=True))
@@ -104,7 +106,7 @@ class SimulatedUpstream:
             return _answer_json(refusal, 400)
         self._cache.admit(prompt)
         answer = self._script.get(_name(prompt.messages[-1])) if prompt.stream else None
-        answer = answer or Message("assistant", (_write_note(prompt),))
+        answer = answer or Message(Role.ASSISTANT, (_write_note(prompt),))
         completion_tokens = self._count_completion(answer)
         usage = _describe_usage(prompt, completion_tokens)
         pieces = list(_write_stream(answer, usage)) if prompt.stream else [orjson.dumps(_write_answer(answer, usage))]
@@ -161,7 +163,7 @@ def _answers_every_call(messages: Sequence[Message]) -> bool:
     """Whether each call has its one result right behind it, and no result stands elsewhere."""
     open_calls: set[str | None] = set()
     for message in messages:
-        if message.role == "tool":
+        if message.role is Role.TOOL:
             if message.answers not in open_calls:
                 return False
             open_calls.remove(message.answers)
