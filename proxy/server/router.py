@@ -11,8 +11,7 @@ from aiohttp import HttpVersion11, web
 from proxy.exchange.arrival import find_secrets, read_arrival, tell_path, tell_upstream
 from proxy.exchange.compact import Attempt
 from proxy.exchange.journey import Journey
-from proxy.exchange.record import OTHER_ENDPOINT
-from proxy.exchange.report import Target
+from proxy.exchange.record import OTHER_ENDPOINT, Target
 from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
 from proxy.http.client import SWITCHING_PROTOCOLS, Body, target_url

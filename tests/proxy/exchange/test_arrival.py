@@ -1,11 +1,22 @@
-"""What a client says, in the form in which it may stand in the log."""
+"""What the head of a request tells, and in which form it may stand in the log."""
+
+from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.exchange.loggable import MAX_CHARS, MAX_READ_CHARS, tell_name, tell_path, tell_upstream
+from proxy.exchange.arrival import (
+    MAX_CHARS,
+    MAX_READ_CHARS,
+    find_secrets,
+    read_arrival,
+    tell_name,
+    tell_path,
+    tell_upstream,
+)
 
 KEY = "sk-PLANTED-KEY"
 HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trimtab-key", "planted_planted")]
@@ -27,19 +38,19 @@ HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trim
 )
 def test_a_name_stands_as_it_was_given(name: str, told: str) -> None:
     """But for what a terminal would obey, what is too long, and a credential of the same request."""
-    assert tell_name(name, HEADERS) == told
+    assert tell_name(name, find_secrets(HEADERS)) == told
 
 
 def test_the_longest_credential_is_replaced_first() -> None:
     """One that begins another must not leave the other's end behind."""
     headers = [("authorization", f"Bearer {KEY}"), ("x-api-key", f"{KEY}-AND-MORE")]
-    assert tell_name(f"a/{KEY}-AND-MORE", headers) == "a/***"
+    assert tell_name(f"a/{KEY}-AND-MORE", find_secrets(headers)) == "a/***"
 
 
 def test_no_more_than_a_header_is_looked_through() -> None:
     """What stands behind that many characters takes no part in the search."""
     headers = [("authorization", "Bearer " + "s" * (MAX_READ_CHARS + 1))]
-    assert tell_name("s" * (MAX_READ_CHARS + 1), headers) == "s" * MAX_CHARS + "…"
+    assert tell_name("s" * (MAX_READ_CHARS + 1), find_secrets(headers)) == "s" * MAX_CHARS + "…"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +74,7 @@ def test_no_more_than_a_header_is_looked_through() -> None:
 )
 def test_of_a_path_the_words_stand(target: str, told: str) -> None:
     """No query, no user, and nothing that may be an identifier or a key."""
-    assert tell_path(target, HEADERS) == told
+    assert tell_path(target, find_secrets(HEADERS)) == told
 
 
 @pytest.mark.parametrize(
@@ -83,7 +94,31 @@ def test_an_upstream_is_told_by_its_name_or_its_host(name: str | None, base_url:
 @given(st.text(alphabet=st.characters(), max_size=300))
 def test_whatever_comes_is_one_line_of_text(text: str) -> None:
     """It can be written as JSON, is bounded, and every character of it is printable."""
-    for told in (tell_name(text, []), tell_path(text, [])):
+    for told in (tell_name(text, frozenset()), tell_path(text, frozenset())):
         assert told.isprintable()
         assert len(told) <= 10 * MAX_CHARS + 1
         assert orjson.dumps(told)
+
+
+def _head(*headers: tuple[bytes, bytes]) -> Any:
+    return SimpleNamespace(method="POST", raw_path=f"/v1/{KEY}/x?y", raw_headers=headers)
+
+
+def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:
+    """Its headers are decoded once; those that end on this hop go no further, and credentials are known by name."""
+    arrival = read_arrival(_head((b"Authorization", f"Bearer {KEY}".encode()), (b"TE", b"x"), (b"X-A", b"1")), "chat")
+
+    assert (arrival.method, arrival.path, arrival.target) == ("POST", "/v1/*/x", f"/v1/{KEY}/x?y")
+    assert [name for name, _ in arrival.headers] == ["Authorization", "TE", "X-A"]
+    assert [name for name, _ in arrival.end_to_end] == ["Authorization", "X-A"]
+    assert (arrival.tell_name(f"a/{KEY}"), arrival.names_secret(f"a/{KEY}"), arrival.names_secret("a")) == (
+        "a/***", True, False,
+    )  # fmt: skip
+
+
+def test_request_ids_are_all_different() -> None:
+    """And long enough to stay so."""
+    ids = {read_arrival(_head(), "chat").request_id for _ in range(100)}
+
+    assert len(ids) == 100
+    assert {len(item) for item in ids} == {24}
