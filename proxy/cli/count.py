@@ -8,7 +8,6 @@ from rich.table import Table
 
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
-from proxy.wire.codec import UndecodableError
 from proxy.wire.codecs import DEFAULT
 from rules.tokens.families import find_family
 from rules.tokens.sections import Sections

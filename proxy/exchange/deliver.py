@@ -12,7 +12,6 @@ import aiohttp
 from aiohttp import web
 
 from proxy.config.schema import PolicyConfig
-from proxy.exchange.body import ReceivedBody
 from proxy.exchange.early_answer import read_opening
 from proxy.exchange.fail_open import fail_open
 from proxy.exchange.observe import count_answer, observe
@@ -23,8 +22,9 @@ from proxy.exchange.summary import Call, Carried, write_ahead
 from proxy.http.client import target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import read_headers, request_headers
-from proxy.http.relay import relay_answer, relay_into_stream, replace_answer
-from proxy.wire.chat.answer import ResponseTap
+from proxy.http.relay import Reading, relay_answer, relay_into_stream, replace_answer
+from proxy.http.request_body import ReceivedBody
+from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from proxy.wire.overflow.classify import Kind, Overflow
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
@@ -133,16 +133,17 @@ class Delivery:
         """Pass the answer on, and count what the model wrote."""
         exchange, relayed = self.exchange, self.exchange.relayed
         is_stream = answer.content_type == "text/event-stream"
-        tap = ResponseTap(is_stream=is_stream) if answer.status == 200 else None
+        tap = exchange.codec.tap(is_stream=is_stream) if answer.status == 200 else None
         exchange.is_refused = overflow is not None
         if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
-            held = overflow.write_error()
+            held = exchange.codec.write_error(ErrorText(overflow.text, PROMPT_TOO_LONG), as_event=False)
             if exchange.stream is None:
                 return await replace_answer(self.request, answer, exchange.response_headers(), relayed, held)
+        reading = Reading(tap, held, exchange.codec.write_event)
         if exchange.stream is not None:
-            response = await relay_into_stream(self.request, answer, exchange.stream, tap, relayed, held)
+            response = await relay_into_stream(self.request, answer, exchange.stream, relayed, reading)
         else:
-            response = await relay_answer(self.request, answer, exchange.response_headers(), tap, relayed, held)
+            response = await relay_answer(self.request, answer, exchange.response_headers(), relayed, reading)
         if tap is not None:
             await count_answer(self.services, self.settings, tap, exchange)
         return response

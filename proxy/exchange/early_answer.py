@@ -11,8 +11,9 @@ from aiohttp import web
 
 from proxy.exchange.record import Exchange
 from proxy.http.relay import Relayed, begin_answer, write_chunk
-from proxy.wire.chat.answer import FirstEvent
-from proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow, read_overflow
+from proxy.wire.codec import Codec
+from proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow
+from proxy.wire.sse import FirstEvent
 
 MAX_REFUSAL_BYTES = 64 * 1024
 """A longer refusal is not read."""
@@ -37,8 +38,8 @@ async def read_opening(
     if answer.status == 200 and answer.content_type == "text/event-stream":
         if exchange.stream is None and answer.content_length is None:
             exchange.stream = await begin_answer(request, answer, exchange.response_headers(), exchange.relayed)
-        first = await _read_first_event(answer, exchange.stream, exchange.relayed)
-        return bytes(first.held), read_overflow(200, first.data) if first.data else None
+        first = await _read_first_event(answer, exchange.codec, exchange.stream, exchange.relayed)
+        return bytes(first.held), exchange.codec.read_refusal(200, first.data) if first.data else None
     if answer.status == 200 and answer.content_type == "application/json":
         if (answer.content_length or 0) > MAX_EMPTY_ANSWER_BYTES:
             return b"", None
@@ -48,14 +49,14 @@ async def read_opening(
     else:
         return b"", None
     is_judged = is_whole and (held or answer.status != 200)
-    return held, read_overflow(answer.status, held) if is_judged else None
+    return held, exchange.codec.read_refusal(answer.status, held) if is_judged else None
 
 
 async def _read_first_event(
-    answer: aiohttp.ClientResponse, stream: web.StreamResponse | None, relayed: Relayed
+    answer: aiohttp.ClientResponse, codec: Codec, stream: web.StreamResponse | None, relayed: Relayed
 ) -> FirstEvent:
     """Reads up to the first event; what comes before it passes, where a stream has been begun."""
-    first = FirstEvent(keeps_all=stream is None)
+    first = codec.hold_first_event(keeps_all=stream is None)
     try:
         async for chunk in answer.content.iter_any():
             passed = first.feed(chunk)

@@ -10,7 +10,7 @@ from proxy.exchange.summary import Call, Carried
 from proxy.state.models.calibration import Report
 from proxy.state.models.lessons import Sent
 from proxy.state.models.records import ModelName
-from proxy.wire.chat.answer import ResponseTap
+from proxy.wire.tap import Tap
 from rules.conversation import Message
 
 
@@ -33,7 +33,7 @@ def describe_sent(call: Call, carried: Carried) -> Sent:
     return Sent(forwarded.tokens, call.chat.max_tokens, is_text=all(map(_is_read_by_all, forwarded.messages)))
 
 
-async def count_answer(services: Services, settings: PolicyConfig, tap: ResponseTap, exchange: Exchange) -> None:
+async def count_answer(services: Services, settings: PolicyConfig, tap: Tap, exchange: Exchange) -> None:
     """The completion's tokens: the upstream's own figure, else ours."""
     usage = tap.usage
     exchange.reported_prompt_tokens = usage.prompt_tokens if usage else None
@@ -53,8 +53,7 @@ async def count_answer(services: Services, settings: PolicyConfig, tap: Response
 
 def _is_read_by_all(message: Message) -> bool:
     """Whether what a message costs is for the vocabulary to say: no image, and no reasoning, which servers may drop."""
-    raw = message.raw or b""
-    return not message.media and b'"reasoning' not in raw and b'"thinking' not in raw
+    return not message.media and not message.has_reasoning
 
 
 async def _observe_prefix(call: Call, carried: Carried) -> None:

@@ -10,6 +10,8 @@ from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers
 from proxy.http.relay import PlainResponse, Relayed
 from proxy.telemetry.metrics import Metrics
+from proxy.wire.codec import Codec
+from proxy.wire.codecs import DEFAULT
 
 MAX_ERROR_RATIO = 20.0
 """One absurd report must not spoil a mean."""
@@ -33,6 +35,7 @@ class Exchange:
 
     endpoint: str
     method: str
+    codec: Codec = DEFAULT
     path: str = ""
     request_id: str = field(default_factory=_make_request_id)
     started_at: float = field(default_factory=time.monotonic)
@@ -150,7 +153,7 @@ class Recorder:
 
     def _record_answer(self, label: str, exchange: Exchange) -> None:
         relayed, pace = exchange.relayed, exchange.relayed.pace
-        if exchange.endpoint == "chat" and relayed.last_byte_at:
+        if exchange.endpoint != "other" and relayed.last_byte_at:
             self.metrics.upstream_seconds.labels(label).observe(relayed.last_byte_at - exchange.sent_at)
         if pace.chars:
             self.metrics.time_to_first_token.labels(label).observe(pace.first_at - exchange.started_at)

@@ -13,7 +13,6 @@ from multidict import CIMultiDict
 from proxy.compaction.compactor import Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
 from proxy.config.schema import Config, PolicyConfig
-from proxy.exchange.body import peek_model, read_chat, receive_body
 from proxy.exchange.deliver import Delivery, Done
 from proxy.exchange.fail_open import fail_open
 from proxy.exchange.loggable import names_secret, tell_name, tell_upstream
@@ -22,8 +21,8 @@ from proxy.exchange.services import Services
 from proxy.exchange.summary import Call, Carried, carry_out, make_call
 from proxy.http.errors import ContextExceededError, UnknownModeError, UnknownProfileError
 from proxy.http.headers import read_headers
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import ChatRequest
+from proxy.http.request_body import read_request, receive_body
+from proxy.wire.codec import Request, UndecodableError
 from rules.pipeline.plan import LimitExceededError
 
 MODES = ("off", "observe", "enforce")
@@ -33,7 +32,7 @@ MODES = ("off", "observe", "enforce")
 async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
     """Serve a chat completion, compacted where that is called for."""
     received = await receive_body(request, services.config.limits.max_body_bytes, services.uploads)
-    chat = None if received.json is None else await read_chat(received.json)
+    chat = None if received.json is None else await read_request(exchange.codec, received.json)
     done: Done | None = None
     body: bytes | None = None
     if chat is not None:
@@ -43,7 +42,7 @@ async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exc
         body = enforced.compacted.body if enforced is not None else chat.body
     else:
         # Not decoded, but its model still says whose upstream it is for, and whose credential it carries.
-        settings = _choose_settings(services, request, peek_model(received.beginning), exchange)
+        settings = _choose_settings(services, request, exchange.codec.peek_model(received.beginning), exchange)
         exchange.outcome = "too_large" if received.is_too_large else "undecodable"
     return await Delivery(services, request, received, settings, exchange).run(body, done)
 
@@ -94,7 +93,7 @@ def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
 
 
 async def _compact(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
+    services: Services, request: web.BaseRequest, chat: Request, settings: PolicyConfig, exchange: Exchange
 ) -> Done | None:
     """The request compacted, or what would become of it; None where it goes out as it came.
 

@@ -1,7 +1,7 @@
 """What requests are served with."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -17,6 +17,8 @@ from proxy.state.models.service import Models
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.summaries.tenancy import Tenancy
+from proxy.wire.codec import Codec
+from proxy.wire.codecs import CODECS, by_path
 
 
 class Lifecycle:
@@ -56,6 +58,7 @@ class Services:
     compactors: Compactors
     models: Models
     uploads: Uploads
+    codecs: Mapping[str, Codec] = field(default_factory=lambda: by_path(CODECS))
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)

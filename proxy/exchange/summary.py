@@ -20,7 +20,8 @@ from proxy.http.client import target_url
 from proxy.http.headers import AFFINITY_HEADERS, SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers
 from proxy.state.models.records import ModelName
 from proxy.state.summaries.summariser import Inline, Summariser, Task
-from proxy.wire.chat.request import ChatRequest
+from proxy.wire.codec import Request
+from proxy.wire.codecs import DEFAULT
 from rules.policy import OnExceeded, Policy
 from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
 
@@ -34,7 +35,7 @@ class Call:
 
     services: Services
     request: web.BaseRequest
-    chat: ChatRequest
+    chat: Request
     settings: PolicyConfig
     exchange: Exchange
     compactor: Compactor
@@ -63,7 +64,7 @@ class _Chosen:
 
 
 async def make_call(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, settings: PolicyConfig, exchange: Exchange
+    services: Services, request: web.BaseRequest, chat: Request, settings: PolicyConfig, exchange: Exchange
 ) -> Call:
     """A call, what is known of its model, and whom to ask for its summaries."""
     label = services.recorder.label(exchange)
@@ -178,11 +179,11 @@ def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacte
         return None
     if settings.model not in {None, call.chat.model}:
         return None  # another model's prompt cache knows nothing of this
-    tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix) + PROMPT_TOKENS
+    tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
     tokens += EXCERPTS_TOKENS if wanted.pruned else 0
     if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None
-    return Inline(partial(call.compactor.write_inline, call.chat, prefix, wanted), tokens)
+    return Inline(partial(call.compactor.ask_behind, call.chat, prefix, wanted), tokens)
 
 
 def _find_credential_headers(request: web.BaseRequest, upstream: UpstreamConfig) -> Headers:
@@ -196,7 +197,7 @@ def _pick_headers(request: web.BaseRequest, names: frozenset[str]) -> Headers:
 
 
 def _choose_summariser(
-    services: Services, request: web.BaseRequest, chat: ChatRequest, policy: PolicyConfig, label: str
+    services: Services, request: web.BaseRequest, chat: Request, policy: PolicyConfig, label: str
 ) -> Summariser:
     """Whom to ask: with the client's own credential, unless the upstream has a key of its own."""
     config, settings = services.config, policy.summary
@@ -208,15 +209,17 @@ def _choose_summariser(
     numbers = asked.to_policy(config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
     numbers = facts.correct_policy(numbers, is_configured=asked.context_window != "auto")
     headers = [*_find_credential_headers(request, upstream), *_pick_headers(request, AFFINITY_HEADERS)] if own else []
+    codec = chat.codec if own else DEFAULT
     return Summariser(
+        codec=codec,
         upstream=upstream,
-        url=target_url(upstream, request.raw_path if own else "/v1/chat/completions", is_api=True),
+        url=target_url(upstream, request.raw_path if own else codec.path, is_api=True),
         headers=tuple(headers),
         secret=services.tenancy.find_secret(drop_hop_by_hop(read_headers(request.raw_headers))),
         model=model,
-        max_tokens_key="max_tokens" if settings.model else chat.max_tokens_key,
         window_tokens=numbers.limit_tokens(settings.max_tokens),
         token_ratio=facts.ratio,
         label=label,
         settings=settings,
+        is_reasoning=settings.model is None and chat.is_reasoning,
     )

@@ -1,6 +1,5 @@
 """A chat request's body: read whole, decompressed, split into messages, or only peeked at."""
 
-import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +7,7 @@ from functools import partial
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, run_work
+from proxy.compaction.offload import LARGE_BODY_BYTES, run_work
 from proxy.http.client import Body
 from proxy.http.content_coding import Decoded, decode_body, read_codings
 from proxy.http.uploads import Uploads

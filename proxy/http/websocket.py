@@ -60,7 +60,7 @@ async def relay_websocket(
             )
             raise UpstreamTimeoutError(message) from error
         if answer.status != SWITCHING_PROTOCOLS:
-            return await relay_answer(request, answer, [], None, relayed)
+            return await relay_answer(request, answer, [], relayed)
         try:
             return await _open_tunnel(request, answer, relayed)
         finally:

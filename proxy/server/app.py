@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,8 @@ from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.tenancy import Tenancy
 from proxy.telemetry.metrics import Metrics
+from proxy.wire.codec import Codec
+from proxy.wire.codecs import CODECS, by_path
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 256
@@ -59,18 +61,22 @@ class Proxy:
 
 @asynccontextmanager
 async def run_proxy(
-    config: Config, log: Any, compactors: Compactors | None = None, lifecycle: Lifecycle | None = None
+    config: Config,
+    log: Any,
+    compactors: Compactors | None = None,
+    lifecycle: Lifecycle | None = None,
+    codecs: Iterable[Codec] = CODECS,
 ) -> AsyncIterator[Proxy]:
     """A proxy that takes requests until the block is left; then those in flight may finish.
 
-    `lifecycle` is one of the caller's, that shows from outside how far it is.
+    `lifecycle` is one of the caller's, that shows from outside how far it is. `codecs` are the dialects that it speaks.
     Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
     keep_header_bytes()
     compactors = compactors or Compactors(log)
     catalogue: asyncio.Future[None] | None = None
     try:
-        async with _open_services(config, log, compactors, lifecycle or Lifecycle()) as services:
+        async with _open_services(config, log, compactors, lifecycle or Lifecycle(), codecs) as services:
             current = Current(services)
             async with _serve_pages(current) as pages_url, _serve_requests(current) as url:
                 base_urls = tuple(upstream.base_url for upstream in config.discovered_upstreams())
@@ -86,7 +92,7 @@ async def run_proxy(
 
 @asynccontextmanager
 async def _open_services(
-    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle
+    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle, codecs: Iterable[Codec]
 ) -> AsyncIterator[Services]:
     """What requests are served with, closed in the end. Raises ConfigError for a store that cannot be."""
     metrics = Metrics()
@@ -97,7 +103,9 @@ async def _open_services(
     recorder = Recorder(metrics, log)
     uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
     try:
-        yield Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, lifecycle)
+        yield Services(
+            config, client, summaries, recorder, tenancy, compactors, models, uploads, by_path(codecs), lifecycle
+        )
     finally:
         await summaries.close()
         await models.close()

@@ -21,10 +21,10 @@ from proxy.http.relay import relay_answer
 from proxy.http.websocket import is_upgrade, relay_websocket
 from proxy.server.access import admit_client
 from proxy.server.admin.pages import answer_error, answer_page, is_own
+from proxy.wire.codecs import DEFAULT
 
-CHAT_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
-
-CHAT = "chat"
+OTHER = "other"
+"""The endpoint, in metrics and log lines, of what no codec claims."""
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -45,7 +45,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
             message = "this proxy opens no tunnels; send the request itself"
             raise MethodNotAllowedError(message)
         await _invite_body(request)
-        if exchange.endpoint == CHAT:
+        if exchange.endpoint != OTHER:
             return await serve_chat(services, request, exchange)
         return await _pass_through(services, request, exchange)
     except ProxyError as error:
@@ -70,11 +70,12 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
 
 def _begin_exchange(services: Services, request: web.BaseRequest) -> Exchange:
     headers = read_headers(request.raw_headers)
-    is_chat = request.method == "POST" and request.path in CHAT_PATHS
+    codec = services.codecs.get(request.path) if request.method == "POST" else None
     exchange = Exchange(
-        endpoint=CHAT if is_chat else "other",
+        endpoint=OTHER if codec is None else codec.name,
         method=tell_name(request.method, headers),
         path=tell_path(request.raw_path, headers),
+        codec=codec or DEFAULT,
     )
     services.recorder.record_arrival(exchange)
     return exchange
@@ -97,9 +98,9 @@ async def _invite_body(request: web.BaseRequest) -> None:
 async def _answer_error(error: ProxyError, exchange: Exchange) -> web.StreamResponse:
     if exchange.stream is not None:
         with suppress(ConnectionError):  # the client has left
-            await exchange.stream.write_eof(b"data: " + error.body() + b"\n\n")
+            await exchange.stream.write_eof(exchange.codec.write_error(error.text(), as_event=True))
         return exchange.stream
-    answer = answer_error(error)
+    answer = answer_error(error, exchange.codec)
     answer.headers.extend(exchange.response_headers())
     return answer
 
@@ -116,4 +117,4 @@ async def _pass_through(services: Services, request: web.BaseRequest, exchange: 
     body: Body | None = services.uploads.read(request) if request.body_exists else None
     exchange.sent_at = time.monotonic()
     async with services.client.send(request.method, url, headers, body, upstream) as answer:
-        return await relay_answer(request, answer, [], None, exchange.relayed)
+        return await relay_answer(request, answer, [], exchange.relayed)

@@ -10,7 +10,6 @@ from rules.conversation import (
     Conversation,
     CountTokens,
     Decision,
-    Message,
     Outcome,
     Role,
     count_leading,

@@ -8,11 +8,11 @@ from fuzzing.choices import DAMAGES, Choices
 from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
-from proxy.exchange.body import peek_model
 from proxy.http.client import target_url
 from proxy.http.headers import CREDENTIAL_HEADERS, HOP_BY_HOP, find_credentials, read_headers, request_headers
 from proxy.state.models.records import MAX_RATIO, _decode
 from proxy.state.summaries.sealing import seal, unseal
+from proxy.wire.chat.request import peek_model
 from rules.summary.request import Summary
 
 _UPSTREAMS = (UpstreamConfig(base_url="http://up:1/v1"), UpstreamConfig(base_url="https://up/a/v1", api_key="sk-own"))
