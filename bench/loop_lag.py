@@ -41,7 +41,9 @@ from proxy.compaction.pool import Compactors
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 from proxy.config.schema import Config
 from proxy.server.app import run_proxy
-from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest, read_request
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Counting, Request
+from proxy.wire.known import Known
 from rules.conversation import CountTokens
 from rules.tokens.families import O200K
 
@@ -190,20 +192,20 @@ def make_lone_works() -> dict[str, Callable[[], object]]:
     encoding = load_encoding(O200K)
     body = build_shape(HARD_KILOBYTES * 1000, is_one_text=False)
     one = build_shape(HARD_KILOBYTES * 1000, is_one_text=True)
-    request, one_request = read_request(body), read_request(one)
+    request, one_request = CHAT.read(body), CHAT.read(one)
     text = orjson.loads(one)["messages"][-1]["content"]
 
-    kept: list[ChatCache] = []  # as the proxy keeps it: to free it all takes long, too
+    kept: list[Known] = []  # as the proxy keeps it: to free it all takes long, too
 
-    def decode(request: ChatRequest, count: CountTokens) -> None:
-        kept.append(ChatCache())
-        ChatCodec(count, cache=kept[-1]).decode(request)
+    def decode(request: Request, count: CountTokens) -> None:
+        kept.append(Known())
+        CHAT.decode(request, Counting(count, kept[-1]))
 
     return {
-        "20 MB: splitting": partial(read_request, body),
+        "20 MB: splitting": partial(CHAT.read, body),
         "20 MB: decoding": partial(decode, request, len),
         "20 MB: decoding and counting": partial(decode, request, make_counter(count_pieces(encoding))),
-        "20 MB in one text: splitting": partial(read_request, one),
+        "20 MB in one text: splitting": partial(CHAT.read, one),
         "20 MB in one text: decoding": partial(decode, one_request, len),
         "20 MB in one text: counting": lambda: make_counter(count_pieces(encoding))(text),
     }

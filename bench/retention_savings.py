@@ -11,8 +11,10 @@ from ours import DEFAULT_BUDGET_TOKENS, dedupe_ours, is_reading, list_switches, 
 from shorteners import load_counter
 from workload import RECORDED, Session, load_sessions
 
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
-from rules.conversation import RESULT_ROLES, Conversation, ToolCall
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Counting
+from proxy.wire.known import Known
+from rules.conversation import Conversation, Role, ToolCall
 from rules.tokens.families import GENERIC
 from rules.treatment import Tidying
 
@@ -77,8 +79,8 @@ def _load_transcripts() -> Mapping[str, list[Conversation]]:
 
 
 def _decode(session: Session) -> Conversation:
-    codec = ChatCodec(load_counter(), GENERIC.costs, cache=ChatCache())
-    return codec.decode(read_request(session.body(len(session.messages))))
+    counting = Counting(load_counter(), Known(), GENERIC.costs)
+    return CHAT.decode(CHAT.read(session.body(len(session.messages))), counting)
 
 
 def _measure_files(transcripts: Mapping[str, Sequence[Conversation]], tidying: Tidying) -> dict[str, Saved]:
@@ -92,7 +94,7 @@ def _measure(conversation: Conversation, tidying: Tidying) -> Saved:
     tidied = _tidy(conversation, tidying)
     deduped = dedupe_ours(tidied, load_counter())
     sizes = [_count_results(each) for each in (conversation, tidied, deduped)]
-    results = sum(message.role in RESULT_ROLES for message in conversation.messages)
+    results = sum(message.role is Role.TOOL for message in conversation.messages)
     return Saved(results, *sizes)
 
 
@@ -103,7 +105,7 @@ def _tidy(conversation: Conversation, tidying: Tidying) -> Conversation:
     messages = []
     for message in conversation.messages:
         calls.update((call.id, call) for call in message.tool_calls)
-        if message.role not in RESULT_ROLES:
+        if message.role is not Role.TOOL:
             messages.append(message)
             continue
         is_file = is_reading(calls.get(message.answers or ""))
@@ -119,7 +121,7 @@ def _tidy(conversation: Conversation, tidying: Tidying) -> Conversation:
 
 def _count_results(conversation: Conversation) -> int:
     count = load_counter()
-    results = (message for message in conversation.messages if message.role in RESULT_ROLES)
+    results = (message for message in conversation.messages if message.role is Role.TOOL)
     return sum(count(text) for message in results for text in message.texts)
 
 

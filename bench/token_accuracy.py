@@ -18,7 +18,9 @@ from peers import MissingPeerError, find_program
 from workload import RECORDED
 
 from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding, make_counter
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Counting
+from proxy.wire.known import Known
 from rules.tokens.families import find_family
 
 GOLDEN = RECORDED.with_name("golden_prompt_tokens.jsonl")
@@ -104,8 +106,8 @@ def _count_ours(rows: Sequence[Golden], encodings: dict[str, tiktoken.Encoding])
     tokens = []
     for row in rows:
         family = find_family(row.model)
-        codec = ChatCodec(counts[family.vocabulary], family.costs, cache=ChatCache())
-        tokens.append(codec.decode(read_request(orjson.dumps(row.request))).tokens)
+        counting = Counting(counts[family.vocabulary], Known(), family.costs)
+        tokens.append(CHAT.decode(CHAT.read(orjson.dumps(row.request)), counting).tokens)
     return tokens
 
 

@@ -12,14 +12,14 @@ from statistics import mean
 
 import tiktoken
 from corpora import batch, count_bytes
+from proxy.compaction.tokenizers.estimate import MARGIN, SPARE_TOKENS, Estimator
+from proxy.wire.chat.outline import FRAME_TOKENS
 from workload import MODEL, Session
 
 from proxy.compaction.compactor import Caches, Compactor
 from proxy.compaction.offload import INLINE_BYTES
-from proxy.compaction.tokenizers.estimate import MARGIN, SPARE_TOKENS, Estimator
 from proxy.compaction.tokenizers.exact import count_pieces, make_counter
 from proxy.config.schema import PolicyConfig
-from proxy.wire.chat.outline import FRAME_TOKENS
 from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest, read_request
 from rules.policy import Policy, Prices
 from rules.tokens.families import O200K, find_family

@@ -17,7 +17,9 @@ from corpora import batch, count_bytes
 from transcript import build_body
 
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Counting
+from proxy.wire.known import Known
 from rules.tokens.families import O200K, find_family
 
 BATCH_CHARS = 200_000
@@ -127,33 +129,33 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
     """
     encoding = load_encoding(O200K)
     body = build_body(TRANSCRIPT_BYTES, model=MODEL)
-    codec = _make_codec(encoding)
-    codec.decode(read_request(body))
+    counting = _make_counting(encoding)
+    CHAT.decode(CHAT.read(body), counting)
     grown = [_add_messages(body, number) for number in range(requests)]
     taken: dict[str, list[tuple[float, float]]] = {"all known": [], "all but the last two": [], "none known": []}
     yardstick = []
     for number in range(requests):
         # By turns, so that a busy moment of the machine meets all.
-        taken["all known"].append(_measure(codec, _copy(body)))
-        taken["all but the last two"].append(_measure(codec, grown[number]))
+        taken["all known"].append(_measure(counting, _copy(body)))
+        taken["all but the last two"].append(_measure(counting, grown[number]))
         started = time.process_time()
         orjson.loads(_copy(body))
         yardstick.append(time.process_time() - started)
         if number < COLD_REQUESTS:
-            taken["none known"].append(_measure(_make_codec(encoding), _copy(body)))
+            taken["none known"].append(_measure(_make_counting(encoding), _copy(body)))
     return {name: _summarise(seconds) for name, seconds in taken.items()}, median(yardstick) * 1000
 
 
-def _make_codec(encoding: tiktoken.Encoding) -> ChatCodec:
-    return ChatCodec(make_counter(count_pieces(encoding)), find_family(MODEL).costs, cache=ChatCache())
+def _make_counting(encoding: tiktoken.Encoding) -> Counting:
+    return Counting(make_counter(count_pieces(encoding)), Known(), find_family(MODEL).costs)
 
 
-def _measure(codec: ChatCodec, body: bytes) -> tuple[float, float]:
+def _measure(counting: Counting, body: bytes) -> tuple[float, float]:
     """Seconds of splitting a body that no hash is known of, and of decoding it."""
     started = time.process_time()
-    request = read_request(body)
+    request = CHAT.read(body)
     split = time.process_time()
-    codec.decode(request)
+    CHAT.decode(request, counting)
     return split - started, time.process_time() - split
 
 

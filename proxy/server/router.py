@@ -96,7 +96,7 @@ async def _answer_error(journey: Journey, error: ProxyError, codec: Codec | None
     stream = journey.reply.response
     if stream is not None and codec is not None and journey.reply.is_stream:
         with suppress(ConnectionError):  # the client has left
-            await stream.write_eof(codec.write_error(error.to_text(), as_event=True))
+            await stream.write_eof(codec.write_error(error.text(), as_event=True))
         return stream
     if stream is not None:  # a second head would be taken for the answer to the next request
         journey.reply.reset()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.builders import FREE, assistant, call, conversation, count, rereading, result, transcripts, user
 from support.checker import expand, read_pointer
 
-from rules.conversation import RESULT_ROLES, Conversation, Message, Outcome, split_steps
+from rules.conversation import Conversation, Message, Outcome, Role, split_steps
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.results.dedupe import MARK
@@ -31,7 +31,7 @@ POLICY = Policy(
 
 def results_of(forwarded: Conversation) -> list[Message]:
     """The tool results."""
-    return [message for message in forwarded.messages if message.role in RESULT_ROLES]
+    return [message for message in forwarded.messages if message.role is Role.TOOL]
 
 
 def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:

@@ -25,7 +25,7 @@ from support.builders import (
 from support.checker import expand, read_pointer
 from support.steps import count_steps
 
-from rules.conversation import RESULT_ROLES, Message, Outcome, ToolCall
+from rules.conversation import Message, Outcome, Role, ToolCall
 from rules.results.dedupe import (
     MARK,
     MAX_CHARS,
@@ -60,7 +60,7 @@ def dedupe(*messages: Message, start: int = 0, exempt: Sequence[int] = (), memos
 
 def results_of(messages: Sequence[Message]) -> list[Message]:
     """The tool results."""
-    return [message for message in messages if message.role in RESULT_ROLES]
+    return [message for message in messages if message.role is Role.TOOL]
 
 
 def replaced(outcome: Outcome) -> list[int]:

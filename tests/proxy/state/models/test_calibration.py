@@ -12,7 +12,7 @@ from upstreams.recording import completion, event
 
 from proxy.config.schema import PolicyConfig
 from proxy.state.models.calibration import WARM_UP_SAMPLES
-from proxy.wire.chat.request import read_request
+from proxy.wire.chat.codec import CHAT
 from rules.policy import Policy
 
 PATH = "/v1/chat/completions"
@@ -72,7 +72,7 @@ class Counting:
 
     def count(self, body: bytes) -> int:
         """Our own tokens of a request."""
-        return self._compactor.plan(read_request(body), Policy()).original.tokens
+        return self._compactor.plan(CHAT.read(body), Policy()).original.tokens
 
     async def __call__(self, recorded, request):
         self.reported.append(round(self._ratio * self.count(recorded.body)))

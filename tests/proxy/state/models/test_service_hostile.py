@@ -22,7 +22,7 @@ from proxy.state.stores import SummaryStore
 from proxy.state.stores.layered import LayeredStore
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.stores.store import StoreError
-from proxy.wire.chat.request import read_request
+from proxy.wire.chat import codec as chat
 from rules.policy import Policy
 
 CHAT = "/v1/chat/completions"
@@ -182,7 +182,7 @@ def say(words: int, role: str = "user", **members: str) -> dict[str, str]:
 
 def count_by(compactors, body: bytes) -> int:
     """Our own tokens of a request."""
-    return compactors.choose(PolicyConfig(), "m").plan(read_request(body), Policy()).original.tokens
+    return compactors.choose(PolicyConfig(), "m").plan(chat.CHAT.read(body), Policy()).original.tokens
 
 
 async def count_changes(client, proxy) -> int:
