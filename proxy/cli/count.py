@@ -8,8 +8,7 @@ from rich.table import Table
 
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import read_damaged_request, read_request
+from proxy.wire.codecs import DEFAULT
 from rules.tokens.families import find_family
 from rules.tokens.sections import Sections
 
@@ -42,10 +41,7 @@ class Tally:
 
 def tally_body(body: bytes, model: str | None, config: Config, compactors: Compactors) -> Tally:
     """Count a request body; `model` stands for the one that it names. Raises UndecodableError."""
-    try:
-        request = read_request(body)
-    except UndecodableError:
-        request = read_damaged_request(body)
+    request = DEFAULT.read(body)
     name = request.model if model is None else model
     family, settings = find_family(name), config.policy_for(name)
     raw = compactors.choose(settings, name).count_sections(request)

@@ -31,8 +31,8 @@ from proxy.server.app import run_proxy, stop_or_end
 from proxy.server.reload import reload_when_told, tell_proxies, warn_of_open_addresses
 from proxy.state.models.view import ModelView
 from proxy.telemetry.logs import configure_log, get_log
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import read_damaged_request, read_request
+from proxy.wire.codec import UndecodableError
+from proxy.wire.codecs import DEFAULT
 from rules.pipeline.plan import LimitExceededError
 
 WRONG_USE = 2
@@ -182,10 +182,7 @@ def compact(
 
 
 def _compact(body: bytes, config: Config, compactors: Compactors) -> Compacted:
-    try:
-        request = read_request(body)
-    except UndecodableError:
-        request = read_damaged_request(body)
+    request = DEFAULT.read(body)
     view = ModelView.of_unmet(config, request.model)
     compactor = compactors.choose(view.settings, request.model)
     return compactor.apply(compactor.plan(request, view.policy), None)

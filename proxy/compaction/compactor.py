@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from sys import getsizeof
 from typing import Generic, TypeVar
 
-import msgspec
-
 from proxy.lru import BytesLRU
-from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest
-from rules.conversation import Conversation, CountTokens, Decision, Message
+from proxy.wire.codec import Counting, Question, Request
+from proxy.wire.known import Known
+from rules.conversation import Conversation, CountTokens, Decision
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import Policy
 from rules.results.dedupe import Memos, Sketch, View
@@ -46,7 +45,7 @@ _ShortenedKey = tuple[int, MemoKey]
 class Planned:
     """A request decoded and planned: all that is wanting is the text of `plan.request`."""
 
-    request: ChatRequest
+    request: Request
     original: Conversation
     policy: Policy
     plan: Plan
@@ -67,9 +66,9 @@ class Compacted:
     limit_tokens: int
 
 
-def describe_refused(request: ChatRequest, error: LimitExceededError) -> Compacted:
+def describe_refused(request: Request, error: LimitExceededError) -> Compacted:
     """What is known of a request that was refused."""
-    nothing = Conversation(())
+    nothing = Conversation((), 0, ())
     return Compacted(request.body, nothing, error.decisions, error.original_tokens, error.tokens, error.limit)
 
 
@@ -77,7 +76,7 @@ class Caches:
     """What compactors remember, within bounds that they share."""
 
     def __init__(self) -> None:
-        self.chat = ChatCache()
+        self.known = Known()
         self.shortened: BytesLRU[_ShortenedKey, Shortened] = BytesLRU(SHORTENED_BYTES, _shortened_size)
         self.sketches: BytesLRU[str, Sketch] = BytesLRU(
             SKETCHES_BYTES, lambda text, sketch: getsizeof(text) + SKETCH_LINE_BYTES * len(sketch.lines)
@@ -106,20 +105,20 @@ class Compactor:
     ) -> None:
         self.count = count
         caches = caches or Caches()
-        self._codec = ChatCodec(count, costs, cache=caches.chat, number=number)
+        self._counting = Counting(count, caches.known, costs, number)
         self._shortened = _ShortenedResults(caches.shortened, number)
         self._folds = _Kept(caches.folds, number)
         self._edits = _Kept(caches.edits, number)
         self._views = _Kept(caches.views, number)
         self._caches = caches
 
-    def uncounted_bytes(self, request: ChatRequest) -> int:
+    def uncounted_bytes(self, request: Request) -> int:
         """How much of a request was not seen before."""
-        return self._codec.uncounted_bytes(request)
+        return request.codec.uncounted_bytes(request, self._counting)
 
-    def plan(self, request: ChatRequest, policy: Policy, *, max_chars: int | None = None) -> Planned:
+    def plan(self, request: Request, policy: Policy, *, max_chars: int | None = None) -> Planned:
         """Decide. Raises UndecodableError, and LargeWorkError where more than `max_chars` of results are new."""
-        original = self._codec.decode(request)
+        original = request.codec.decode(request, self._counting)
         planned = plan(
             original,
             policy,
@@ -152,7 +151,7 @@ class Compactor:
             window = planned.policy.context_window
             raise LimitExceededError(original, tokens, limit, window=window, decisions=decisions) from error
         return Compacted(
-            body=self._codec.encode(planned.request, planned.original, outcome.conversation),
+            body=planned.request.codec.encode(planned.request, planned.original, outcome.conversation),
             forwarded=outcome.conversation,
             decisions=tuple(_scale(decision, ratio) for decision in outcome.decisions),
             original_tokens=round(ratio * planned.original.tokens),
@@ -160,16 +159,16 @@ class Compactor:
             limit_tokens=limit,
         )
 
-    def count_sections(self, request: ChatRequest) -> Sections:
+    def count_sections(self, request: Request) -> Sections:
         """What the request is made of. Raises UndecodableError."""
-        format_tokens = self._codec.count_format(request)
-        return count_sections(self._codec.decode(request), self.count, format_tokens=format_tokens)
+        format_tokens = request.codec.count_format(request, self._counting)
+        return count_sections(request.codec.decode(request, self._counting), self.count, format_tokens=format_tokens)
 
-    def write_inline(
-        self, request: ChatRequest, prefix: Sequence[Message], wanted: SummaryRequest
-    ) -> dict[str, msgspec.Raw] | None:
-        """The members of a body that asks for a summary behind forwarded messages; None where that cannot be."""
-        return self._codec.write_inline(request, prefix, write_inline_prompt(wanted, self.count))
+    def ask_behind(
+        self, request: Request, prefix: Conversation, wanted: SummaryRequest, question: Question
+    ) -> bytes | None:
+        """The body that asks for a summary behind forwarded messages; None if that cannot be."""
+        return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
 
 
 def _scale(decision: Decision, ratio: float) -> Decision:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import (
-    RESULT_ROLES,
     Conversation,
     CountTokens,
     Decision,
-    Message,
     Outcome,
+    Role,
     count_leading,
 )
 from rules.pipeline.exceeded import shorten_newest
@@ -87,12 +86,12 @@ class Plan:
         tokens += sum(messages[index].tokens for index in head if index is not None)
         for index in range(cut.at if cut else 0, len(messages)):
             message = messages[index]
-            is_pruned = index < window.prune_stop and message.role in RESULT_ROLES
+            is_pruned = index < window.prune_stop and message.role is Role.TOOL
             if index not in head:
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens
         return tokens
 
-    def find_prefix(self, forwarded: Conversation, at: int) -> tuple[Message, ...] | None:
+    def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
         """What is forwarded of the messages before `at`; None where that message is not forwarded as it came.
 
         Counted from the end, as messages may stand twice; a bridging line of ours may stand behind `at`, too.
@@ -100,7 +99,7 @@ class Plan:
         behind = len(self.conversation.messages) - at
         for stop in (len(forwarded.messages) - behind, len(forwarded.messages) - behind - 1):
             if 0 <= stop < len(forwarded.messages) and forwarded.messages[stop] is self.conversation.messages[at]:
-                return forwarded.messages[:stop]
+                return replace(forwarded, messages=forwarded.messages[:stop], origins=forwarded.origins[:stop])
         return None
 
 

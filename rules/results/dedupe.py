@@ -14,15 +14,16 @@ from typing import Protocol, TypeVar
 from zlib import crc32
 
 from rules.conversation import (
-    RESULT_ROLES,
     Conversation,
     CountTokens,
     Decision,
     Message,
     Outcome,
+    Role,
     ToolCall,
     count_leading,
 )
+from rules.results.calls import OpenCalls
 from rules.results.incremental import SeenMemo, keep_seen, take_seen, weigh_message
 from rules.text.line_diff import write_diff
 
@@ -129,8 +130,7 @@ class View:
         self._exempt: dict[int, bool] = {}  # of those that would be replaced otherwise
         self._memos = Memos({}, {})
         self._number = 0
-        self._calls: Sequence[ToolCall] = ()
-        self._answered: Counter[str] = Counter()
+        self._calls = OpenCalls()
         self._equal: dict[tuple[str, ...], _Seen] = {}
         self._by_line: dict[int, _Seen] = {}  # the newest of those with the line in their sketch
         self._step: list[_Seen] = []
@@ -148,11 +148,12 @@ class View:
         for index, message in enumerate(messages[first:], first):
             self.messages.append(message)
             self.size_bytes += weigh_message(message)
-            if message.role not in RESULT_ROLES:
-                self.begin_step(message.tool_calls)
+            call = self._calls.answer(message)
+            if message.role is not Role.TOOL:
+                self.begin_step()
                 continue
             self.size_bytes += SEEN_BYTES
-            seen = self.look_at(message)
+            seen = self.look_at(message, call)
             short = _replace(seen, self, count) if seen is not None else message
             if short is not message:
                 self._exempt[index] = is_exempt(index)
@@ -169,26 +170,23 @@ class View:
         messages = list(conversation.messages)
         for index, short in self._short.items():
             messages[index] = short
-        outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+        outcome = conversation.edit(messages)
         number = len(self._short)
         reason = f"{number} tool results like earlier ones"
         decision = Decision("dedupe", reason, conversation.tokens, outcome.tokens, number, next(iter(self._short)))
         return Outcome(outcome, (decision,))
 
-    def begin_step(self, calls: Sequence[ToolCall]) -> None:
+    def begin_step(self) -> None:
         """From here on, what was kept may be pointed to."""
         for seen in self._step:
             self._equal.setdefault(seen.message.texts, seen)
             if seen.sketch is not None:
                 self._by_line.update(dict.fromkeys(seen.sketch.lines, seen))
         self._step.clear()
-        self._calls = calls
-        self._answered.clear()
 
-    def look_at(self, message: Message) -> _Seen | None:
-        """The next result; None where it is nothing to compare."""
+    def look_at(self, message: Message, call: ToolCall | None) -> _Seen | None:
+        """The next result, and its call; None where it is nothing to compare."""
         self._number += 1
-        call = self._find_call(message)
         if not _is_comparable(message):
             return None
         sketch = None if message.texts in self._equal else self._sketch(message)
@@ -222,16 +220,6 @@ class View:
             written = write_diff(before, after)
             written = self._memos.diffs[key] = written if len(written) < len(after) else ""
         return written
-
-    def _find_call(self, message: Message) -> ToolCall | None:
-        """The call that is answered: of several with one id, the oldest that has no result yet."""
-        call_id = message.answers or ""
-        if len(self._calls) == 1:
-            return self._calls[0] if self._calls[0].id == call_id else None
-        alike = [call for call in self._calls if call.id == call_id]
-        number = self._answered[call_id]
-        self._answered[call_id] += 1
-        return alike[number] if number < len(alike) else None
 
     def _sketch(self, message: Message) -> Sketch | None:
         if len(message.texts) != 1 or len(message.texts[0]) > MAX_DIFF_CHARS:

@@ -218,7 +218,7 @@ class Edits:
         decisions = tuple(tally.decide() for tally in self._tallies if tally.changed)
         if not decisions:
             return Outcome(conversation)
-        return Outcome(Conversation(tuple(self._edited), conversation.fixed_tokens), decisions)
+        return Outcome(conversation.edit(self._edited), decisions)
 
 
 def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Message:

@@ -55,10 +55,9 @@ def keep_seen(memo: SeenMemo[S], context: bytes, state: S) -> None:
 
 def weigh_message(message: Message) -> int:
     """What a message holds in memory, about, in bytes."""
-    raw = b"" if message.raw is None else message.raw
     calls = message.tool_calls
     texts = sum(map(getsizeof, message.texts)) + sum(getsizeof(call.arguments) for call in calls)
-    return OBJECT_BYTES * (1 + len(calls)) + len(raw) + texts
+    return OBJECT_BYTES * (1 + len(calls)) + len(message.raw) + texts
 
 
 def _name(context: bytes, number: int, last: Message) -> bytes:

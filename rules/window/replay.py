@@ -13,7 +13,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Protocol
 
-from rules.conversation import Message
+from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
 from rules.window.cuts import Cuts
 from rules.window.open_step import Cap, OpenStep
@@ -112,7 +112,7 @@ class Fold:
 
     def add(self, message: Message) -> None:
         """Go on by one message."""
-        if message.role == "assistant":
+        if message.role is Role.ASSISTANT:
             self._answer()
         self._forwarded += self._sums.add(message)
         is_task = self.window.task != self._sums.task
@@ -130,7 +130,7 @@ class Fold:
         if not self.window.prefetch_tokens and self._forwarded >= self._cuts.share(high - PREFETCH_GAP / 2):
             self.window = self._look_ahead()
         if self._forwarded >= self._cuts.share(high):
-            self._cut(is_request=message.role == "assistant")
+            self._cut(is_request=message.role is Role.ASSISTANT)
 
     def finish(self) -> Window:
         """The state for a request that ends here: its newest messages are shortened if they do not fit."""

@@ -18,10 +18,10 @@ from aiohttp import web
 
 from proxy.cli.demo.session import MODEL, Session
 from proxy.config.values import site_url
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Counting, UndecodableError
+from proxy.wire.known import Known
 from rules.conversation import CountTokens
-from rules.tokens.families import GENERIC
 from rules.tokens.messages import MESSAGE_TOKENS
 
 PIECE_CHARS = 48
@@ -49,13 +49,13 @@ class PromptCache:
     """Knows with what an earlier prompt began, message by message and byte for byte. It never forgets."""
 
     def __init__(self, count: CountTokens) -> None:
-        self._codec = ChatCodec(count, GENERIC.costs, cache=ChatCache())
+        self._counting = Counting(count, Known())
         self._seen: set[bytes] = set()
 
     def read(self, body: bytes, window_tokens: float = inf) -> Cost:
         """The size of a prompt, which is kept if the window holds it. Raises UndecodableError."""
-        request = read_request(body)
-        conversation = self._codec.decode(request)
+        request = CHAT.read(body)
+        conversation = CHAT.decode(request, self._counting)
         sizes = [conversation.fixed_tokens, *(message.tokens for message in conversation.messages)]
         prefixes = tuple(accumulate((b"\n".join(request.fixed), *request.raws), _extend, initial=b""))[1:]
         warm = takewhile(lambda prefix: prefix[0] in self._seen, zip(prefixes, sizes, strict=True))

@@ -19,7 +19,7 @@ from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient, target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
-from proxy.wire.chat.answer import UNKNOWN_FORM
+from proxy.wire.json.repair import DECODE_ERRORS
 
 TIMEOUT_SECONDS = 5.0
 """For all that is asked of one upstream."""
@@ -139,7 +139,7 @@ async def _get(client: UpstreamClient, upstream: UpstreamConfig, url: URL, heade
 def _decode(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except UNKNOWN_FORM:
+    except DECODE_ERRORS:
         return None
 
 

@@ -10,9 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-import orjson
 
-from proxy.wire.chat.answer import EXCEEDED, UNKNOWN_FORM
+from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.overflow.numbers import MAX_NUMBER, read_number, read_numbers
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
@@ -67,12 +66,6 @@ class Overflow:
             return [self.text[max(match.start() - QUOTE_CHARS, 0) : match.end()] for match in numbers]
         found = (pattern.search(self.text) for pattern in (_CONTEXT, _PROMPT))
         return [match[0] for match in found if match is not None]
-
-    def write_error(self) -> bytes:
-        """The error in OpenAI's form, with the code that clients look for."""
-        code = "context_length_exceeded"
-        error = {"message": self.text, "type": "invalid_request_error", "param": "messages", "code": code}
-        return orjson.dumps({"error": error})
 
 
 _CODES = re.compile(
@@ -163,21 +156,9 @@ def read_overflow(status: int, body: bytes) -> Overflow | None:
 
 
 def _read_success(answer: Any) -> Overflow | None:
-    """An error where an answer should be, or an answer that ended before it began."""
-    if not isinstance(answer, dict):
-        return None
-    if "choices" not in answer and any(answer.get(key) for key in ("error", "message", "detail", "errors", "response")):
-        return _read_refusal(400, answer)
-    choices = answer.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    message = choice.get("message") or choice.get("delta")
-    is_empty = not isinstance(message, dict) or not any(
-        message.get(key) for key in ("content", "tool_calls", "reasoning_content", "reasoning")
-    )
-    ended = choice.get("finish_reason") == EXCEEDED.decode()
-    usage = answer.get("usage")
-    wrote = isinstance(usage, dict) and usage.get("completion_tokens")
-    return Overflow(Kind.PROMPT) if ended and is_empty and not wrote else None
+    """An error where an answer should be."""
+    is_error = isinstance(answer, dict) and any(map(answer.get, ("error", "message", "detail", "errors", "response")))
+    return _read_refusal(400, answer) if is_error else None
 
 
 def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
@@ -276,5 +257,5 @@ def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str
 def _decode(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except UNKNOWN_FORM:
+    except DECODE_ERRORS:
         return None

@@ -1,0 +1,112 @@
+"""Where a request goes, by which policy, and what it is compacted with.
+
+Law: each of these is derived once for a request. Headers of the client make the proxy do less, never more.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from proxy.compaction.compactor import Compactor
+from proxy.config.schema import Config, PolicyConfig, UpstreamConfig
+from proxy.exchange.arrival import Arrival, tell_upstream
+from proxy.exchange.report import Target
+from proxy.exchange.services import Services
+from proxy.http.errors import UnknownModeError, UnknownProfileError
+from proxy.http.headers import SUMMARY_HEADERS, Headers
+from proxy.state.models.view import ModelView, name_model
+from proxy.wire.codec import Request
+
+MODES = ("off", "observe", "enforce")
+"""From the one that does least to the one that does most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes, and by which settings it is treated."""
+
+    target: Target
+    settings: PolicyConfig
+    upstream: UpstreamConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that is to be compacted, and what that takes.
+
+    `label` is the metrics' label of the model. `secret` is what the client's summaries are found and sealed with.
+    """
+
+    arrival: Arrival
+    route: Route
+    request: Request
+    compactor: Compactor
+    view: ModelView
+    label: str
+    secret: bytes
+
+
+def choose_route(
+    config: Config, arrival: Arrival, headers: CIMultiDict[str] | CIMultiDictProxy[str], model: str
+) -> Route:
+    """The way of a request for a model. Raises UnknownModeError and UnknownProfileError."""
+    overrides = headers if config.allow_header_override else CIMultiDict[str]()
+    mode = _lower_mode(config.mode, overrides.getall("x-trimtab-mode", ()))
+    settings = _choose_settings(config, model, set(overrides.getall("x-trimtab-profile", ())))
+    upstream, match = config.upstream_for(settings.upstream), config.match_for(model)
+    target = Target(
+        upstream=tell_upstream(settings.upstream, upstream.base_url),
+        model=model,
+        shown_model=arrival.tell_name(model),
+        is_secret=arrival.names_secret(model),
+        match=match.match if match else None,
+        mode=mode,
+    )
+    return Route(target, settings, upstream)
+
+
+async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
+    """The call, with what is known of its model."""
+    settings, label = route.settings, services.recorder.label(route.target)
+    compactor = await services.compactors.get(settings, route.target.model)
+    name = name_model(services.config, settings, route.target.model)
+    facts = await services.models.look_up(name, label)
+    if settings.context_window == "auto":
+        services.models.seek_windows(route.upstream, find_credentials_for(route.upstream, arrival.end_to_end))
+    view = ModelView.of(services.config, settings, name, facts)
+    secret = services.tenancy.find_secret(arrival.end_to_end)
+    return Call(arrival, route, request, compactor, view, label, secret)
+
+
+def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
+    """The client's credential headers; none for an upstream that has a key of its own."""
+    return () if upstream.api_key is not None else [item for item in headers if item[0].lower() in SUMMARY_HEADERS]
+
+
+def _choose_settings(config: Config, model: str, profiles: set[str]) -> PolicyConfig:
+    """The policy of a request whose headers name these profiles. Raises UnknownProfileError."""
+    if len(profiles) > 1:
+        message = "x-trimtab-profile stands more than once, with different names; send it once"
+        raise UnknownProfileError(message)
+    try:
+        return config.policy_for(model, next(iter(profiles), None))
+    except KeyError as error:
+        known = ", ".join(config.profiles) or "there are none"
+        message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
+        raise UnknownProfileError(message) from error
+
+
+def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
+    """The weaker of two modes: a header makes the proxy do less, never more; `wanted` are all its values.
+
+    Raises UnknownModeError.
+    """
+    modes = {value.strip().lower() for value in wanted} or {configured}
+    if not modes.issubset(MODES):
+        message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
+        raise UnknownModeError(message)
+    if len(modes) > 1:
+        message = "x-trimtab-mode stands more than once, with different values; send it once"
+        raise UnknownModeError(message)
+    return MODES[min(map(MODES.index, (configured, *modes)))]
