@@ -1,9 +1,7 @@
 """Wiring and lifecycle: a configuration becomes a proxy that listens."""
 
 import asyncio
-import os
 import secrets
-import signal
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -185,21 +183,6 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
         yield site_url(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
-
-
-def stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecycle, log: Any) -> None:
-    """At the first signal, have the proxy drain; at the second, end the process: nothing that still runs may hold it.
-
-    The status is 128 and the signal's number, as shells have it.
-    """
-    if not stop.is_set():
-        stop.set()
-        return
-    try:
-        log.warning("ended_at_once", signal=number.name, requests=lifecycle.in_flight)
-        lifecycle.reset_clients()
-    finally:
-        os._exit(128 + number)
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:
