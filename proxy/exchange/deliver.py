@@ -28,7 +28,8 @@ from proxy.http.errors import ProxyError
 from proxy.http.relay import relay_answer, relay_into_stream, replace_answer
 from proxy.wire.chat.answer import ResponseTap
 from proxy.wire.chat.message import UndecodableError
-from proxy.wire.overflow.classify import Kind, Overflow
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """Of the others a client that compacts would do so in vain."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from proxy.state.models.calibration import MIN_SAMPLE_TOKENS
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS
 from proxy.state.models.records import MAX_RATIO
-from proxy.wire.overflow.classify import Kind, Overflow
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
 from rules.policy import Policy
 
 MIN_LIMIT_TOKENS = 256
