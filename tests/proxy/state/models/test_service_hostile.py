@@ -53,7 +53,7 @@ async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:
         assert await process.feed([3.0] * WARM_UP_SAMPLES, name) == 1.5
 
     assert not [*process.models._models.items(), *process.models._strangers.items()]
-    assert (len(store._entries), process.changes) == (0, {})
+    assert (len(store), process.changes) == (0, {})
 
 
 async def test_invented_names_write_no_record(start: Start, upstream) -> None:
@@ -66,10 +66,10 @@ async def test_invented_names_write_no_record(start: Start, upstream) -> None:
     for name in names:
         assert await process.models.look_up(name, "other") == Facts(1.0, 16_384)
     await process.settle()
-    assert len(store._entries) == 0
+    assert len(store) == 0
 
     await process.look_up(names[0])
-    assert len(store._entries) == 1
+    assert len(store) == 1
 
 
 async def test_invented_names_do_not_push_out_a_model_that_warms_up(start: Start) -> None:
@@ -145,7 +145,7 @@ async def test_after_an_outage_all_agree(start: Start, clock: Clock) -> None:
     ]
     durable.is_out = False
     is_back.set()
-    await asyncio.gather(*(store._recovery for store in stores))
+    await asyncio.gather(*(store.settle() for store in stores))
     for process in processes * 2:
         clock.seconds += REFRESH_SECONDS + 1
         await process.look_up()
