@@ -12,7 +12,8 @@ from proxy.exchange.early_answer import Opening
 from proxy.exchange.journey import Journey
 from proxy.http.errors import ContextExceededError, UpstreamUnreachableError
 from proxy.http.relay import Reply
-from proxy.wire.overflow.classify import Kind, Overflow
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
 from rules.conversation import Conversation
 
 COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', Conversation((), 0, ()), DECISIONS, 1000, 508, 2000)
