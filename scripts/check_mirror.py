@@ -14,6 +14,7 @@ from pathlib import Path
 PACKAGES = ("proxy", "rules")
 
 WITHOUT_TEST_FILE = {
+    "proxy/config/errors.py": "an exception without code of its own",
     "proxy/__main__.py": "hands over to the command line; tests/end_to_end starts it as a process",
     "proxy/state/stores/store.py": "a protocol; test_contract.py holds every store to it",
     "rules/text/markers.py": "constants; the tests of those who write and recognise them hold them",
