@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from annotated_types import Ge, Gt, Le, Lt, MinLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import AfterValidator, BaseModel, Field
 
 from proxy.config.schema import Config
@@ -19,6 +19,7 @@ class Colour(Enum):
 class Inner(BaseModel):
     size: int = Field(1, gt=0)
     other: str = Field("", alias="else")
+    maybe: Annotated[int, Ge(3)] | None = None
 
 
 class Outer(BaseModel):
@@ -48,9 +49,11 @@ def refuse_blanks(text: str) -> str:
         (int, "a whole number"),
         (str, "text, in quotes if it looks like something else"),
         (Annotated[str, Wanted("HOST:PORT")] | None, "HOST:PORT, or null"),
-        (Inner, "a mapping with the keys size, else"),
+        (Inner, "a mapping with the keys size, else, maybe"),
         (dict[str, int], "a mapping of names, each to a whole number"),
         (tuple[bool, ...], "a list, each item true or false"),
+        (Annotated[list[int], Wanted("a list of primes")], "a list of primes"),
+        (Annotated[list[int], MaxLen(3)], "a list, each item a whole number"),
         (Annotated[list[int], MinLen(1)], "a list that is not empty, each item a whole number"),
     ],
     ids=str,
@@ -70,6 +73,8 @@ def test_a_fields_own_bounds_count() -> None:
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
+        (("inner", "size"), "a whole number, above 0"),
+        (("inner", "maybe"), "a whole number, 3 or more, or null"),
         (("inner", "else"), Slot.of(str).words()),
         (("named", "any", "size"), "a whole number, above 0"),
         (("many", 7, "size"), "a whole number, above 0"),
