@@ -56,7 +56,6 @@ def refuse_blanks(text: str) -> str:
         (Annotated[list[int], MaxLen(3)], "a list, each item a whole number"),
         (Annotated[list[int], MinLen(1)], "a list that is not empty, each item a whole number"),
     ],
-    ids=str,
 )
 def test_a_type_is_said_in_words(kind: Any, words: str) -> None:
     """As they stand behind `must be`."""
@@ -104,7 +103,6 @@ def test_a_path_leads_through_sections_mappings_and_lists(steps: tuple[str | int
         (Annotated[str, Field(pattern="^x")], 5, False),
         (int, "5", False),
     ],
-    ids=str,
 )
 def test_quotes_are_advised_only_if_they_would_help(kind: Any, value: object, *, would_do: bool) -> None:
     """That is: text is wanted, and the value would be the right text."""
