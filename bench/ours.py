@@ -11,7 +11,7 @@ from rules.results.dedupe import dedupe_tool_results
 from rules.results.edit import MIN_SAVED_SHARE
 from rules.results.excerpt.rule import shorten_text
 from rules.results.tidy.text import tidy_text
-from rules.results.tools.arguments import reads_file
+from rules.results.tools.arguments import reads_json_file
 from rules.treatment import Tidying
 
 DEFAULT_BUDGET_TOKENS = 4000
@@ -40,8 +40,8 @@ def tidy_worthwhile(
 
 
 def is_reading(call: ToolCall | None) -> bool:
-    """Whether a call reads a file whose text may be copied into an edit."""
-    return call is not None and reads_file(call)
+    """Whether a call may read a file of JSON, which may be copied into an edit."""
+    return call is not None and reads_json_file(call)
 
 
 def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:
