@@ -3,13 +3,13 @@
 Law: what a tool's entry does not set is the policy's, each switch of `tidy` by itself.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from proxy.config.values import Exclude, read_switch, refused
-from rules.treatment import Tidying, ToolRule, Treatment, Truncation
+from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 class Section(BaseModel):
@@ -100,18 +100,15 @@ class ToolConfig(Section):
 
     def to_rule(self, glob: str, otherwise: Treatment) -> ToolRule:
         """What the rules need, over the policy's treatment."""
-        changes: dict[str, Any] = {"is_exempt": self.exclude is True}
-        if not isinstance(self.exclude, bool):
-            changes["exempt_arguments"] = self.exclude
-        budget = otherwise.budget
-        if self.max_tool_result_tokens is not None:
-            budget = replace(budget, max_tokens=self.max_tool_result_tokens)
-        if self.max_tool_result_bytes is not None:
-            budget = replace(budget, max_bytes=self.max_tool_result_bytes)
-        if self.truncation is not None:
-            changes["truncation"] = self.truncation
-        if self.tidy is not None:
-            changes["tidying"] = self.tidy.over(TidyConfig.of(otherwise.tidying)).to_tidying()
-        if self.dedupe is not None:
-            changes["dedupe"] = self.dedupe
-        return ToolRule(glob, replace(otherwise, budget=budget, **changes))
+        budget, tidying = otherwise.budget, otherwise.tidying
+        treatment = Treatment(
+            budget=Budget(
+                self.max_tool_result_tokens or budget.max_tokens, self.max_tool_result_bytes or budget.max_bytes
+            ),
+            truncation=self.truncation or otherwise.truncation,
+            tidying=tidying if self.tidy is None else self.tidy.over(TidyConfig.of(tidying)).to_tidying(),
+            dedupe=otherwise.dedupe if self.dedupe is None else self.dedupe,
+            is_exempt=self.exclude is True,
+            exempt_arguments=() if isinstance(self.exclude, bool) else self.exclude,
+        )
+        return ToolRule(glob, treatment)
