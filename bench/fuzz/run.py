@@ -1,11 +1,11 @@
 """A million inputs for everything that reads what comes over the wire: no crash, and no law broken.
 
-    python bench/fuzz.py --inputs 1000000 --engine atheris
+    python -m bench.fuzz.run --inputs 1000000 --engine atheris
 
 The targets and their laws are those of tests/fuzzing, where a few inputs run with every test. Each target has a process
 of its own. What breaks one is kept under its hash in --findings, and the run goes on; to see it again:
 
-    python bench/fuzz.py --target chat --again FILE
+    python -m bench.fuzz.run --target chat --again FILE
 """
 
 import subprocess
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import click
 import msgspec
-from figures import describe_machine
-from fuzz_target import ROOT, Job, Report
-from markdown import print_table
+
+from bench.figures import describe_machine, print_table
+from bench.fuzz.target import ROOT, Job, Report
 
 sys.path.insert(0, str(ROOT / "tests"))
 from fuzzing.live import LIVE
@@ -76,8 +76,7 @@ def main(  # noqa: PLR0913 - an option each
 def _run(engine: str, job: Job) -> Report:
     """Run one target to its end; a process that ends without a report has crashed itself."""
     options = ("--inputs", str(job.inputs), "--until", str(job.until), "--findings", str(job.findings))
-    program = str(Path(__file__).with_name("fuzz_target.py"))
-    command = [sys.executable, program, job.name, "--engine", engine, *options]
+    command = [sys.executable, "-m", "bench.fuzz.target", job.name, "--engine", engine, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
     try:
         return msgspec.json.decode(done.stdout.splitlines()[-1], type=Report)

@@ -1,6 +1,6 @@
-"""One fuzz target in a process of its own, for fuzz.py: the last line that it prints is its report, as JSON.
+"""One fuzz target in a process of its own, for run.py: the last line that it prints is its report, as JSON.
 
-python bench/fuzz_target.py chat --engine atheris --inputs 1000 --findings .fuzz-findings
+python -m bench.fuzz.target chat --engine atheris --inputs 1000 --until 2000000000 --findings .fuzz-findings
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any
 import click
 import msgspec
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 MAX_INPUT_BYTES = 2000
 SLOW_SECONDS = 5.0

@@ -8,7 +8,9 @@ import asyncio
 import os
 import time
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 INTERVAL_SECONDS = 0.001
 _INTERVAL_NS = round(INTERVAL_SECONDS * 1e9)
@@ -63,6 +65,29 @@ class Probe:
         samples, self._samples = self._samples, array("q")
         rows = zip(*(samples[column::_COLUMNS] for column in range(_COLUMNS)), strict=True)
         return [(ended, _make_lag(passed - _INTERVAL_NS, *figures)) for ended, passed, *figures in rows]
+
+
+LAG_HEADINGS = ("p50", "p99", "longest", "own", "in line", "lock", "longest of the program", "idle, longest")
+
+
+def describe_lags(lags: Sequence[Lag], idle: Sequence[Lag]) -> list[str]:
+    """The delays of some work under the headings above, in milliseconds; and those of the idle loop afterwards."""
+    if not lags:  # done before the loop came to the probe
+        return [*("-" for _ in LAG_HEADINGS[1:]), f"{_find_longest(idle):.1f}"]
+    totals = sorted(lag.total for lag in lags)
+    worst = max(lags, key=lambda lag: lag.total)
+    figures = (
+        median(totals),
+        totals[int(0.99 * (len(totals) - 1))],
+        *(worst.total, worst.own, worst.in_line, worst.lock),
+        max(lag.program for lag in lags),
+        _find_longest(idle),
+    )
+    return [f"{figure:.1f}" for figure in figures]
+
+
+def _find_longest(lags: Sequence[Lag]) -> float:
+    return max((lag.total for lag in lags), default=0.0)
 
 
 def _make_lag(*figures_ns: int) -> Lag:

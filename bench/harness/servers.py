@@ -9,11 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 HOST = "127.0.0.1"
+TRIMTAB = (str(Path(sys.executable).with_name("trimtab")),)
 READY_SECONDS = 20.0
 """A proxy that is not ready by then will never be."""
 POLL_SECONDS = 0.002
@@ -31,14 +33,14 @@ def find_free_port() -> int:
     return port
 
 
-def start_proxy(port: int, *options: str) -> subprocess.Popen[bytes]:
-    """`trimtab serve` on a port, not ready yet; its log goes nowhere, TRIMTAB_* variables do not reach it."""
-    command = [str(Path(sys.executable).with_name("trimtab")), "serve", "--listen", f"{HOST}:{port}", *options]
+def start_proxy(
+    port: int, *options: str, program: Sequence[str] = TRIMTAB, log: int | BinaryIO = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """`trimtab serve` on a port, not ready yet; its log goes to `log`, TRIMTAB_* variables do not reach it."""
+    command = [*program, "serve", "--listen", f"{HOST}:{port}", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
     environment["XDG_DATA_HOME"] = _DATA_DIRECTORY.name
-    return subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
 
 
 def wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -79,9 +81,9 @@ def run_proxy(upstream_port: int, *settings: str) -> Iterator[int]:
 
 
 @contextmanager
-def run_upstream(*arguments: str) -> Iterator[int]:
-    """The upstream of upstream.py in a process of its own, listening; yields its port."""
-    command = [sys.executable, str(Path(__file__).with_name("upstream.py")), *arguments]
+def run_upstream(*arguments: str, module: str = "bench.harness.upstream") -> Iterator[int]:
+    """An upstream in a process of its own, listening; yields its port."""
+    command = [sys.executable, "-m", module, *arguments]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
         # The port is the upstream's first and only line, written once it listens.

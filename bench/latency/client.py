@@ -78,7 +78,7 @@ class Connection:
         return Answer(head, body, seconds)
 
     def stream(self, request: bytes) -> Stream:
-        """Send a request and follow the event stream of upstream.py. Raises RuntimeError but for a 200."""
+        """Send a request and follow the event stream of harness/upstream.py. Raises RuntimeError but for a 200."""
         started_ns = time.monotonic_ns()
         self._socket.sendall(request)
         data = b""

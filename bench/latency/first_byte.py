@@ -1,6 +1,6 @@
 """What the proxy adds before the first event of a stream, and to each event after it.
 
-    python bench/first_byte.py --streams 60
+    python -m bench.latency.first_byte --streams 60
 
 The same request goes to the upstream directly and through the proxy, by turns, in one run. The upstream streams with
 real pauses and writes into each event when it was sent, by the clock that all processes of a machine share.
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
-from client import Connection, build_request
-from figures import describe_machine, judge, median_ms, p95_ms, p99_ms
-from servers import run_proxy, run_upstream
-from transcript import build_body
+
+from bench.figures import describe_machine, judge, median_ms, p95_ms, p99_ms
+from bench.harness.servers import run_proxy, run_upstream
+from bench.latency.client import Connection, build_request
+from bench.material.transcript import build_body
 
 GOAL_MS = 1.0
 WARM_UP = 4

@@ -1,7 +1,9 @@
 """The client of loop_lag.py, a process of its own: builds bodies that the proxy has never seen, and posts them.
 
-Usage: loop_client.py PORT. In, a JSON line for each case; out, "ready" once its bodies are built, and after the next
-line in, [started, ended] of each post in nanoseconds of the monotonic clock.
+    python -m bench.latency.loop_client PORT
+
+In, a JSON line for each case; out, "ready" once its bodies are built, and after the next line in, [started, ended] of
+each post in nanoseconds of the monotonic clock.
 """
 
 import sys
@@ -11,8 +13,9 @@ from dataclasses import dataclass
 from random import Random
 
 import orjson
-from client import Connection, build_request
-from transcript import build_body
+
+from bench.latency.client import Connection, build_request
+from bench.material.transcript import build_body
 
 PAUSE_SECONDS = 0.05
 """Between two posts: what the proxy does behind an answer belongs to the post before."""

@@ -1,6 +1,6 @@
 """How long the proxy's event loop is held while large requests are counted: by a probe on that very loop.
 
-    python bench/loop_lag.py --posts 20
+    python -m bench.latency.loop_lag --posts 20
 
 The proxy runs in this process, on uvloop, as `trimtab serve` runs it; the upstream and the client are processes of
 their own. Each body's messages have never been seen, unless the case says so. After each case the loop idles as long:
@@ -23,27 +23,24 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import NoReturn
 
 import orjson
 import structlog
 import uvloop
-from figures import describe_machine, judge
-from loop_client import PAUSE_SECONDS, Case, build_shape
-from loop_probe import Lag, Probe
-from markdown import print_table
-from servers import run_upstream
 
+from bench.figures import describe_machine, judge
+from bench.harness.counting import load_encoding, make_codec, make_counter, print_table
+from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
+from bench.harness.servers import run_upstream
+from bench.latency.loop_client import PAUSE_SECONDS, Case, build_shape
 from proxy.compaction.offload import run_work
 from proxy.compaction.pool import Compactors
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 from proxy.config.schema import Config
 from proxy.server.app import run_proxy
-from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest, read_request
+from proxy.wire.chat.request import ChatCodec, ChatRequest, read_request
 from rules.conversation import CountTokens
-from rules.tokens.families import O200K
 
 GOAL_MS = 10.0
 GOAL_KILOBYTES = 1000
@@ -118,7 +115,7 @@ class Client:
 
 @asynccontextmanager
 async def run_client(port: int) -> AsyncIterator[Client]:
-    command = (sys.executable, str(Path(__file__).with_name("loop_client.py")), str(port))
+    command = (sys.executable, "-m", "bench.latency.loop_client", str(port))
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     try:
@@ -161,51 +158,35 @@ async def _idle_and_summarise(probe: Probe, starts: Sequence[int]) -> Measured:
     )
 
 
+HEADINGS = ("ms", "posts", *LAG_HEADINGS[:2], "median of the posts' longest", *LAG_HEADINGS[2:])
+
+
 def describe(name: str, measured: Measured) -> list[str]:
-    totals = sorted(lag.total for lag in measured.lags)
-    worst = max(measured.lags, key=lambda lag: lag.total)
-    return [
-        name,
-        f"{len(measured.longest)}",
-        f"{median(totals):.1f}",
-        f"{totals[int(0.99 * (len(totals) - 1))]:.1f}",
-        f"{median(measured.longest):.1f}",
-        f"{worst.total:.1f}",
-        f"{worst.own:.1f}",
-        f"{worst.in_line:.1f}",
-        f"{worst.lock:.1f}",
-        f"{max(lag.program for lag in measured.lags):.1f}",
-        f"{max(lag.total for lag in measured.idle):.1f}",
-    ]
-
-
-HEADINGS = (
-    "ms", "posts", "p50", "p99", "median of the posts' longest", "longest", "own", "in line", "lock",
-    "longest of the program", "idle, longest",
-)  # fmt: skip
+    p50, p99, *others = describe_lags(measured.lags, measured.idle)
+    return [name, f"{len(measured.longest)}", p50, p99, f"{median(measured.longest):.1f}", *others]
 
 
 def make_lone_works() -> dict[str, Callable[[], object]]:
     """What a request of 20 MB is made of, done in a thread alone."""
-    encoding = load_encoding(O200K)
+    encoding = load_encoding()
     body = build_shape(HARD_KILOBYTES * 1000, is_one_text=False)
     one = build_shape(HARD_KILOBYTES * 1000, is_one_text=True)
     request, one_request = read_request(body), read_request(one)
     text = orjson.loads(one)["messages"][-1]["content"]
 
-    kept: list[ChatCache] = []  # as the proxy keeps it: to free it all takes long, too
+    kept: list[ChatCodec] = []  # as the proxy keeps it: to free it all takes long, too
 
     def decode(request: ChatRequest, count: CountTokens) -> None:
-        kept.append(ChatCache())
-        ChatCodec(count, cache=kept[-1]).decode(request)
+        kept.append(make_codec(count))
+        kept[-1].decode(request)
 
     return {
         "20 MB: splitting": partial(read_request, body),
         "20 MB: decoding": partial(decode, request, len),
-        "20 MB: decoding and counting": partial(decode, request, make_counter(count_pieces(encoding))),
+        "20 MB: decoding and counting": partial(decode, request, make_counter(encoding)),
         "20 MB in one text: splitting": partial(read_request, one),
         "20 MB in one text: decoding": partial(decode, one_request, len),
-        "20 MB in one text: counting": lambda: make_counter(count_pieces(encoding))(text),
+        "20 MB in one text: counting": lambda: make_counter(encoding)(text),
     }
 
 

@@ -1,6 +1,6 @@
 """What the proxy adds to a long agent request whose messages it has counted before.
 
-    python bench/overhead.py --requests 300
+    python -m bench.latency.overhead --requests 300
 
 The same request goes to the upstream directly and through the proxy, by turns, in one run, over one kept connection
 each. `added` is the difference of the medians; `own` is what the proxy says of itself (Server-Timing: from the
@@ -11,10 +11,10 @@ import argparse
 import re
 from dataclasses import dataclass
 
-from client import Answer, Connection, build_request
-from figures import describe_machine, judge, median_ms, p95_ms
-from servers import run_proxy, run_upstream
-from transcript import build_body
+from bench.figures import describe_machine, judge, median_ms, p95_ms
+from bench.harness.servers import run_proxy, run_upstream
+from bench.latency.client import Answer, Connection, build_request
+from bench.material.transcript import build_body
 
 GOAL_MS = 4.0
 WARM_UP = 30

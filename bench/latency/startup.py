@@ -1,6 +1,6 @@
 """How long `trimtab serve` takes from exec until it is ready, and what memory it holds then.
 
-    python bench/startup.py --runs 10
+    python -m bench.latency.startup --runs 10
 
 One start before the first that counts compiles the modules and warms the disk's cache.
 """
@@ -10,8 +10,8 @@ import statistics
 import time
 from pathlib import Path
 
-from figures import describe_machine, judge
-from servers import find_free_port, start_proxy, stop, wait_until_ready
+from bench.figures import describe_machine, judge
+from bench.harness.servers import find_free_port, start_proxy, stop, wait_until_ready
 
 GOAL_SECONDS = 1.0
 GOAL_MB = 160.0

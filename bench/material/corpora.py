@@ -7,8 +7,9 @@ import random
 from collections.abc import Iterator, Sequence
 
 import orjson
-from transcript import build_body
-from workload import RECORDED, load_sessions
+
+from bench.material.transcript import build_body
+from bench.material.workload import RECORDED, load_sessions
 
 TOOL_OUTPUTS = RECORDED.with_name("tool_outputs")
 _HARD_BYTES = 10_000_000

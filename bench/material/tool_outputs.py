@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from corpora import TOOL_OUTPUTS
 
+from bench.material.corpora import TOOL_OUTPUTS
 from rules.conversation import ToolCall
 
 INDEX = "index.jsonl"

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from transcript import build_body
 
-RECORDED = Path(__file__).parents[2] / "shared" / "data" / "conversations"
+from bench.material.transcript import build_body
+
+RECORDED = Path(__file__).parents[3] / "shared" / "data" / "conversations"
 MODEL = "recorded"
 """Of no known family: the upstream here counts tools as JSON, which OpenAI's models do not."""
 NAME_CHARS = 40

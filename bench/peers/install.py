@@ -1,5 +1,7 @@
 """Installs the peers, each into an environment of its own: 1.2 GB, a few minutes. Nothing of theirs reaches ours.
 
+    python -m bench.peers.install --only litellm
+
 Which versions came is written beside them; a peer that cannot be installed is missing in the bench's table.
 """
 
@@ -8,17 +10,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peers import PACKAGES, PEERS
+from bench.peers.environments import PEERS
 
-ENGINES = ("tiktoken>=0.13,<1", "bpe-openai>=0.1.4,<0.2", "quicktok-v1>=0.4,<0.5")
-LLMLINGUA = ("llmlingua>=0.2.2,<0.3", "torch>=2.6,<=2.13.0")
-ENVIRONMENTS = {**{name: (package,) for name, package in PACKAGES.items()}, "engines": ENGINES}
-ON_DEMAND = {"llmlingua": LLMLINGUA}
+ENVIRONMENTS = {
+    "langchain": ("langchain>=1.4,<2",),
+    "litellm": ("litellm>=1.106,<2",),
+    "headroom": ("headroom-ai[proxy]>=0.42,<0.43",),
+    "engines": ("tiktoken>=0.13,<1", "bpe-openai>=0.1.4,<0.2", "quicktok-v1>=0.4,<0.5"),
+}
+"""Packages, by the name of the environment."""
+ON_DEMAND = {"llmlingua": ("llmlingua>=0.2.2,<0.3", "torch>=2.6,<=2.13.0")}
 """Gigabytes, and of no use without a model from elsewhere: only where it is named."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=PEERS)
     parser.add_argument(
         "--only", choices=(*ENVIRONMENTS, *ON_DEMAND), action="append", help="these, by default all but llmlingua"

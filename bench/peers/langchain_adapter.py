@@ -10,8 +10,9 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import convert_to_messages, convert_to_openai_messages
 from langchain_core.outputs import ChatGeneration, ChatResult
-from note import write_note
 from pydantic import Field
+
+from bench.peers.note import write_note
 
 PROVIDER = "openai"
 

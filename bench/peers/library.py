@@ -1,6 +1,6 @@
 """Runs inside a peer's own environment: sessions in, the requests that the library would send out, as JSON lines.
 
-Usage: peer_library.py NAME LIMIT_TOKENS NOTE_TOKENS SESSION_SECONDS
+    python -m bench.peers.library NAME LIMIT_TOKENS NOTE_TOKENS SESSION_SECONDS
 
 In: {messages, tokens (of each), fixed_tokens, stops}. Out: {turns: [{messages, summaries}], complete}: a message is an
 index of the session's or a new one, a summary [prompt, text]; not complete where the session took too long.
@@ -28,7 +28,8 @@ def run_langchain(session: Wire, limit_tokens: int, note_tokens: int, **options:
     """
     from langchain.agents.middleware import SummarizationMiddleware  # noqa: PLC0415
     from langchain_core.messages import RemoveMessage  # noqa: PLC0415
-    from peer_langchain import NoteModel, read_message, write_message  # noqa: PLC0415
+
+    from bench.peers.langchain_adapter import NoteModel, read_message, write_message  # noqa: PLC0415
 
     model = NoteModel(note_tokens=note_tokens)
     middleware = SummarizationMiddleware(model, trigger=("tokens", int(TRIGGER * limit_tokens)), **options)
@@ -57,7 +58,8 @@ def run_langchain(session: Wire, limit_tokens: int, note_tokens: int, **options:
 def run_litellm(session: Wire, limit_tokens: int, _: int) -> Turns:
     """`trim_messages` on the whole transcript of each request, with the limit as `max_tokens`."""
     from litellm.utils import trim_messages  # noqa: PLC0415
-    from peer_litellm import forget_messages, remember_counts  # noqa: PLC0415
+
+    from bench.peers.litellm_counts import forget_messages, remember_counts  # noqa: PLC0415
 
     remember_counts()
     wires = session["messages"]

@@ -1,8 +1,8 @@
 """Runs inside a peer's own environment: outputs of tools in, what the peer makes of them out, as JSON lines.
 
-Usage: peer_shorten.py headroom
-       peer_shorten.py headroom-by-kind
-       peer_shorten.py llmlingua2 MODEL LIMIT_TOKENS
+    python -m bench.peers.shorten headroom
+    python -m bench.peers.shorten headroom-by-kind
+    python -m bench.peers.shorten llmlingua2 MODEL LIMIT_TOKENS
 
 In: {text, form, task, call}, where `form` is json, log, search, diff or other. Out: {text, how, seconds}, where `how`
 is what the peer says of its way.

@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from peers import MissingPeerError
-from retention_peers import HEADROOM, HEADROOM_BY_KIND, LLMLINGUA, shorten_by_headroom, shorten_by_llmlingua
-from retention_score import Scored, find_violations, score
-from shorteners import OURS, SHORTENERS, load_counter, take_head_tail
-from tool_outputs import Output
+from bench.material.tool_outputs import Output
+from bench.peers.environments import MissingPeerError
+from bench.retention.peers import HEADROOM, HEADROOM_BY_KIND, LLMLINGUA, shorten_by_headroom, shorten_by_llmlingua
+from bench.retention.score import Scored, find_violations, score
+from bench.retention.shorteners import OURS, SHORTENERS, load_counter, take_head_tail
 
 UNBOUND = 0
 """The budget of a run that took none."""

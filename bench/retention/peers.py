@@ -3,18 +3,16 @@
 Law: our own environment imports nothing of theirs. They take no budget that they keep to, so head and tail finish it.
 """
 
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import orjson
-from peers import MissingPeerError, find_program
-from proxies import HEADROOM_ENVIRONMENT, write_vocabulary
-from retention_score import is_json
-from tool_outputs import Output
+
+from bench.material.tool_outputs import Output
+from bench.peers.environments import MissingPeerError, ask_peer, find_program, write_vocabulary
+from bench.retention.score import is_json
 
 HEADROOM, HEADROOM_BY_KIND, LLMLINGUA = "headroom", "headroom-by-kind", "llmlingua2"
 NO_MODEL = "no model"
@@ -26,7 +24,7 @@ def shorten_by_headroom(folder: Path, outputs: Sequence[Output], way: str = HEAD
     python = find_program(folder, HEADROOM, "python")
     with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as home:
         own = {"HOME": home, "TIKTOKEN_CACHE_DIR": str(write_vocabulary(Path(home)))}
-        return _ask([str(python), _script(), way], outputs, {**HEADROOM_ENVIRONMENT, **own})
+        return _ask(python, (way,), outputs, own)
 
 
 def shorten_by_llmlingua(
@@ -36,25 +34,17 @@ def shorten_by_llmlingua(
     if model is None:
         raise MissingPeerError(NO_MODEL)
     python = find_program(folder, "llmlingua", "python")
-    command = [str(python), _script(), LLMLINGUA, str(model), str(limit_tokens)]
     with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as home:
         # It counts by an old vocabulary, and would fetch that.
         own = {"TIKTOKEN_CACHE_DIR": str(write_vocabulary(Path(home), "cl100k_base"))}
-        return _ask(command, outputs, {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", **own})
+        return _ask(python, (LLMLINGUA, str(model), str(limit_tokens)), outputs, own)
 
 
-def _script() -> str:
-    return str(Path(__file__).with_name("peer_shorten.py"))
-
-
-def _ask(command: Sequence[str], outputs: Sequence[Output], own: Mapping[str, str]) -> dict[str, str]:
+def _ask(python: Path, arguments: Sequence[str], outputs: Sequence[Output], own: Mapping[str, str]) -> dict[str, str]:
     lines = b"".join(orjson.dumps(_write(output)) + b"\n" for output in outputs)
-    finished = subprocess.run(
-        command, input=lines, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **own}, check=True
-    )
-    answers = [orjson.loads(line) for line in finished.stdout.splitlines()]
+    answers = [orjson.loads(line) for line in ask_peer(python, "shorten", *arguments, lines=lines, own=own)]
     for output, answer in zip(outputs, answers, strict=True):
-        print(f"{command[2]}: {output.name}: {answer['seconds']:.1f} s {answer['how']}".rstrip(), file=sys.stderr)
+        print(f"{arguments[0]}: {output.name}: {answer['seconds']:.1f} s {answer['how']}".rstrip(), file=sys.stderr)
     return {output.name: answer["text"] for output, answer in zip(outputs, answers, strict=True)}
 
 

@@ -1,8 +1,8 @@
 """Which facts survive when tools' outputs are brought to a budget, and what that takes.
 
-    python bench/retention.py --plot bench/retention.png
-    python bench/retention.py --only facts --per-file
-    python bench/retention.py --only savings --only speed
+    python -m bench.retention.run --plot bench/results/retention.png
+    python -m bench.retention.run --only facts --per-file trimtab
+    python -m bench.retention.run --only savings --only speed
 
 Parts: facts (kept at 500, 1000, 2000 and 4000 tokens by trimtab, head and tail, Headroom, LLMLingua-2), savings (what
 tidying, and tidying with deduplication, save in recorded sessions), speed (tidying and truncation by the MB, long
@@ -17,15 +17,16 @@ from pathlib import Path
 from statistics import fmean
 
 import orjson
-from corpora import TOOL_OUTPUTS
-from figures import describe_machine
-from peers import PEERS
-from retention_facts import measure_facts
-from retention_savings import show_savings
-from retention_speed import show_speed
-from retention_tables import draw_plot, show_facts, show_files, show_violations
-from shorteners import load_counter
-from tool_outputs import load_outputs
+
+from bench.figures import describe_machine
+from bench.material.corpora import TOOL_OUTPUTS
+from bench.material.tool_outputs import load_outputs
+from bench.peers.environments import PEERS
+from bench.retention.facts import measure_facts
+from bench.retention.savings import show_savings
+from bench.retention.shorteners import load_counter
+from bench.retention.speed import show_speed
+from bench.retention.tables import draw_plot, show_facts, show_files, show_violations
 
 BUDGETS_TOKENS = "500,1000,2000,4000"
 
@@ -77,7 +78,7 @@ def main() -> None:
     add("--budgets", default=BUDGETS_TOKENS, help="tokens, comma-separated")
     add("--contestant", action="append", help="a contestant; may be given more than once")
     add("--per-file", action="append", metavar="CONTESTANT", help="show each file's facts, and those that are missing")
-    add("--peers", type=Path, default=PEERS, help="where install_peers.py put them")
+    add("--peers", type=Path, default=PEERS, help="where bench.peers.install put them")
     add("--llmlingua-model", type=Path, help="a folder with LLMLingua-2's model, named as it is on Hugging Face")
     add("--json", type=Path, help="write the rows of facts there")
     add("--plot", type=Path, help="draw the plot of facts there, a PNG")

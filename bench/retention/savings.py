@@ -6,14 +6,19 @@ Law: every result of a session counts once, as it stands in the session's last r
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from markdown import print_table
-from ours import DEFAULT_BUDGET_TOKENS, dedupe_ours, is_reading, list_switches, tidy_worthwhile
-from shorteners import load_counter
-from workload import RECORDED, Session, load_sessions
-
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from bench.figures import print_table
+from bench.harness.counting import make_codec
+from bench.material.workload import RECORDED, Session, load_sessions
+from bench.retention.shorteners import (
+    DEFAULT_BUDGET_TOKENS,
+    dedupe_ours,
+    is_reading,
+    list_switches,
+    load_counter,
+    tidy_worthwhile,
+)
+from proxy.wire.chat.request import read_request
 from rules.conversation import RESULT_ROLES, Conversation, ToolCall
-from rules.tokens.families import GENERIC
 from rules.treatment import Tidying
 
 GOAL_SHARE = 0.08
@@ -50,8 +55,8 @@ class Saved:
 NOTHING = Saved(0, 0, 0, 0)
 
 
-def show_savings() -> float:
-    """Print what is saved by file, and by what is switched off; the share that both save in all."""
+def show_savings() -> None:
+    """Print what is saved by file, and by what is switched off."""
     switches = list_switches()
     transcripts = _load_transcripts()
     by_switch = {name: _measure_files(transcripts, tidying) for name, tidying in switches.items()}
@@ -66,7 +71,6 @@ def show_savings() -> float:
     print_table("What each part of tidying saves", ("switched off", "saved by tidying", "its part"), rows)
     verdict = "met" if total.deduped_share >= GOAL_SHARE else "MISSED"
     print(f"\ntidying and deduplication save {total.deduped_share:.1%}, goal {GOAL_SHARE:.0%}: {verdict}", flush=True)
-    return total.deduped_share
 
 
 def _load_transcripts() -> Mapping[str, list[Conversation]]:
@@ -77,8 +81,7 @@ def _load_transcripts() -> Mapping[str, list[Conversation]]:
 
 
 def _decode(session: Session) -> Conversation:
-    codec = ChatCodec(load_counter(), GENERIC.costs, cache=ChatCache())
-    return codec.decode(read_request(session.body(len(session.messages))))
+    return make_codec(load_counter()).decode(read_request(session.body(len(session.messages))))
 
 
 def _measure_files(transcripts: Mapping[str, Sequence[Conversation]], tidying: Tidying) -> dict[str, Saved]:

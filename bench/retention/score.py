@@ -11,8 +11,8 @@ from itertools import pairwise
 from statistics import mean
 
 import orjson
-from tool_outputs import Output
 
+from bench.material.tool_outputs import Output
 from rules.conversation import CountTokens
 
 SHOWN_CHARS = 80

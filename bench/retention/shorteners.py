@@ -1,19 +1,24 @@
 """What brings a text to a budget of tokens in this process: ours, and what most agents do.
 
-Law: a contestant sees the text, its call and the budget, never the facts.
+Law: the only module of the bench that knows how the rules for tool results are called.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from functools import cache
 
-from ours import is_reading, tidy_worthwhile, truncate_ours
-from tool_outputs import Output
-
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
-from rules.conversation import CountTokens
+from bench.harness.counting import load_encoding, make_counter
+from bench.material.tool_outputs import Output
+from rules.conversation import Conversation, CountTokens, ToolCall
+from rules.results.dedupe import dedupe_tool_results
+from rules.results.edit import MIN_SAVED_SHARE
+from rules.results.excerpt.rule import shorten_text
+from rules.results.tidy.text import tidy_text
+from rules.results.tools.arguments import reads_file
 from rules.text.head_tail import truncate_text
-from rules.tokens.families import O200K
+from rules.treatment import Tidying
 
+DEFAULT_BUDGET_TOKENS = 4000
 CHARS_PER_TOKEN = 4
 """What agents take a token for that count none."""
 MAX_CHARS_PER_TOKEN = 128
@@ -26,7 +31,44 @@ Shorten = Callable[[Output, int], str]
 @cache
 def load_counter() -> CountTokens:
     """Exact counts in the vocabulary of the budgets, remembered."""
-    return make_counter(count_pieces(load_encoding(O200K)))
+    return make_counter(load_encoding())
+
+
+def list_switches() -> Mapping[str, Tidying]:
+    """By name, the tidying with that one thing switched off; all of it by the name ''."""
+    whole = Tidying()
+    names = [field.name for field in fields(Tidying) if getattr(whole, field.name) is True]
+    return {"": whole, **{name: replace(whole, **{name: False}) for name in names}}
+
+
+def tidy_ours(
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
+) -> str:
+    """Tidied for a budget, with everything switched on where `tidying` does not say otherwise."""
+    return tidy_text(text, tidying or Tidying(), is_file=is_file, fits=lambda short: count(short) <= limit_tokens)
+
+
+def tidy_worthwhile(
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
+) -> str:
+    """The same, but the text as it came where too little would be saved."""
+    tidied = tidy_ours(text, limit_tokens, count, is_file=is_file, tidying=tidying)
+    return tidied if tidied is not text and count(tidied) <= count(text) * (1 - MIN_SAVED_SHARE) else text
+
+
+def is_reading(call: ToolCall | None) -> bool:
+    """Whether a call reads a file whose text may be copied into an edit."""
+    return call is not None and reads_file(call)
+
+
+def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:
+    """Truncated where it is over the limit, with what is known of the call."""
+    return shorten_text(text, limit_tokens, count, call=call)
+
+
+def dedupe_ours(conversation: Conversation, count: CountTokens) -> Conversation:
+    """Results that repeat others of the whole transcript point to them."""
+    return dedupe_tool_results(conversation, start=0, count=count).conversation
 
 
 def shorten_ours(output: Output, limit_tokens: int) -> str:

@@ -1,7 +1,7 @@
 """How fast tool results are tidied and truncated: recorded outputs by kind, hard texts by length, and the event loop.
 
 Law: processor time, not the clock; whatever is compared takes turns in one run. The loop is watched by a probe of its
-own (loop_probe.py) while the work runs in a thread.
+own (harness/loop_probe.py) while the work runs in a thread.
 """
 
 import asyncio
@@ -15,18 +15,15 @@ from statistics import median
 
 import tiktoken
 import uvloop
-from figures import judge
-from loop_probe import Lag, Probe
-from markdown import print_table
-from ours import DEFAULT_BUDGET_TOKENS, tidy_ours, truncate_ours
-from retention_texts import MEGABYTE, SHAPES, make_shape
-from shorteners import load_counter
-from tool_outputs import Output
 
+from bench.figures import judge, print_table
+from bench.harness.counting import load_encoding, make_counter
+from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
+from bench.material.tool_outputs import Output
+from bench.retention.shorteners import DEFAULT_BUDGET_TOKENS, load_counter, tidy_ours, truncate_ours
+from bench.retention.texts import MEGABYTE, SHAPES, make_shape
 from proxy.compaction.offload import run_work
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 from rules.conversation import CountTokens
-from rules.tokens.families import O200K
 
 GOAL_TIDY_MB_PER_SECOND = 15.0
 GOAL_TRUNCATE_MB_PER_SECOND = 10.0
@@ -64,8 +61,8 @@ class Subject:
 
     def make_works(self) -> dict[str, Work]:
         """What is measured: with the whole texts counted before, as the shell has; or with nothing counted."""
-        fresh = make_counter(count_pieces(_load()))
-        known = self._know(make_counter(count_pieces(_load())))
+        fresh = make_counter(_load())
+        known = self._know(make_counter(_load()))
         text, limit = self.text, DEFAULT_BUDGET_TOKENS
         return {
             TIDY: lambda: tidy_ours(text, limit, self._count_tidied, is_file=self.is_file),
@@ -89,17 +86,17 @@ class Subject:
 
 @cache
 def _load() -> tiktoken.Encoding:
-    return load_encoding(O200K)
+    return load_encoding()
 
 
-def show_speed(outputs: Sequence[Output], rounds: int, sizes_mb: Sequence[int]) -> bool:
-    """Print all tables; whether all goals are met."""
-    met = _show_kinds(outputs, rounds)
-    met &= _show_shapes(sizes_mb)
-    return _show_loop(outputs, sizes_mb[-1]) and met
+def show_speed(outputs: Sequence[Output], rounds: int, sizes_mb: Sequence[int]) -> None:
+    """Print all tables, each with its goal."""
+    _show_kinds(outputs, rounds)
+    _show_shapes(sizes_mb)
+    _show_loop(outputs, sizes_mb[-1])
 
 
-def _show_kinds(outputs: Sequence[Output], rounds: int) -> bool:
+def _show_kinds(outputs: Sequence[Output], rounds: int) -> None:
     count = load_counter()
     subjects = [Subject(output.kind, output.text, count(output.text), output.is_file) for output in outputs]
     seconds = _measure_rounds(subjects, rounds)
@@ -110,15 +107,9 @@ def _show_kinds(outputs: Sequence[Output], rounds: int) -> bool:
         ("kind", "MB", TIDY, TRUNCATE, COUNTED),
         [_describe_kind(kind, subjects, seconds) for kind in (*kinds, "")],
     )
-    rates = {name: _rate(subjects, seconds[name]) for name in seconds}
-    return _judge(TIDY, rates[TIDY], GOAL_TIDY_MB_PER_SECOND) & _judge(
-        TRUNCATE, rates[TRUNCATE], GOAL_TRUNCATE_MB_PER_SECOND
-    )
-
-
-def _judge(name: str, rate: float, goal: float) -> bool:
-    print(f"\n{name}: {rate:.1f} MB/s, goal {goal:g}: {'met' if rate >= goal else 'MISSED'}", flush=True)
-    return rate >= goal
+    for name, goal in ((TIDY, GOAL_TIDY_MB_PER_SECOND), (TRUNCATE, GOAL_TRUNCATE_MB_PER_SECOND)):
+        rate = _rate(subjects, seconds[name])
+        print(f"\n{name}: {rate:.1f} MB/s, goal {goal:g}: {'met' if rate >= goal else 'MISSED'}", flush=True)
 
 
 def _measure_rounds(subjects: Sequence[Subject], rounds: int) -> dict[str, list[list[float]]]:
@@ -155,8 +146,8 @@ def _describe_kind(kind: str, subjects: Sequence[Subject], seconds: dict[str, li
     return [kind or "all", f"{size_mb:.2f}", *(f"{rate:,.1f}" for rate in rates)]
 
 
-def _show_shapes(sizes_mb: Sequence[int]) -> bool:
-    """Whether the time of each shape goes by its length."""
+def _show_shapes(sizes_mb: Sequence[int]) -> None:
+    """And whether the time of each shape goes by its length."""
     rows, bent = [], []
     for shape in SHAPES:
         per_mb = _measure_shape(shape, sizes_mb)
@@ -165,7 +156,6 @@ def _show_shapes(sizes_mb: Sequence[int]) -> bool:
     sizes = ", ".join(map(str, sizes_mb))
     print_table(f"Long texts: ms for a megabyte, texts of {sizes} MB", ("text", TIDY, TRUNCATE, COUNTED), rows)
     print(f"\nlinear: {'all' if not bent else 'MISSED by ' + '; '.join(bent)}", flush=True)
-    return not bent
 
 
 def _measure_shape(shape: str, sizes_mb: Sequence[int]) -> dict[str, list[float]]:
@@ -185,7 +175,7 @@ def _measure_shape(shape: str, sizes_mb: Sequence[int]) -> dict[str, list[float]
 
 def _make_subject(shape: str, size_mb: int) -> Subject:
     text = make_shape(shape, size_mb * MEGABYTE)
-    return Subject(shape, text, make_counter(count_pieces(_load()))(text))
+    return Subject(shape, text, make_counter(_load())(text))
 
 
 def _describe_growth(seconds_per_mb: Sequence[float], sizes: int) -> str:
@@ -199,8 +189,8 @@ def _is_linear(seconds_per_mb: Sequence[float], sizes: int) -> bool:
     return len(seconds_per_mb) == sizes and slowest <= max(LINEAR * seconds_per_mb[0], NEGLIGIBLE_SECONDS)
 
 
-def _show_loop(outputs: Sequence[Output], size_mb: int) -> bool:
-    """Whether the loop was never held for longer than the goal."""
+def _show_loop(outputs: Sequence[Output], size_mb: int) -> None:
+    """And whether the loop was never held for longer than the goal."""
     largest = max(outputs, key=lambda output: len(output.text))
     recorded = Subject(largest.name, largest.text, load_counter()(largest.text), largest.is_file)
     subjects = [recorded, *(_make_subject(shape, size_mb) for shape in SHAPES)]
@@ -210,12 +200,11 @@ def _show_loop(outputs: Sequence[Output], size_mb: int) -> bool:
         measured = runner.run(_watch(subjects))
     print_table(
         f"Delays of the event loop in ms while {size_mb} MB are worked on in a thread, {LOOP_ROUNDS} times",
-        ("text", *LOOP_HEADINGS),
-        [[name, *_describe_lags(lags, idle)] for name, (lags, idle) in measured.items()],
+        ("text", *LAG_HEADINGS),
+        [[name, *describe_lags(lags, idle)] for name, (lags, idle) in measured.items()],
     )
     longest = max(lag.program for lags, _ in measured.values() for lag in lags)
     print(f"\nlongest of the program: {longest:.1f} ms, {judge(longest, GOAL_HELD_MS, 'ms')}", flush=True)
-    return longest <= GOAL_HELD_MS
 
 
 Lags = Sequence[Lag]
@@ -240,21 +229,3 @@ async def _watch(subjects: Sequence[Subject]) -> dict[str, tuple[Lags, Lags]]:
                 measured[f"{subject.name}, {name}"] = (busy, [lag for _, lag in probe.take()])
         watching.cancel()
     return measured
-
-
-LOOP_HEADINGS = ("p50", "p99", "longest", "own", "in line", "lock", "longest of the program", "idle, longest")
-
-
-def _describe_lags(lags: Lags, idle: Lags) -> list[str]:
-    if not lags:  # done before the loop came to the probe
-        return [*("-" for _ in LOOP_HEADINGS[1:]), f"{max(lag.total for lag in idle):.1f}"]
-    totals = sorted(lag.total for lag in lags)
-    worst = max(lags, key=lambda lag: lag.total)
-    figures = (
-        totals[len(totals) // 2],
-        totals[int(0.99 * (len(totals) - 1))],
-        *(worst.total, worst.own, worst.in_line, worst.lock),
-        max(lag.program for lag in lags),
-        max((lag.total for lag in idle), default=0.0),
-    )
-    return [f"{figure:.1f}" for figure in figures]

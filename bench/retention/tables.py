@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from markdown import print_table
-from retention_facts import UNBOUND, Run
-from retention_score import Share, summarise
-from shorteners import OURS
+from bench.figures import print_table
+from bench.retention.facts import UNBOUND, Run
+from bench.retention.score import Share, summarise
+from bench.retention.shorteners import OURS
 
 ALL, DIAGNOSTICS = "all", "diagnostics"
 GOALS = {ALL: {1000: 0.52, 4000: 0.72}, DIAGNOSTICS: {1000: 0.70, 4000: 0.90}}

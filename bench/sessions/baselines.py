@@ -6,8 +6,9 @@ Law: pure; a session in, the messages of each of its requests out, as JSON.
 from collections.abc import Callable, Iterator, Sequence
 
 import orjson
-from prompts import LEADERS, read_fixed, read_part
-from workload import MODEL, Session
+
+from bench.material.workload import MODEL, Session
+from bench.sessions.prompts import LEADERS, read_fixed, read_part
 
 KEPT_RESULTS = 10
 MASK = "[old tool result omitted]"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from prompts import Part, count_common_text, count_parts, is_paired
+from bench.sessions.prompts import Part, count_common_text, count_parts, is_paired
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from bench.harness.counting import load_encoding, make_counter
 
 MESSAGE_TOKENS = 3
 ROLE_TOKENS = 1
@@ -19,7 +19,7 @@ PRIMING_TOKENS = 3
 CALL_TOKENS = 5
 """The cookbook's frames, whatever the proxy counts by."""
 LEADERS = ("system", "developer")
-_count = make_counter(count_pieces(load_encoding("o200k_base")))
+_count = make_counter(load_encoding())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,8 +3,6 @@
 Law: loopback only; each is started before one upstream and is ready when `start` returns.
 """
 
-import base64
-import hashlib
 import os
 import subprocess
 import time
@@ -12,13 +10,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 
-from replay import Running, Start
-from servers import HOST, find_free_port, start_proxy, stop, wait_until_ready
-
-from proxy.compaction.tokenizers.exact import read_ranks
+from bench.harness.servers import HOST, find_free_port, start_proxy, stop, wait_until_ready
+from bench.peers.environments import OFFLINE, write_vocabulary
+from bench.sessions.replay import Running, Start
 
 OWN_STORE = "sqlite:///{folder}/summaries.sqlite"
 HEADROOM_READY_SECONDS = 90.0
@@ -27,14 +23,6 @@ _HEADROOM_OPTIONS = (
     "--stateless",
 )  # fmt: skip
 """Its compressor model needs a download; its rate limit, answer cache and reports home have no place in a replay."""
-_VOCABULARIES_URL = "https://openaipublic.blob.core.windows.net/encodings/"
-HEADROOM_ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    "HEADROOM_TELEMETRY": "off",
-    "HEADROOM_UPDATE_CHECK": "off",
-}
 
 
 def make_trimtab(settings: Sequence[str]) -> Start:
@@ -60,7 +48,7 @@ def make_headroom(program: Path, mode: str) -> Start:
         own = {"HOME": str(folder), "TIKTOKEN_CACHE_DIR": str(write_vocabulary(folder))}
         process = subprocess.Popen(
             [str(program), "proxy", *where, *_HEADROOM_OPTIONS],
-            env={**os.environ, **HEADROOM_ENVIRONMENT, **own},
+            env={**os.environ, **OFFLINE, **own},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -69,19 +57,6 @@ def make_headroom(program: Path, mode: str) -> Start:
         return Running(process, port)
 
     return start
-
-
-def write_vocabulary(folder: Path, vocabulary: str = "o200k_base") -> Path:
-    """Tiktoken's cache folder with a vocabulary in it: Headroom compresses nothing where that cannot be fetched."""
-    packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{vocabulary}.xz")
-    ranks = read_ranks(packed.read_bytes())
-    cache = folder / "vocabulary"
-    cache.mkdir(exist_ok=True)
-    # The name that tiktoken gives it; it checks the content against a hash of its own.
-    name = hashlib.sha1(f"{_VOCABULARIES_URL}{vocabulary}.tiktoken".encode(), usedforsecurity=False).hexdigest()
-    lines = (b"%b %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
-    cache.joinpath(name).write_bytes(b"".join(lines))
-    return cache
 
 
 @contextmanager

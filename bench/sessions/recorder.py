@@ -12,10 +12,11 @@ from typing import Any
 
 import orjson
 from aiohttp import web
-from ledger import Call, SessionLedger
-from note import write_note
-from prompts import count_text, split_body
-from servers import HOST
+
+from bench.harness.servers import HOST
+from bench.peers.note import write_note
+from bench.sessions.ledger import Call, SessionLedger
+from bench.sessions.prompts import count_text, split_body
 
 TURN_HEADER = "x-bench-session"
 MAX_BODY_BYTES = 64 * 1024 * 1024

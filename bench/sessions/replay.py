@@ -15,10 +15,11 @@ from subprocess import Popen
 from tempfile import TemporaryDirectory
 
 import aiohttp
-from ledger import CacheRules, Call, SessionLedger
-from recorder import TURN_HEADER, Recorder
-from servers import HOST, stop
-from workload import Session
+
+from bench.harness.servers import HOST, stop
+from bench.material.workload import Session
+from bench.sessions.ledger import CacheRules, Call, SessionLedger
+from bench.sessions.recorder import TURN_HEADER, Recorder
 
 LANES = 2
 """Sessions under way at once, each with proxies of its own."""

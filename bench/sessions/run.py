@@ -1,5 +1,7 @@
 """What a session costs with trimtab, and with what else there is: whole sessions replayed, turn by turn.
 
+    python -m bench.sessions.run --only nothing,trimtab --windows 32000:4000 --limit 20
+
 See README.md, "Sessions": the question, how the cost is computed, and whom that favours.
 """
 
@@ -14,17 +16,18 @@ from pathlib import Path
 
 import orjson
 import uvloop
-from contestants import IN_PROCESS, WINDOWLESS
-from figures import describe_machine
-from ledger import CacheRules, Prices, SessionLedger
-from peers import LIBRARIES, PEERS, MissingPeerError, find_program, run_library
-from prompts import read_fixed, read_part
-from proxies import OWN_STORE, make_headroom, make_trimtab, run_redis
-from replay import Replayed, ReplayOptions, replay_through
-from report import Row, Run, Window, summarise
 from rich.console import Console
-from tables import build_table, draw_plot
-from workload import MODEL, Session, load_sessions
+
+from bench.figures import describe_machine
+from bench.material.workload import MODEL, Session, load_sessions
+from bench.peers.environments import PEERS, MissingPeerError, find_program
+from bench.sessions.baselines import IN_PROCESS, WINDOWLESS
+from bench.sessions.ledger import CacheRules, Prices, SessionLedger
+from bench.sessions.libraries import LIBRARIES, run_library
+from bench.sessions.prompts import read_fixed, read_part
+from bench.sessions.proxies import OWN_STORE, make_headroom, make_trimtab, run_redis
+from bench.sessions.replay import Replayed, ReplayOptions, replay_through
+from bench.sessions.report import Row, Run, Window, build_table, draw_plot, summarise
 
 TRIMTAB = "trimtab"
 CONTESTANTS = (*IN_PROCESS, *LIBRARIES, "headroom-cache", "headroom-token", TRIMTAB)
@@ -128,7 +131,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     add("--cache-block", type=int, default=128, help="the cache's granularity, tokens")
     add("--cache-minimum", type=int, default=1024, help="shorter prefixes are not cached, tokens")
-    add("--peers", type=Path, default=PEERS, help="where install_peers.py put them")
+    add("--peers", type=Path, default=PEERS, help="where bench.peers.install put them")
     add("--json", type=Path, help="write the rows there")
     add("--beside", type=Path, help="rows of an earlier run: shown where this one has no newer")
     add("--plot", type=Path, help="draw the plot there, a PNG")

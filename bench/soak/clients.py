@@ -15,7 +15,8 @@ from typing import Any
 
 import aiohttp
 import orjson
-from soak_faults import BROKEN, ID_HEADER, LEAVE_HEADER, LEFT
+
+from bench.soak.faults import BROKEN, ID_HEADER, LEAVE_HEADER, LEFT
 
 KINDS = {
     "plain": 14, "stream": 18, "session": 32, "narrow session": 12, "big": 4, "too large": 1, "slow reader": 3,

@@ -1,9 +1,9 @@
 """Ten minutes of mixed clients in front of an upstream that fails in every way: nothing grows, nothing is lost.
 
-    python bench/soak.py --minutes 10 --clients 16
+    python -m bench.soak.run --minutes 10 --clients 16
 
 The proxy is `trimtab serve` in a process of its own, the upstream too. Every request has an id. What the client saw of
-it must be what the upstream did to it (soak_faults.py), and the proxy's own metrics must count the same. Ends with
+it must be what the upstream did to it (faults.py), and the proxy's own metrics must count the same. Ends with
 status 1 where anything is not as it should be. The memory's growth is that of a line through all samples of its
 resident set after the warm-up (two minutes, or a fifth), in which large questions fill the proxy's caches.
 """
@@ -11,7 +11,6 @@ resident set after the warm-up (two minutes, or a fifth), in which large questio
 import asyncio
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,11 +25,11 @@ import aiohttp
 import click
 import msgspec
 import orjson
-from figures import describe_machine
-from markdown import print_table
-from servers import find_free_port, stop, wait_until_ready
-from soak_clients import BIGS, Books, Client, Texts
-from soak_faults import BROKEN, LEFT, SEEN, TOO_LONG
+
+from bench.figures import describe_machine, print_table
+from bench.harness.servers import TRIMTAB, find_free_port, run_upstream, start_proxy, stop, wait_until_ready
+from bench.soak.clients import BIGS, Books, Client, Texts
+from bench.soak.faults import BROKEN, LEFT, SEEN, TOO_LONG
 
 CONFIG = """
 store: sqlite:///{folder}/summaries.sqlite3
@@ -111,25 +110,18 @@ class Report:
 @contextmanager
 def running(seed: int, folder: str, *, small_caches: bool) -> Iterator[tuple[Process, int]]:
     """The proxy, ready, and the upstream's port."""
-    command = [sys.executable, str(Path(__file__).with_name("soak_upstream.py")), str(seed)]
-    upstream = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    if upstream.stdout is None:
-        raise RuntimeError
-    upstream_port, port = int(upstream.stdout.readline()), find_free_port()
     config, log = Path(folder, "soak.yaml"), Path(folder, "log")
-    config.write_text(CONFIG.format(folder=folder, port=upstream_port), encoding="utf-8")
-    program = str(Path(sys.executable).with_name("trimtab"))
-    command = [sys.executable, str(Path(__file__).with_name("soak_serve.py"))] if small_caches else [program]
-    serve = [*command, "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"]
-    with log.open("wb") as written:
-        proxy = subprocess.Popen(serve, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=written)
-    try:
-        wait_until_ready(port, proxy)
-        yield Process(proxy.pid, port, log), upstream_port
-    finally:
-        stop(proxy)
-        stop(upstream)
-        upstream.stdout.close()
+    program = (sys.executable, "-m", "bench.soak.serve") if small_caches else TRIMTAB
+    with run_upstream(str(seed), module="bench.soak.upstream") as upstream_port:
+        config.write_text(CONFIG.format(folder=folder, port=upstream_port), encoding="utf-8")
+        port = find_free_port()
+        with log.open("wb") as written:
+            proxy = start_proxy(port, "--config", str(config), program=program, log=written)
+        try:
+            wait_until_ready(port, proxy)
+            yield Process(proxy.pid, port, log), upstream_port
+        finally:
+            stop(proxy)
 
 
 async def sample(process: Process) -> None:

@@ -1,6 +1,6 @@
 """`trimtab serve` with caches a sixteenth as large, so that they are full when the soak's warm-up ends.
 
-    python bench/soak_serve.py serve --upstream URL
+    python -m bench.soak.serve serve --upstream URL
 
 What grows from then on is no cache. Nothing else differs.
 """

@@ -1,6 +1,6 @@
 """The soak's upstream: answers well most of the time, and keeps a ledger of what it did to whom.
 
-    python bench/soak_upstream.py SEED
+    python -m bench.soak.upstream SEED
 
 Prints its port when it listens; `/soak/ledger` is the ledger, as JSON: by the request's id all that was done to it.
 Summaries, which carry no id, stand in it by what was done.
@@ -17,7 +17,8 @@ from typing import Any
 import orjson
 import uvloop
 from aiohttp import WSMsgType, web
-from soak_faults import ID_HEADER, LEAVE_HEADER, NARROW_BYTES, TOO_LONG, draw
+
+from bench.soak.faults import ID_HEADER, LEAVE_HEADER, NARROW_BYTES, TOO_LONG, draw
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
 NOTE = """\

@@ -3,7 +3,6 @@
 Law: all methods see the same requests, whole; a method that cannot count some of them says how many.
 """
 
-import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -14,11 +13,12 @@ from typing import Any
 
 import orjson
 import tiktoken
-from peers import MissingPeerError, find_program
-from workload import RECORDED
 
-from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding, make_counter
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from bench.harness.counting import load_encoding, make_codec, make_counter
+from bench.material.workload import RECORDED
+from bench.peers.environments import MissingPeerError, ask_peer, find_program
+from proxy.compaction.tokenizers.exact import VOCABULARIES
+from proxy.wire.chat.request import read_request
 from rules.tokens.families import find_family
 
 GOLDEN = RECORDED.with_name("golden_prompt_tokens.jsonl")
@@ -100,11 +100,10 @@ def read_version(peers: Path) -> str:
 
 
 def _count_ours(rows: Sequence[Golden], encodings: dict[str, tiktoken.Encoding]) -> list[int]:
-    counts = {name: make_counter(count_pieces(encoding)) for name, encoding in encodings.items()}
+    counts = {name: make_counter(encoding) for name, encoding in encodings.items()}
     tokens = []
     for row in rows:
-        family = find_family(row.model)
-        codec = ChatCodec(counts[family.vocabulary], family.costs, cache=ChatCache())
+        codec = make_codec(counts[find_family(row.model).vocabulary], row.model)
         tokens.append(codec.decode(read_request(orjson.dumps(row.request))).tokens)
     return tokens
 
@@ -130,16 +129,7 @@ def _count_by_litellm(rows: Sequence[Golden], peers: Path) -> list[int | None]:
     """All in one process of LiteLLM's own environment. Without it nothing was counted."""
     python = find_program(peers, "litellm", "python")
     lines = b"".join(orjson.dumps(row.request) + b"\n" for row in rows)
-    finished = subprocess.run(
-        [python, Path(__file__).with_name("peer_counts.py")],
-        input=lines,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-        timeout=PEER_SECONDS,
-        check=True,
-    )
-    return [orjson.loads(line) for line in finished.stdout.splitlines()]
+    return [orjson.loads(line) for line in ask_peer(python, "counts", lines=lines, seconds=PEER_SECONDS)]
 
 
 def describe(group: str, rows: Sequence[Golden], counts: Counts) -> list[str]:

@@ -1,37 +1,26 @@
 """The faster tokenizers that the proxy uses where they are installed, beside tiktoken, in an environment of theirs."""
 
-import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
 import orjson
-from corpora import count_bytes
-from peers import find_program
 
+from bench.material.corpora import count_bytes
+from bench.peers.environments import ask_peer, find_program
 from proxy.compaction.tokenizers.optional import SELF_TEST
 
 ENVIRONMENT = "engines"
 RANDOM_TEXTS = 4000
 """For each vocabulary."""
-SECONDS = 180.0
-_REPOSITORY = Path(__file__).parents[1]
+PEER_SECONDS = 180.0
 
 
 def measure_engines(peers: Path, texts: Sequence[str], rounds: int) -> list[list[str]]:
     """A row for each engine. Raises MissingPeerError where there is no environment for them."""
     python = find_program(peers, ENVIRONMENT, "python")
-    finished = subprocess.run(
-        [python, Path(__file__).with_name("peer_engines.py")],
-        input=orjson.dumps({"texts": texts, "rounds": rounds, "random_texts": RANDOM_TEXTS}) + b"\n",
-        stdout=subprocess.PIPE,
-        # The adapters and the cutting are the proxy's own; both do without other packages than tiktoken.
-        env={**os.environ, "PYTHONPATH": str(_REPOSITORY)},
-        timeout=SECONDS,
-        check=True,
-    )
-    rows = orjson.loads(finished.stdout)
+    wanted = orjson.dumps({"texts": texts, "rounds": rounds, "random_texts": RANDOM_TEXTS}) + b"\n"
+    rows = orjson.loads(ask_peer(python, "engines", lines=wanted, seconds=PEER_SECONDS)[-1])
     size_mb = count_bytes(texts) / 1e6
     reference = rows[0]["seconds"]
     return [_describe(row, size_mb, reference) for row in rows]

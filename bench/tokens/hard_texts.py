@@ -1,7 +1,9 @@
-"""Counts one text that tokenizers choke on, for tokens.py: in a process of its own, because it may never end.
+"""Counts one text that tokenizers choke on, for run.py: in a process of its own, because it may never end.
 
-Usage: hard_texts.py NAME. Out, a JSON line each: the text's bytes; [seconds of processor time, tokens] of trimtab, at
-first; the same of tiktoken's own encode_ordinary, [null, reason] where it panicked; and of trimtab, in the end.
+    python -m bench.tokens.hard_texts "1,000,000 blanks"
+
+Out, a JSON line each: the text's bytes; [seconds of processor time, tokens] of trimtab, at first; the same of
+tiktoken's own encode_ordinary, [null, reason] where it panicked; and of trimtab, in the end.
 """
 
 import sys
@@ -10,10 +12,9 @@ from collections.abc import Callable
 from statistics import median
 
 import orjson
-from corpora import count_bytes, make_hard_texts
 
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
-from rules.tokens.families import O200K
+from bench.harness.counting import load_encoding, make_counter
+from bench.material.corpora import count_bytes, make_hard_texts
 
 REPEATED_SECONDS = 1.0
 """What takes longer is measured once, all else three times by turns."""
@@ -32,14 +33,14 @@ def measure(count: Callable[[str], int], text: str) -> tuple[float | None, int |
 
 def main() -> None:
     text = make_hard_texts()[sys.argv[1]]
-    encoding = load_encoding(O200K)
+    encoding = load_encoding()
     print(count_bytes([text]), flush=True)
-    ours = [measure(make_counter(count_pieces(encoding)), text)]
+    ours = [measure(make_counter(encoding), text)]
     _write(ours)
     theirs = [measure(lambda given: len(encoding.encode_ordinary(given)), text)]
     if theirs[0][0] is not None and max(ours[0][0] or 0.0, theirs[0][0]) < REPEATED_SECONDS:
         for _ in range(TIMES - 1):
-            ours.append(measure(make_counter(count_pieces(encoding)), text))
+            ours.append(measure(make_counter(encoding), text))
             theirs.append(measure(lambda given: len(encoding.encode_ordinary(given)), text))
     _write(theirs)
     _write(ours)

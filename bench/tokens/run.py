@@ -1,13 +1,13 @@
-"""How near our token counts are to what the API reports, how fast they are made, and what stands in for them.
+"""How near our token counts are to what the API reports, and how fast they are made.
 
-    python bench/tokens.py --peers .bench-peers
-    python bench/tokens.py --only accuracy --only warm
+    python -m bench.tokens.run --peers .bench-peers
+    python -m bench.tokens.run --only accuracy --only warm
 
 Parts: accuracy (recorded requests with the prompt tokens that the API reported, beside LiteLLM and others), cold (texts
-not seen before, beside tiktoken), hard (texts that tokenizers choke on), warm (a 400 kB transcript that was seen),
-engines (tokenizers that the proxy uses where they are installed) and estimate (tokens by bytes alone, and the requests
-that need not wait for a count). All times are processor time; whatever is compared takes turns in one run. About two
-minutes in all. What a count does to the event loop is the question of loop_lag.py.
+not seen before, beside tiktoken), hard (texts that tokenizers choke on), warm (a 400 kB transcript that was seen) and
+engines (tokenizers that the proxy uses if they are installed). All times are processor time; whatever is compared
+takes turns in one run. About two minutes in all. What a count does to the event loop is the question of
+`bench.latency.loop_lag`.
 """
 
 import argparse
@@ -15,26 +15,13 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from corpora import load_message_texts, load_tool_outputs, make_hard_texts
-from figures import describe_machine, judge
-from markdown import print_table
-from peers import PEERS, MissingPeerError
-from token_accuracy import GOLDEN, GROUPS, count_all, describe, load_golden
-from token_engines import measure_engines
-from token_estimates import (
-    WINDOW_TOKENS,
-    describe_errors,
-    describe_exit,
-    describe_speed,
-    measure_requests,
-    measure_speed,
-    measure_texts,
-)
-from token_speed import describe_cold, describe_hard, measure_cold, measure_warm
-from workload import load_sessions
-
-from proxy.compaction.tokenizers.exact import load_encoding
-from rules.tokens.families import O200K
+from bench.figures import describe_machine, judge, print_table
+from bench.harness.counting import load_encoding
+from bench.material.corpora import load_message_texts, load_tool_outputs, make_hard_texts
+from bench.peers.environments import PEERS, MissingPeerError
+from bench.tokens.accuracy import GOLDEN, GROUPS, count_all, describe, load_golden
+from bench.tokens.engines import measure_engines
+from bench.tokens.speed import describe_cold, describe_hard, measure_cold, measure_warm
 
 GOAL_RATIO = 1.15
 GOAL_MB_PER_SECOND = 10.0
@@ -53,11 +40,11 @@ def show_accuracy(arguments: argparse.Namespace) -> None:
         [[group, method, *describe(group, rows, count)] for group in GROUPS for method, count in counts.items()],
     )
     if not any(method.startswith("LiteLLM") for method in counts):
-        print("\nLiteLLM is not installed (python bench/install_peers.py --only litellm)")
+        print("\nLiteLLM is not installed (python -m bench.peers.install --only litellm)")
 
 
 def show_cold(arguments: argparse.Namespace) -> None:
-    encoding = load_encoding(O200K)
+    encoding = load_encoding()
     messages = load_message_texts()
     rows = []
     for name, texts in (
@@ -98,36 +85,12 @@ def show_engines(arguments: argparse.Namespace) -> None:
     try:
         rows = measure_engines(arguments.peers, load_message_texts(), arguments.rounds)
     except MissingPeerError:
-        print("\nengines: left out, not installed (python bench/install_peers.py --only engines)")
+        print("\nengines: left out, not installed (python -m bench.peers.install --only engines)")
         return
     print_table(
         f"Engines: agents' messages not seen before, {arguments.rounds} rounds by turns; tests in both vocabularies",
         ("engine", "MB/s", "time, of tiktoken's", "self-test missed", "random texts missed", "used"),
         rows,
-    )
-
-
-def show_estimate(arguments: argparse.Namespace) -> None:
-    encoding = load_encoding(O200K)
-    messages, sessions = load_message_texts(), load_sessions([])
-    ours, theirs, times = describe_speed(messages, measure_speed(messages, encoding, arguments.rounds))
-    print(f"\nEstimate: {ours:.0f} MB/s, tiktoken {theirs:.1f} MB/s on the same text: {times:.0f} times as fast")
-    found = measure_requests(sessions, encoding)
-    last = [session.body(session.stops[-1]).decode() for session in sessions]
-    print_table(
-        "The estimate's error, as a share of the exact count",
-        ("texts", "number", "mean", "p95", "worst under", "worst over"),
-        [
-            describe_errors("tools' outputs", measure_texts(load_tool_outputs(), encoding)),
-            describe_errors("each session's last request, as JSON", measure_texts(last, encoding)),
-            describe_errors("all requests' JSON, beside what they cost", found.errors),
-        ],
-    )
-    print(f"\nrequests that cost more than their bound: {found.below}")
-    print_table(
-        f"Quick exits: cold, window {WINDOW_TOKENS:,}; the plan leaves {found.left / len(found.errors):.1%} alone",
-        ("bound", "requests", "exits", "of those over 32 KiB", "wrong"),
-        [describe_exit(name, each) for name, each in found.exits.items()],
     )
 
 
@@ -137,14 +100,13 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "hard": show_hard,
     "warm": show_warm,
     "engines": show_engines,
-    "estimate": show_estimate,
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be given more than once")
-    parser.add_argument("--peers", type=Path, default=PEERS, help="where install_peers.py put them")
+    parser.add_argument("--peers", type=Path, default=PEERS, help="where bench.peers.install put them")
     parser.add_argument("--rounds", type=int, default=5, help="through all the texts")
     parser.add_argument("--requests", type=int, default=200, help="of a warm transcript")
     arguments = parser.parse_args()

@@ -8,17 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 import orjson
 import tiktoken
-from corpora import batch, count_bytes
-from transcript import build_body
 
-from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
-from rules.tokens.families import O200K, find_family
+from bench.harness.counting import load_encoding, make_codec, make_counter
+from bench.material.corpora import batch, count_bytes
+from bench.material.transcript import build_body
+from proxy.wire.chat.request import ChatCodec, read_request
 
 BATCH_CHARS = 200_000
 HARD_SECONDS = 60.0
@@ -50,7 +48,7 @@ def measure_cold(texts: Sequence[str], encoding: tiktoken.Encoding, rounds: int)
     batches = list(batch(texts, BATCH_CHARS))
     results = []
     for number in range(rounds):
-        count = make_counter(count_pieces(encoding))
+        count = make_counter(encoding)
         ours = theirs = 0.0
         for place, part in enumerate(batches):
             if (place + number) % 2:
@@ -87,7 +85,7 @@ def describe_cold(name: str, texts: Sequence[str], rounds: Sequence[Round]) -> l
 
 def describe_hard(name: str) -> list[str]:
     """A hard text's row, from a process of its own: MB/s and seconds of both, how often slower, and the counts."""
-    command = [sys.executable, str(Path(__file__).with_name("hard_texts.py")), name]
+    command = [sys.executable, "-m", "bench.tokens.hard_texts", name]
     # A panic's backtrace goes to standard error.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
@@ -125,9 +123,9 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
 
     And what orjson takes to decode the body, in milliseconds: a yardstick for the machine.
     """
-    encoding = load_encoding(O200K)
+    encoding = load_encoding()
     body = build_body(TRANSCRIPT_BYTES, model=MODEL)
-    codec = _make_codec(encoding)
+    codec = make_codec(make_counter(encoding), MODEL)
     codec.decode(read_request(body))
     grown = [_add_messages(body, number) for number in range(requests)]
     taken: dict[str, list[tuple[float, float]]] = {"all known": [], "all but the last two": [], "none known": []}
@@ -140,12 +138,8 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
         orjson.loads(_copy(body))
         yardstick.append(time.process_time() - started)
         if number < COLD_REQUESTS:
-            taken["none known"].append(_measure(_make_codec(encoding), _copy(body)))
+            taken["none known"].append(_measure(make_codec(make_counter(encoding), MODEL), _copy(body)))
     return {name: _summarise(seconds) for name, seconds in taken.items()}, median(yardstick) * 1000
-
-
-def _make_codec(encoding: tiktoken.Encoding) -> ChatCodec:
-    return ChatCodec(make_counter(count_pieces(encoding)), find_family(MODEL).costs, cache=ChatCache())
 
 
 def _measure(codec: ChatCodec, body: bytes) -> tuple[float, float]:
