@@ -30,8 +30,8 @@ import orjson
 import structlog
 import uvloop
 
-from bench.figures import describe_machine, judge
-from bench.harness.counting import load_encoding, make_codec, make_counter, print_table
+from bench.figures import describe_machine, judge, print_table
+from bench.harness.counting import load_encoding, make_codec, make_counter
 from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
 from bench.harness.servers import run_upstream
 from bench.latency.loop_client import PAUSE_SECONDS, Case, build_shape
@@ -47,14 +47,14 @@ GOAL_KILOBYTES = 1000
 HARD_KILOBYTES = 20_000
 HARD_POSTS = 3
 SETTLE_SECONDS = 1.0
-"""For the upstream, the client and the estimator to start."""
+"""For the upstream and the client to start."""
 MIN_IDLE_SECONDS = 1.0
 MAX_IDLE_SECONDS = 3.0
 BREATH_SECONDS = 0.2
 """Before a case begins, so that what prepared it is not part of it."""
-WIDE, EXACT, NARROW = "wide", "exact", "narrow"
-WINDOWS = {WIDE: 10_000_000, EXACT: 400_000, NARROW: 32_768}
-"""Far below its limit, so that it is counted beside its way; counted before it goes on; cut."""
+WIDE, NARROW = "wide", "narrow"
+WINDOWS = {WIDE: 10_000_000, NARROW: 32_768}
+"""Counted, and passed on as it came; or cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,17 @@ class Measured:
 
 def make_cases(posts: int) -> list[Case]:
     sizes = (("100 kB", 100), ("400 kB", 400), ("1 MB", GOAL_KILOBYTES))
-    doings = ((WIDE, "nothing to do"), (EXACT, "counted first"), (NARROW, "cut"))
-    one = [Case(f"{size}, {doing}", kilobytes, posts, model) for size, kilobytes in sizes for model, doing in doings]
-    four = [
-        Case(f"{size}, {doing}, four at once", kilobytes, posts, model, at_once=4)
-        for size, kilobytes in sizes
-        for model, doing in doings[::2]
-    ]
+    doings = ((WIDE, "nothing to do"), (NARROW, "cut"))
+    crowds = ((1, ""), (4, ", four at once"))
     return [
         Case("400 kB, known, nothing to do", 400, posts, WIDE, is_known=True),
-        *one,
-        *four,
-        Case("1 MB in one text, counted first", GOAL_KILOBYTES, posts, EXACT, is_one_text=True),
+        *(
+            Case(f"{size}, {doing}{crowd}", kilobytes, posts, model, at_once=at_once)
+            for at_once, crowd in crowds
+            for size, kilobytes in sizes
+            for model, doing in doings
+        ),
+        Case("1 MB in one text, nothing to do", GOAL_KILOBYTES, posts, WIDE, is_one_text=True),
         Case("1 MB in one text, cut", GOAL_KILOBYTES, posts, NARROW, is_one_text=True),
         Case("20 MB, nothing to do", HARD_KILOBYTES, HARD_POSTS, WIDE),
         Case("20 MB, cut", HARD_KILOBYTES, HARD_POSTS, NARROW),
