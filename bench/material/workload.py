@@ -49,7 +49,7 @@ class Session:
 
     def is_assistant(self, index: int) -> bool:
         """Whether the assistant wrote a message."""
-        return orjson.loads(self.messages[index])["role"] == "assistant"
+        return bool(orjson.loads(self.messages[index])["role"] == "assistant")
 
 
 def load_sessions(files: Sequence[Path]) -> list[Session]:

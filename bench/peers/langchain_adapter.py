@@ -58,4 +58,5 @@ def write_message(message: BaseMessage) -> int | dict[str, Any]:
     """The index of a message that came from the client, else the message."""
     if message.id is not None and message.id.isdigit():
         return int(message.id)
-    return convert_to_openai_messages(message)
+    written: dict[str, Any] = convert_to_openai_messages(message)
+    return written

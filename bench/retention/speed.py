@@ -136,7 +136,7 @@ def _rate(subjects: Sequence[Subject], seconds: Sequence[Sequence[float]], kind:
     """MB/s of a kind, or of all: its bytes by the median round."""
     chosen = [place for place, subject in enumerate(subjects) if subject.name == kind or not kind]
     size_mb = sum(subjects[place].size_bytes for place in chosen) / MEGABYTE
-    sums = [sum(taken) for taken in zip(*(seconds[place] for place in chosen), strict=True)]
+    sums = [float(sum(taken)) for taken in zip(*(seconds[place] for place in chosen), strict=True)]
     return size_mb / max(median(sums), 1e-9)
 
 

@@ -10,9 +10,9 @@ import asyncio
 import random
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import orjson
 import uvloop
@@ -202,7 +202,7 @@ async def refuse(status: int, asked: Asked) -> web.StreamResponse:
     )
 
 
-_ACTS: dict[str, Any] = {
+_ACTS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
     "answer": answer, "drip": drip, "odd": answer_oddly, "reset": reset, "garbage": say_garbage, "silent": be_silent,
     "stall": stall, "cut": cut, "bad chunks": break_chunks, "wrong length": lie_of_length, "hold": hold,
     "rate limit": partial(refuse, 429), "server error": partial(refuse, 500), "overloaded": partial(refuse, 503),

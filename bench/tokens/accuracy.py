@@ -91,11 +91,8 @@ def count_all(rows: Sequence[Golden], peers: Path) -> dict[str, Counts]:
 
 def read_version(peers: Path) -> str:
     """Which LiteLLM it is. Raises MissingPeerError."""
-    command = [
-        find_program(peers, "litellm", "python"),
-        "-c",
-        "import importlib.metadata as m; print(m.version('litellm'))",
-    ]
+    python = find_program(peers, "litellm", "python")
+    command = [str(python), "-c", "import importlib.metadata as m; print(m.version('litellm'))"]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 

@@ -94,8 +94,13 @@ def describe_hard(name: str) -> list[str]:
         process.kill()
         output, _ = process.communicate()
     size_mb, ours, theirs = _read_hard(output)
-    ratio = "-" if ours is None or theirs is None or not theirs[0] else f"{ours[0] / theirs[0]:.2f}"
-    return [name, f"{size_mb:.1f}", *_describe(size_mb, ours), *_describe(size_mb, theirs), ratio]
+    return [
+        name,
+        f"{size_mb:.1f}",
+        *_describe(size_mb, ours),
+        *_describe(size_mb, theirs),
+        f"{ours[0] / theirs[0]:.2f}" if ours and theirs and ours[0] and theirs[0] else "-",
+    ]
 
 
 Hard = tuple[float | None, int | str]
