@@ -8,11 +8,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from proxy.lru import BytesLRU
-from proxy.wire.chat.outline import BoundTokens, read_outline
 from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest
 from rules.conversation import Conversation, CountTokens, Decision, Message
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
-from rules.pipeline.quick_check import is_far_below
 from rules.policy import Policy
 from rules.results.dedupe import Memos, Sketch, View
 from rules.results.edit import Allowance, Edits, MemoKey, Shortened, Work
@@ -103,12 +101,10 @@ class Compactor:
         count: CountTokens,
         costs: Costs = GENERIC.costs,
         *,
-        bound: BoundTokens = len,
         caches: Caches | None = None,
         number: int = 0,
     ) -> None:
         self.count = count
-        self._bound = bound
         caches = caches or Caches()
         self._codec = ChatCodec(count, costs, cache=caches.chat, number=number)
         self._shortened = _ShortenedResults(caches.shortened, number)
@@ -120,11 +116,6 @@ class Compactor:
     def uncounted_bytes(self, request: ChatRequest) -> int:
         """How much of a request was not seen before."""
         return self._codec.uncounted_bytes(request)
-
-    def is_far_below(self, request: ChatRequest, policy: Policy) -> bool:
-        """Whether nothing would be done about a request, as far as that can be told without counting it."""
-        outline = read_outline(request, self._bound)
-        return outline is not None and is_far_below(outline, policy, request_max_tokens=request.max_tokens)
 
     def plan(self, request: ChatRequest, policy: Policy, *, max_chars: int | None = None) -> Planned:
         """Decide. Raises UndecodableError, and LargeWorkError where more than `max_chars` of results are new."""
@@ -173,12 +164,6 @@ class Compactor:
         """What the request is made of. Raises UndecodableError."""
         format_tokens = self._codec.count_format(request)
         return count_sections(self._codec.decode(request), self.count, format_tokens=format_tokens)
-
-    def leave(self, planned: Planned) -> Compacted:
-        """What is known of a request that went out as it came, whatever was planned."""
-        tokens = round(planned.policy.token_ratio * planned.original.tokens)
-        limit = planned.policy.model_limit_tokens(planned.request.max_tokens)
-        return Compacted(planned.request.body, planned.original, (), tokens, tokens, limit)
 
     def write_inline(
         self, request: ChatRequest, prefix: Sequence[Message], wanted: SummaryRequest
