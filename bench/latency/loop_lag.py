@@ -31,7 +31,7 @@ import structlog
 import uvloop
 
 from bench.figures import describe_machine, judge, print_table
-from bench.harness.counting import load_encoding, make_codec, make_counter
+from bench.harness.counting import Codec, Request, load_encoding, make_codec, make_counter, read_body
 from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
 from bench.harness.servers import run_upstream
 from bench.latency.loop_client import PAUSE_SECONDS, Case, build_shape
@@ -39,7 +39,6 @@ from proxy.compaction.offload import run_work
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
 from proxy.server.app import run_proxy
-from proxy.wire.chat.request import ChatCodec, ChatRequest, read_request
 from rules.conversation import CountTokens
 
 GOAL_MS = 10.0
@@ -170,20 +169,20 @@ def make_lone_works() -> dict[str, Callable[[], object]]:
     encoding = load_encoding()
     body = build_shape(HARD_KILOBYTES * 1000, is_one_text=False)
     one = build_shape(HARD_KILOBYTES * 1000, is_one_text=True)
-    request, one_request = read_request(body), read_request(one)
+    request, one_request = read_body(body), read_body(one)
     text = orjson.loads(one)["messages"][-1]["content"]
 
-    kept: list[ChatCodec] = []  # as the proxy keeps it: to free it all takes long, too
+    kept: list[Codec] = []  # as the proxy keeps it: to free it all takes long, too
 
-    def decode(request: ChatRequest, count: CountTokens) -> None:
+    def decode(request: Request, count: CountTokens) -> None:
         kept.append(make_codec(count))
         kept[-1].decode(request)
 
     return {
-        "20 MB: splitting": partial(read_request, body),
+        "20 MB: splitting": partial(read_body, body),
         "20 MB: decoding": partial(decode, request, len),
         "20 MB: decoding and counting": partial(decode, request, make_counter(encoding)),
-        "20 MB in one text: splitting": partial(read_request, one),
+        "20 MB in one text: splitting": partial(read_body, one),
         "20 MB in one text: decoding": partial(decode, one_request, len),
         "20 MB in one text: counting": lambda: make_counter(encoding)(text),
     }

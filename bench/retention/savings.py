@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.figures import print_table
-from bench.harness.counting import make_codec
+from bench.harness.counting import make_codec, read_body
 from bench.material.workload import RECORDED, Session, load_sessions
 from bench.retention.shorteners import (
     DEFAULT_BUDGET_TOKENS,
@@ -17,7 +17,6 @@ from bench.retention.shorteners import (
     load_counter,
     tidy_worthwhile,
 )
-from proxy.wire.chat.request import read_request
 from rules.conversation import RESULT_ROLES, Conversation, ToolCall
 from rules.treatment import Tidying
 
@@ -81,7 +80,7 @@ def _load_transcripts() -> Mapping[str, list[Conversation]]:
 
 
 def _decode(session: Session) -> Conversation:
-    return make_codec(load_counter()).decode(read_request(session.body(len(session.messages))))
+    return make_codec(load_counter()).decode(read_body(session.body(len(session.messages))))
 
 
 def _measure_files(transcripts: Mapping[str, Sequence[Conversation]], tidying: Tidying) -> dict[str, Saved]:

@@ -14,11 +14,9 @@ from typing import Any
 import orjson
 import tiktoken
 
-from bench.harness.counting import load_encoding, make_codec, make_counter
+from bench.harness.counting import VOCABULARIES, load_encoding, make_codec, make_counter, read_body
 from bench.material.workload import RECORDED
 from bench.peers.environments import MissingPeerError, ask_peer, find_program
-from proxy.compaction.tokenizers.exact import VOCABULARIES
-from proxy.wire.chat.request import read_request
 from rules.tokens.families import find_family
 
 GOLDEN = RECORDED.with_name("golden_prompt_tokens.jsonl")
@@ -101,7 +99,7 @@ def _count_ours(rows: Sequence[Golden], encodings: dict[str, tiktoken.Encoding])
     tokens = []
     for row in rows:
         codec = make_codec(counts[find_family(row.model).vocabulary], row.model)
-        tokens.append(codec.decode(read_request(orjson.dumps(row.request))).tokens)
+        tokens.append(codec.decode(read_body(orjson.dumps(row.request))).tokens)
     return tokens
 
 

@@ -13,10 +13,9 @@ from statistics import median
 import orjson
 import tiktoken
 
-from bench.harness.counting import load_encoding, make_codec, make_counter
+from bench.harness.counting import Codec, load_encoding, make_codec, make_counter, read_body
 from bench.material.corpora import batch, count_bytes
 from bench.material.transcript import build_body
-from proxy.wire.chat.request import ChatCodec, read_request
 
 BATCH_CHARS = 200_000
 HARD_SECONDS = 60.0
@@ -131,7 +130,7 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
     encoding = load_encoding()
     body = build_body(TRANSCRIPT_BYTES, model=MODEL)
     codec = make_codec(make_counter(encoding), MODEL)
-    codec.decode(read_request(body))
+    codec.decode(read_body(body))
     grown = [_add_messages(body, number) for number in range(requests)]
     taken: dict[str, list[tuple[float, float]]] = {"all known": [], "all but the last two": [], "none known": []}
     yardstick = []
@@ -147,10 +146,10 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
     return {name: _summarise(seconds) for name, seconds in taken.items()}, median(yardstick) * 1000
 
 
-def _measure(codec: ChatCodec, body: bytes) -> tuple[float, float]:
+def _measure(codec: Codec, body: bytes) -> tuple[float, float]:
     """Seconds of splitting a body that no hash is known of, and of decoding it."""
     started = time.process_time()
-    request = read_request(body)
+    request = read_body(body)
     split = time.process_time()
     codec.decode(request)
     return split - started, time.process_time() - split
