@@ -1,4 +1,4 @@
-"""A proxy between a client and an upstream that both send anything, briefly: `bench/fuzz.py --target live` goes on."""
+"""A proxy between a client and an upstream that both send anything, briefly: `bench.fuzz.run --target live` goes on."""
 
 import random
 
