@@ -70,6 +70,11 @@ class BytesLRU(Generic[K, V]):
         with self._lock:
             return [(key, value) for key, (value, _) in self._entries.items()]
 
+    def find_missing(self, keys: Iterable[K]) -> list[K]:
+        """The keys that have no value."""
+        with self._lock:
+            return [key for key in keys if key not in self._entries]
+
     def __contains__(self, key: K) -> bool:
         return key in self._entries
 

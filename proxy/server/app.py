@@ -19,7 +19,7 @@ from proxy.exchange.record import Recorder
 from proxy.exchange.services import Lifecycle, Services
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
-from proxy.http.uploads import Uploads
+from proxy.http.request_body import Uploads
 from proxy.server.current import Current
 from proxy.server.router import handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
