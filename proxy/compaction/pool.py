@@ -7,7 +7,8 @@ import threading
 from functools import partial
 from typing import Any
 
-from proxy.compaction.compactor import Caches, Compactor
+from proxy.compaction.caches import Caches
+from proxy.compaction.compactor import Compactor
 from proxy.compaction.offload import run_work
 from proxy.compaction.tokenizers.estimate import Estimator
 from proxy.compaction.tokenizers.exact import (

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
-from rules.results.edit import Result, Shortened, Work, edit_one
+from rules.results.edit import Result, edit_one, name_result
 from rules.results.excerpt.rule import share_budget, truncate_result
 from rules.results.tidy.rule import TIDY
+from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
 from rules.treatment import Budget
 from rules.window.open_step import Cap
@@ -50,17 +51,11 @@ def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Polic
 
 def _shorten(message: Message, place: Place | None, max_tokens: int, work: Work) -> Message:
     """The message at `max_tokens`, remembered."""
-    said = message.digest or message.texts
-    call = None if place is None else place.call
-    name, arguments = ("", "") if call is None else (call.name, call.arguments)
-    treatment = "" if place is None else place.treatment_name
-    key = (f"exceeded {max_tokens}", treatment, said, message.is_error, name, arguments)
-    known = None if work.memo is None else work.memo.get_many([key])[0]
+    key = name_result(message, place, f"exceeded {max_tokens}", work)
+    known = work.results.get(key)
     if known is None:
         work.allowance.spend(sum(map(len, message.texts)))
-        known = _work_out(message, place, max_tokens, work)
-        if work.memo is not None:
-            work.memo[key] = known
+        known = work.results[key] = _work_out(message, place, max_tokens, work)
     return message.shorten(known.texts, known.saved_tokens) if known.texts else message
 
 

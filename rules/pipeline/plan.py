@@ -16,16 +16,13 @@ from rules.conversation import (
     count_leading,
 )
 from rules.pipeline.exceeded import shorten_newest
+from rules.pipeline.transcript import NO_STATES, States, dedupe_results, keep_state, take_state
 from rules.policy import OnExceeded, Policy
-from rules.results.dedupe import Memos, dedupe_tool_results
-from rules.results.edit import KeptResults, Work, edit_and_hash
-from rules.results.excerpt.rule import TRUNCATE
 from rules.results.pairing import pair_tool_calls
-from rules.results.tidy.rule import TIDY
+from rules.results.work import Work
 from rules.summary.request import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
 from rules.summary.splice import splice_summary
 from rules.window.prune import PLACEHOLDER_TOKENS, prune_tool_results
-from rules.window.replay import FoldMemo, replay_cut
 from rules.window.room import Room
 from rules.window.state import Window
 
@@ -111,22 +108,24 @@ def plan(
     count: CountTokens,
     request_max_tokens: int | None = None,
     work: Work | None = None,
-    folds: FoldMemo | None = None,
+    states: States = NO_STATES,
 ) -> Plan:
     """Decide everything about one request; `request_max_tokens` is the completion that it asks for.
 
-    `work` and `folds` may hold what earlier calls worked out; they change nothing but the time that this takes.
-    Raises LargeWorkError where `work` does not allow for so much.
+    `work` and `states` may hold what earlier calls worked out: with them this takes less time, and returns the same.
+    Raises LargeWorkError if `work` does not allow for so much.
     """
     work = work or Work(count)
     limit = policy.limit_tokens(request_max_tokens)
     paired = pair_tool_calls(conversation, count=count)
-    short, hashes = edit_and_hash(paired.conversation, policy, (TIDY, TRUNCATE), work)
-    messages = short.conversation.messages
+    state = take_state(states, paired.conversation.messages, policy, work)
+    short = state.edit(paired.conversation, policy, work)
+    messages, hashes = short.conversation.messages, state.hashes
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
     spare = policy.spare_tokens(request_max_tokens)
     room = Room.measure(messages, conversation.fixed_tokens, limit, spare=spare, shortens=shortens)
-    window = replay_cut(messages, hashes, room=room, policy=policy, memo=folds)
+    window = state.replay(messages, room, policy)
+    keep_state(states, messages, policy, work, state)
     fitted = shorten_newest(short.conversation, paired.conversation, window.caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
@@ -144,13 +143,20 @@ def plan(
 
 
 def apply(
-    plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | None = None, memos: Memos | None = None
+    plan: Plan,
+    policy: Policy,
+    *,
+    count: CountTokens,
+    summary: Summary | None = None,
+    work: Work | None = None,
+    states: States = NO_STATES,
 ) -> Outcome:
     """Carry the plan out; `summary` is what `plan.request` asked for, None for the digest.
 
-    `memos` may hold what earlier calls found out of results that are alike; they change nothing but the time.
-    Raises LimitExceededError where the policy refuses what cannot fit, and what `memos` may raise.
+    `work` and `states` are as for `plan`. Raises LimitExceededError if the policy refuses what cannot fit, and
+    LargeWorkError if `work` does not allow for so much.
     """
+    work = work or Work(count)
     window = plan.window
     decisions = plan.decisions
     start = window.cut.at if window.cut else 0
@@ -159,10 +165,7 @@ def apply(
     current = pruned.conversation
     if any(treatment.dedupe for treatment in policy.treatments()):
         # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
-        kept = KeptResults(current.messages, policy)
-        deduped = dedupe_tool_results(
-            current, start=max(start, window.prune_stop), count=count, is_exempt=kept.is_kept, memos=memos
-        )
+        deduped = dedupe_results(states, current, plan.hashes, max(start, window.prune_stop), policy, work)
         decisions += deduped.decisions
         current = deduped.conversation
     if window.cut is not None and plan.request is not None:

@@ -1,56 +1,101 @@
-"""What was found of a transcript, kept for when it comes again with some messages more.
+"""The rules on results over a transcript that grows: only its new messages are worked through.
 
-Law: only a matter of time. What was kept is used where a transcript begins with those very messages, and nowhere else;
-leading system and developer messages do not count, for nothing that is kept depends on them.
+Law: a fold. What was made of the messages so far does not change when more come; leading system and developer
+messages do not count, because nothing here depends on them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter, is_
 from sys import getsizeof
-from typing import Protocol, TypeVar
 
-from rules.conversation import Message
+from rules.conversation import Conversation, Decision, Message, Outcome, count_leading
+from rules.policy import Policy
+from rules.results.calls import Place, find_results
+from rules.results.edit import Editor, edit_places
+from rules.results.work import Work
 
-MAX_GROWTH = 64
-"""Messages. A transcript that has grown by more since it was seen last is looked at anew."""
 OBJECT_BYTES = 600
 """What a message costs in memory beside its bytes and its characters."""
 
-_find_raw = attrgetter("raw")
+_get_raw = attrgetter("raw")
 
 
-class Seen(Protocol):
-    """A state that goes on from message to message. `messages` are those that it has seen, without a gap."""
-
-    messages: list[Message]
-
-
-S = TypeVar("S", bound=Seen)
+def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:
+    """Every result as the editors have it, one editor after the other. Raises LargeWorkError."""
+    edits = Edits(count_leading(conversation.messages), editors)
+    edits.extend(conversation.messages, policy, work)
+    return edits.apply(conversation)
 
 
-class SeenMemo(Protocol[S]):
-    """States by the last message that they have seen."""
+@dataclass(slots=True, eq=False)
+class _Changes:
+    """What one editor has changed: the places, what the results there cost now, and what that saved."""
 
-    def take(self, key: bytes) -> S | None:
-        """The state kept under a key, which is its taker's own from now on."""
+    editor: Editor
+    places: list[Place] = field(default_factory=list)
+    tokens: int = 0
+    saved_tokens: int = 0
 
-    def keep(self, key: bytes, state: S) -> None:
-        """Keep a state until it is taken, or forgotten."""
+    def note(self, place: Place, tokens: int, saved_tokens: int) -> None:
+        self.places.append(place)
+        self.tokens += tokens
+        self.saved_tokens += saved_tokens
+
+    def decide(self) -> Decision:
+        places, before = self.places, self.tokens + self.saved_tokens
+        reason = self.editor.describe(places)
+        return Decision(self.editor.rule, reason, before, self.tokens, len(places), places[0].at)
 
 
-def take_seen(memo: SeenMemo[S], context: bytes, messages: Sequence[Message], start: int) -> S | None:
-    """The state that has seen the most of the messages from `start` on; `context` names all else that it depends on."""
-    for stop in range(len(messages), max(len(messages) - MAX_GROWTH, start), -1):
-        state = memo.take(_name(context, stop - start, messages[stop - 1]))
-        if state is not None and _are_same(state.messages, messages[start:stop]):
-            return state
-    return None
+class Edits:
+    """What editors made of a transcript's results so far. `leading` messages at its front are passed over."""
+
+    def __init__(self, leading: int, editors: Iterable[Editor]) -> None:
+        self.size_bytes = 0
+        self._leading = leading
+        self._seen: list[Message] = []  # behind the leading ones
+        self._edited: list[Message] = []  # the whole transcript
+        self._changes = [_Changes(editor) for editor in editors]
+
+    def is_beginning_of(self, messages: Sequence[Message]) -> bool:
+        """Whether a transcript begins with the messages seen so far, leading ones aside."""
+        return begin_alike(self._seen, messages, self._leading)
+
+    def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> None:
+        """Go on to the end of a transcript. After a LargeWorkError the edits are of no use any more."""
+        start = self._leading + len(self._seen)
+        new = messages[start:]
+        self._seen += new
+        self._edited[: self._leading] = messages[: self._leading]
+        self._edited += new
+        self.size_bytes += sum(map(weigh_message, new))
+        places = [place for place in find_results(messages, policy, start) if not place.treatment.is_exempt]
+        for changes in self._changes:
+            for place, saved_tokens in edit_places(self._edited, places, changes.editor, work):
+                edited = self._edited[place.at]
+                changes.note(place, edited.tokens, saved_tokens)
+                self.size_bytes += weigh_message(edited)
+
+    def apply(self, conversation: Conversation) -> Outcome:
+        """What was made of the conversation whose messages these are."""
+        decisions = tuple(changes.decide() for changes in self._changes if changes.places)
+        if not decisions:
+            return Outcome(conversation)
+        return Outcome(Conversation(tuple(self._edited), conversation.fixed_tokens), decisions)
 
 
-def keep_seen(memo: SeenMemo[S], context: bytes, state: S) -> None:
-    """Keep a state for the transcript that goes on from there."""
-    if state.messages:
-        memo.keep(_name(context, len(state.messages), state.messages[-1]), state)
+def begin_alike(seen: Sequence[Message], messages: Sequence[Message], start: int) -> bool:
+    """Whether `messages` go on from `start` with the messages `seen`, and these stand for the client's same bytes.
+
+    The codec tells the bytes of two messages that are equal apart by their identity.
+    """
+    same = messages[start : start + len(seen)]
+    if len(same) != len(seen):
+        return False
+    return all(map(is_, seen, same)) or (
+        list(seen) == list(same) and all(map(is_, map(_get_raw, seen), map(_get_raw, same)))
+    )
 
 
 def weigh_message(message: Message) -> int:
@@ -59,12 +104,3 @@ def weigh_message(message: Message) -> int:
     calls = message.tool_calls
     texts = sum(map(getsizeof, message.texts)) + sum(getsizeof(call.arguments) for call in calls)
     return OBJECT_BYTES * (1 + len(calls)) + len(raw) + texts
-
-
-def _name(context: bytes, number: int, last: Message) -> bytes:
-    return b"%b%d:%b" % (context, number, last.digest)
-
-
-def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:
-    """Whether messages are equal, and stand for the same bytes of the client's: those are told by identity."""
-    return list(left) == list(right) and all(map(is_, map(_find_raw, left), map(_find_raw, right)))
