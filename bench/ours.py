@@ -12,6 +12,7 @@ from rules.results.edit import MIN_SAVED_SHARE
 from rules.results.excerpt.rule import shorten_text
 from rules.results.tidy.text import tidy_text
 from rules.results.tools.arguments import reads_file
+from rules.results.work import Work
 from rules.treatment import Tidying
 
 DEFAULT_BUDGET_TOKENS = 4000
@@ -51,4 +52,4 @@ def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCa
 
 def dedupe_ours(conversation: Conversation, count: CountTokens) -> Conversation:
     """Results that repeat others of the whole transcript point to them."""
-    return dedupe_tool_results(conversation, start=0, count=count).conversation
+    return dedupe_tool_results(conversation, start=0, work=Work(count)).conversation

@@ -14,7 +14,8 @@ import tiktoken
 from corpora import batch, count_bytes
 from workload import MODEL, Session
 
-from proxy.compaction.compactor import Caches, Compactor
+from proxy.compaction.caches import Caches
+from proxy.compaction.compactor import Compactor
 from proxy.compaction.offload import INLINE_BYTES
 from proxy.compaction.tokenizers.estimate import MARGIN, SPARE_TOKENS, Estimator
 from proxy.compaction.tokenizers.exact import count_pieces, make_counter

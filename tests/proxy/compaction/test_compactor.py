@@ -3,7 +3,8 @@
 import orjson
 import pytest
 
-from proxy.compaction.compactor import Caches, Compacted, Compactor
+from proxy.compaction.caches import Caches
+from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
 from proxy.config.schema import PolicyConfig

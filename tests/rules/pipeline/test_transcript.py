@@ -1,6 +1,6 @@
 """What was found of a transcript before: it saves time, and changes nothing else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.builders import (
     FREE,
     IMAGE,
-    DictMemo,
-    ResultMemo,
+    KeptStates,
+    ResultCache,
     assistant,
     call,
     conversation,
@@ -28,16 +28,14 @@ from support.builders import (
     valid_transcripts,
 )
 
-from rules.conversation import Message, Outcome, ToolCall
+from rules.conversation import Message, Outcome
 from rules.pipeline.plan import Plan, apply, plan
+from rules.pipeline.transcript import MAX_GROWTH, StateKey, TranscriptState, keep_state, take_state
 from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.results import dedupe
-from rules.results import edit as results
-from rules.results.dedupe import Memos, View, dedupe_tool_results
-from rules.results.edit import Allowance, Edits, LargeWorkError, Work
-from rules.results.incremental import MAX_GROWTH, keep_seen, take_seen, weigh_message
+from rules.results import edit
+from rules.results.dedupe import View
+from rules.results.work import Allowance, LargeWorkError, Work
 from rules.treatment import Budget, ToolRule, Treatment
-from rules.window.replay import Fold
 
 POLICY = Policy(
     context_window=100_000,
@@ -69,10 +67,8 @@ POLICY_CHANGES = st.sampled_from(POLICIES)
 class Kept:
     """All that may be remembered from request to request."""
 
-    results: ResultMemo = field(default_factory=ResultMemo)
-    edits: DictMemo[Edits] = field(default_factory=DictMemo)
-    folds: DictMemo[Fold] = field(default_factory=DictMemo)
-    views: DictMemo[View] = field(default_factory=DictMemo)
+    results: ResultCache = field(default_factory=ResultCache)
+    states: KeptStates = field(default_factory=KeptStates)
 
 
 def run(messages: Sequence[Message], policy: Policy, kept: Kept | None = None) -> tuple[Plan, Outcome]:
@@ -81,9 +77,9 @@ def run(messages: Sequence[Message], policy: Policy, kept: Kept | None = None) -
     if kept is None:
         planned = plan(before, policy, count=count)
         return planned, apply(planned, policy, count=count)
-    work = Work(count, kept.results, seen=kept.edits)
-    planned = plan(before, policy, count=count, work=work, folds=kept.folds)
-    return planned, apply(planned, policy, count=count, memos=Memos({}, {}, kept.views))
+    work = Work(count, kept.results)
+    planned = plan(before, policy, count=count, work=work, states=kept.states)
+    return planned, apply(planned, policy, count=count, work=work, states=kept.states)
 
 
 def check(messages: Sequence[Message], policy: Policy, kept: Kept) -> None:
@@ -123,18 +119,6 @@ def test_a_policy_that_changes_is_told_apart() -> None:
     kept, messages = Kept(), rereading(8)
     for policy in POLICIES * 2:
         check(messages, policy, kept)
-
-
-def test_a_result_that_is_exempt_no_more_is_compared() -> None:
-    """And the reverse, whatever the policy is: the answers are what counts."""
-    memos, messages = Memos({}, {}, DictMemo()), conversation(*rereading(12, every=99))
-
-    def compare(exempt: int, memos: Memos | None = None) -> Outcome:
-        return dedupe_tool_results(messages, start=0, count=count, is_exempt=lambda index: index == exempt, memos=memos)
-
-    for exempt in (9, 9, 11, 0):
-        assert compare(exempt, memos) == compare(exempt)
-    assert compare(9) != compare(11)
 
 
 CHANGES: dict[str, Callable[[Message], Message]] = {
@@ -197,69 +181,150 @@ def test_what_was_not_allowed_is_worked_out_next_time() -> None:
     for stop in range(2, len(messages) + 1, 4):
         before = conversation(*messages[:stop])
         for max_chars in (0, 100, 1000):
-            work = Work(count, kept.results, Allowance(max_chars), kept.edits)
+            work = Work(count, kept.results, Allowance(max_chars))
             try:
-                plan(before, POLICY, count=count, work=work, folds=kept.folds)
+                plan(before, POLICY, count=count, work=work, states=kept.states)
             except LargeWorkError:
                 continue
         check(messages[:stop], POLICY, kept)
 
 
+def test_a_comparison_that_was_not_allowed_leaves_the_rest_of_the_state() -> None:
+    """The results are compared anew, and nothing else is."""
+    kept, messages, policy = Kept(), rereading(20), replace(POLICY, result_budget=Budget(4000))
+    before, work = conversation(*messages), Work(count, kept.results)
+    planned = plan(before, policy, count=count, work=work, states=kept.states)
+    (state,) = kept.states.values()
+    for _ in range(2):
+        with pytest.raises(LargeWorkError):
+            apply(planned, policy, count=count, work=replace(work, allowance=Allowance(0)), states=kept.states)
+        assert list(kept.states.values()) == [state]
+    check(messages, policy, kept)
+    assert list(kept.states.values()) == [state]
+
+
+def test_a_plan_is_carried_out_whoever_has_the_state_now() -> None:
+    """Other requests may come between the plan and its application: longer ones, others that end the same, none."""
+    kept, messages = Kept(), rereading(20)
+    other = (*messages[:5], result("c1", listing(9)), *messages[6:])
+    assert len(other) == len(messages)
+    for between in ((), (messages,), ((*messages, user("Go on.")),), (other,), (messages[:-2],)):
+        kept.states.clear()
+        check(messages[:-4], POLICY, kept)
+        work = Work(count, kept.results)
+        planned = plan(conversation(*messages), POLICY, count=count, work=work, states=kept.states)
+        for transcript in between:
+            plan(conversation(*transcript), POLICY, count=count, work=work, states=kept.states)
+        outcome = apply(planned, POLICY, count=count, work=work, states=kept.states)
+        assert (planned, outcome) == run(messages, POLICY)
+        for transcript in (*between, messages):
+            check(transcript, POLICY, kept)
+
+
+def test_counters_do_not_share_states() -> None:
+    """One cache serves several vocabularies, each under its own number."""
+    states, messages = KeptStates(), session(60)
+    counts = (count, lambda text: 2 * count(text))
+    for _ in range(2):
+        for number, counted in enumerate(counts):
+            work = Work(counted, counter=number)
+            planned = plan(conversation(*messages), POLICIES[1], count=counted, work=work, states=states)
+            assert planned == plan(conversation(*messages), POLICIES[1], count=counted)
+    assert len(states) == len(counts)
+
+
 def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two messages more: one result is looked at; none more: none; a rewound transcript, all."""
     looked: dict[str, list[Any]] = {"edit": [], "compare": []}
-    recall, look_at = results._recall, View.look_at
+    recall, add_result = edit._recall, View._add_result
 
     def watch_recall(messages: Sequence[Message], places: Sequence[Any], *rest: Any) -> Any:
         looked["edit"] += places
         return recall(messages, places, *rest)
 
-    def watch_look(self: View, message: Message) -> Any:
-        looked["compare"].append(message)
-        return look_at(self, message)
+    def watch_results(self: View, index: int, *rest: Any) -> None:
+        looked["compare"].append(index)
+        add_result(self, index, *rest)
 
-    monkeypatch.setattr(results, "_recall", watch_recall)
-    monkeypatch.setattr(dedupe.View, "look_at", watch_look)
+    monkeypatch.setattr(edit, "_recall", watch_recall)
+    monkeypatch.setattr(View, "_add_result", watch_results)
     kept, messages, costs = Kept(), session(50, result_tokens=100), []
     for stop in (60, 62, 62, 102, 58):
         before = {name: len(seen) for name, seen in looked.items()}
         run(messages[:stop], POLICY, kept)
         costs.append(tuple(len(seen) - before[name] for name, seen in looked.items()))
     assert costs == [(29, 29), (1, 1), (0, 0), (20, 20), (28, 28)]
-    assert len(kept.edits.states) == len(kept.views.states) == 2
+    assert len(kept.states) == 2
 
 
 def test_a_state_is_taken_for_its_own_beginning_alone() -> None:
-    """Behind `start`, and by a transcript that has not grown by too much."""
-    memo: DictMemo[View] = DictMemo()
-    messages = session(60)
-    for context, stop, asked, growth in (
-        (b"a", 9, b"a", MAX_GROWTH - 1),
-        (b"a", 9, b"a", MAX_GROWTH),
-        (b"a", 9, b"b", 1),
+    """By a transcript that has not grown by too much, of the same policy, counted the same way."""
+    messages, work = session(60), Work(count)
+    cheaper = replace(POLICY, low_water=0.3)
+    for asked, policy, asking, is_found in (
+        (messages[: 9 + MAX_GROWTH - 1], POLICY, work, True),
+        (messages[: 9 + MAX_GROWTH], POLICY, work, False),
+        (messages[:9], replace(POLICY), work, True),
+        (messages[:9], cheaper, work, False),
+        (messages[:9], POLICY, replace(work, counter=1), False),
+        (messages[:8], POLICY, work, False),
+        (messages[1:9], POLICY, work, False),
+        ((*messages[:4], user(), *messages[5:9]), POLICY, work, False),
     ):
-        memo.states.clear()
-        view = View(2)
-        view.messages = list(messages[2:stop])
-        keep_seen(memo, context, view)
-        found = take_seen(memo, asked, messages[: stop + growth], 2)
-        assert (found is view) is (asked == context and growth < MAX_GROWTH)
-    keep_seen(memo, b"empty", View(2))
-    assert take_seen(memo, b"empty", messages[:2], 2) is None
+        states = KeptStates()
+        state = take_state(states, messages[:9], POLICY, work)
+        state.edit(conversation(*messages[:9]), POLICY, work)
+        keep_state(states, messages[:9], POLICY, work, state)
+        assert (take_state(states, asked, policy, asking) is state) is is_found
+
+
+def test_the_longest_known_beginning_is_taken() -> None:
+    """Of several that are kept; in one search, whatever the transcript's length."""
+
+    class Counted(KeptStates):
+        keys, searches = 0, 0
+
+        def pop_first(self, keys: Iterable[StateKey]) -> TranscriptState | None:
+            asked = list(keys)
+            self.keys, self.searches = self.keys + len(asked), self.searches + 1
+            return super().pop_first(asked)
+
+    messages, work, states, made = session(300), Work(count), Counted(), []
+    for stop in (6, 12, 9):
+        state = TranscriptState(1)
+        state.edit(conversation(*messages[:stop]), POLICY, work)
+        keep_state(states, messages[:stop], POLICY, work, state)
+        made.append(state)
+    assert take_state(states, messages[:20], POLICY, work) is made[1]
+    assert take_state(states, messages[:20], POLICY, work) is made[2]
+    states.keys = states.searches = 0
+    take_state(states, messages, POLICY, work)
+    assert (states.keys, states.searches) == (MAX_GROWTH, 1)
+
+
+def test_sessions_of_one_script_keep_their_states() -> None:
+    """Side by side, with the same words at the same places: only what the model answers is different."""
+    states, work, head = KeptStates(), Work(count), (system(), user("Mend the build."))
+    sessions = [
+        (*head, *(turn for number in range(5) for turn in (assistant(f"{name} {number}"), user("Go on."))))
+        for name in "abc"
+    ]
+    for stop in range(4, 13, 2):
+        for session_messages in sessions:
+            messages = session_messages[:stop]
+            known = take_state(states, messages, POLICY, work)
+            assert bool(known.hashes) is (stop > 4)
+            known.edit(conversation(*messages), POLICY, work)
+            keep_state(states, messages, POLICY, work, known)
 
 
 def test_what_a_state_weighs_grows_with_what_it_holds() -> None:
-    """Never less than the bytes of the messages in it and their texts."""
+    """Never less than the bytes of the messages in it and their texts, once for each part that holds them."""
     kept, messages, weights = Kept(), rereading(40), []
     for stop in (20, 40, 80):
         run(messages[:stop], POLICY, kept)
-        (edits,), (view,) = kept.edits.states.values(), kept.views.states.values()
+        (state,) = kept.states.values()
         held = sum(len(one.raw or b"") + sum(map(len, one.texts)) for one in messages[2:stop])
-        assert min(edits.size_bytes, view.size_bytes) > held
-        weights.append((edits.size_bytes, view.size_bytes))
+        assert state.size_bytes > 2 * held
+        weights.append(state.size_bytes)
     assert weights == sorted(weights)
-    assert weigh_message(Message("user", ("made here",))) > len("made here")
-    # One character beyond the first plane makes four bytes of each.
-    text = "a" * 10_000 + "\U0001f600"
-    assert weigh_message(Message("user", (text,))) > 40_000
-    assert weigh_message(Message("assistant", tool_calls=(ToolCall("", "", text),))) > 40_000

@@ -1,7 +1,8 @@
 """Results seen before: pointers, diffs, and that what they point to is there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -26,17 +27,20 @@ from support.checker import expand, read_pointer
 from support.steps import count_steps
 
 from rules.conversation import RESULT_ROLES, Message, Outcome, ToolCall
+from rules.policy import Policy
 from rules.results.dedupe import (
+    DIFF_CHARS,
     MARK,
     MAX_CHARS,
     MAX_DIFF_CHARS,
     MIN_CHARS,
     MIN_SAVED_SHARE,
-    Memos,
-    Sketch,
+    KeptResults,
     dedupe_tool_results,
-    sketch_text,
 )
+from rules.results.work import Allowance, LargeWorkError, Work
+from rules.text.sketch import Sketch, sketch_text
+from rules.treatment import Budget, Tidying, ToolRule, Treatment
 
 TEXT = listing(1)
 CHANGED = listing(1, 7)
@@ -51,10 +55,28 @@ def steps(*texts: str | tuple[str, ...], name: str = "read", arguments: str = '{
     return messages
 
 
-def dedupe(*messages: Message, start: int = 0, exempt: Sequence[int] = (), memos: Memos | None = None) -> Outcome:
+def dedupe(*messages: Message, start: int = 0, exempt: Sequence[int] = (), work: Work | None = None) -> Outcome:
     """The rule, over messages."""
     return dedupe_tool_results(
-        conversation(*messages), start=start, count=count, is_exempt=lambda index: index in exempt, memos=memos
+        conversation(*messages), start=start, is_exempt=lambda index: index in exempt, work=work or Work(count)
+    )
+
+
+class Known(dict[Any, Any]):
+    """A cache that forgets nothing."""
+
+    def get_many(self, keys: Iterable[Any]) -> list[Any]:
+        """What was kept under each key."""
+        return list(map(self.get, keys))
+
+
+def remembering(sketches: Known | None = None, diffs: Known | None = None, allowed: int | None = None) -> Work:
+    """Work with caches."""
+    return Work(
+        count,
+        allowance=Allowance(allowed),
+        sketches=Known() if sketches is None else sketches,
+        diffs=Known() if diffs is None else diffs,
     )
 
 
@@ -196,7 +218,7 @@ def test_exempt_results_are_targets_only() -> None:
 def test_what_is_left_alone(twice: Message) -> None:
     """Small and huge results, those with media, those that look like ours, and whatever is no result."""
     before = conversation(assistant(None, call("c0")), twice, assistant(None, call("c0")), replace(twice))
-    assert dedupe_tool_results(before, start=0, count=count).conversation is before
+    assert dedupe_tool_results(before, start=0, work=Work(count)).conversation is before
 
 
 def test_a_large_text_is_compared_as_a_whole_only() -> None:
@@ -254,14 +276,6 @@ def test_a_pointer_is_one_short_line_whatever_the_call_says(name: str, arguments
         line.encode()
 
 
-def test_candidates_are_the_same_on_every_machine() -> None:
-    """Checksums, not Python's own hashes, which are another in each process."""
-    sketch = sketch_text("a line that is long enough\n\nanother line, long enough")
-    assert sketch.lines == (1631350595, 3343473193)
-    assert sketch.digest.hex().startswith("3acaabbd9e6ff073")
-    assert sketch_text("no line break").lines == ()
-
-
 def test_what_differs_in_lone_surrogates_alone_differs() -> None:
     """Two halves of a broken character are not the same, though neither has bytes of its own in UTF-8."""
     texts = [TEXT, *(f"{TEXT}\n{half}" for half in ("\ud800", "\udfff"))]
@@ -273,17 +287,30 @@ def test_what_differs_in_lone_surrogates_alone_differs() -> None:
         assert expand([TEXT], message.text) == [text]
 
 
-def test_memos_change_nothing_but_the_time() -> None:
+def test_caches_change_nothing_but_the_time() -> None:
     """The outcome is the same with them, and what they hold is used."""
     messages = rereading(20)
-    memos = Memos({}, {})
-    assert dedupe(*messages, memos=memos) == dedupe(*messages) == dedupe(*messages, memos=memos)
+    work = remembering()
+    assert dedupe(*messages, work=work) == dedupe(*messages) == dedupe(*messages, work=work)
     texts = (TEXT, CHANGED)
     left, right = (sketch_text(text).digest for text in texts)
-    planted = Memos({}, {(left, right): "planted"})
-    assert dedupe(*steps(*texts), memos=planted).conversation.messages[-1].text.endswith("lines:]\nplanted")
-    planted = Memos({text: Sketch(b"", ()) for text in texts}, {})
-    assert replaced(dedupe(*steps(*texts), memos=planted)) == [0, 0]
+    planted = remembering(diffs=Known({(left, right): "planted"}))
+    assert dedupe(*steps(*texts), work=planted).conversation.messages[-1].text.endswith("lines:]\nplanted")
+    planted = remembering(sketches=Known({text: Sketch(b"", ()) for text in texts}))
+    assert replaced(dedupe(*steps(*texts), work=planted)) == [0, 0]
+
+
+def test_more_work_than_is_allowed_is_not_begun() -> None:
+    """Texts that were not sketched before, and pairs that were not compared; what is remembered costs nothing."""
+    sketches, diffs, texts = Known(), Known(), (TEXT, CHANGED)
+    plain = dedupe(*steps(*texts))
+    for allowed in (0, len(TEXT), len(TEXT + CHANGED)):
+        with pytest.raises(LargeWorkError):
+            dedupe(*steps(*texts), work=remembering(Known(sketches), diffs, allowed))
+    assert not diffs
+    assert dedupe(*steps(*texts), work=remembering(sketches, diffs, len(TEXT + CHANGED) + DIFF_CHARS)) == plain
+    assert (len(sketches), len(diffs)) == (2, 1)
+    assert dedupe(*steps(*texts), work=remembering(sketches, diffs, 0)) == plain
 
 
 def test_each_result_is_held_against_one_other_at_most() -> None:
@@ -292,20 +319,18 @@ def test_each_result_is_held_against_one_other_at_most() -> None:
         listing(1, 3, lines=40) + "\n" + "\n".join(f"own {number} {line}" * 3 for line in range(45))
         for number in range(60)
     ]
-    memos = Memos({}, {})
-    assert not any(replaced(dedupe(*steps(*texts), memos=memos)))
-    assert isinstance(memos.diffs, dict)
-    assert len(memos.diffs) == len(texts) - 1
+    diffs = Known()
+    assert not any(replaced(dedupe(*steps(*texts), work=remembering(diffs=diffs))))
+    assert len(diffs) == len(texts) - 1
 
 
 def test_a_diff_that_is_no_shorter_is_not_remembered() -> None:
     """That there is none is."""
     lines = [f"{number}: a line that both of them have" for number in range(9)]
     unlike = ["\n".join([*lines, *(f"{number}: a line of {one} alone" for number in range(15))]) for one in "xy"]
-    memos = Memos({}, {})
-    assert replaced(dedupe(*steps(*unlike), memos=memos)) == [0, 0]
-    assert isinstance(memos.diffs, dict)
-    assert list(memos.diffs.values()) == [""]
+    diffs = Known()
+    assert replaced(dedupe(*steps(*unlike), work=remembering(diffs=diffs))) == [0, 0]
+    assert list(diffs.values()) == [""]
 
 
 def _count_dedupe_steps(number: int) -> int:
@@ -322,4 +347,29 @@ def test_the_work_goes_by_the_number_of_results() -> None:
 def test_sessions_without_repeats_are_left_alone() -> None:
     """Results that differ in each line are forwarded as they came."""
     before = conversation(*session(20, result_tokens=100))
-    assert dedupe_tool_results(before, start=0, count=count).conversation is before
+    assert dedupe_tool_results(before, start=0, work=Work(count)).conversation is before
+
+
+def test_exempt_results_are_kept() -> None:
+    """All of a tool, or those of calls that name what is excluded; others of the tool are not."""
+    read = [call("a", "read", '{"path":"AGENTS.md"}'), call("b", "read", '{"path":"a.log"}'), call("c", "look", "{}")]
+    rules = (
+        ToolRule("read", Treatment(Budget(300), tidying=Tidying(), exempt_arguments=("*.md",))),
+        ToolRule("look", Treatment(Budget(300), tidying=Tidying(), is_exempt=True)),
+    )
+    messages = (assistant(None, *read), *(result(one.id, TEXT) for one in read))
+    kept = KeptResults(messages, Policy(tools=rules))
+    assert [kept.is_kept(index) for index in (1, 2, 3)] == [True, False, True]
+
+
+@pytest.mark.parametrize(("tool", "policy_wide", "kept"), [(True, False, False), (False, True, True)])
+def test_what_a_tool_says_of_deduplication_goes_before_the_policy(
+    tool: bool,  # noqa: FBT001 - a parameter of pytest
+    policy_wide: bool,  # noqa: FBT001
+    kept: bool,  # noqa: FBT001
+) -> None:
+    """And where no tool is named, the policy says it."""
+    messages = (assistant(None, call("a")), result("a"))
+    rules = (ToolRule("run", Treatment(Budget(300), dedupe=tool)),)
+    assert KeptResults(messages, Policy(dedupe=policy_wide, tools=rules)).is_kept(1) is kept
+    assert KeptResults(messages, Policy(dedupe=policy_wide)).is_kept(1) is not policy_wide
