@@ -119,12 +119,12 @@ class Sums:
 
     def shorten(self, at: int, saved_tokens: int) -> None:
         """Message `at`, behind the head and in the open step, costs so much less from now on."""
-        is_user = at in self.users[-1:]
         self._lower(self._full, at + 1, saved_tokens)
         self._lower(self._start_sums, bisect_left(self._starts, at + 1), saved_tokens)
-        if is_user:
+        rank = bisect_left(self.users, at)
+        if at in self.users[rank : rank + 1]:
             self._lower(self._pruned, at + 1, saved_tokens)
-            self._lower(self._user_sums, len(self._user_sums) - 1, saved_tokens)
+            self._lower(self._user_sums, rank + 1, saved_tokens)
 
     def _lower(self, sums: "array[int]", start: int, tokens: int) -> None:
         for index in range(start, len(sums)):
