@@ -1,4 +1,4 @@
-"""A mapping that forgets what was used longest ago, bounded by bytes. Thread-safe."""
+"""Caches: a mapping that forgets what was used longest ago, bounded by bytes, and a key that stands for one object."""
 
 import threading
 from collections import OrderedDict
@@ -12,8 +12,27 @@ ENTRY_BYTES = 200
 """What an entry costs beside its content: the dictionary's slot, the links, the key object."""
 
 
+class Same(Generic[V]):
+    """A cache key that is equal only to a key of the very same object, which it keeps alive.
+
+    For values whose equality is slow or leaves something out: sections of the configuration are equal although one sets
+    a key that the other leaves at its default.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: V) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 class BytesLRU(Generic[K, V]):
-    """At most `max_bytes` of entries, each as large as `size(key, value)` says."""
+    """At most `max_bytes` of entries, each as large as `size(key, value)` says. Thread-safe."""
 
     def __init__(self, max_bytes: int, size: Callable[[K, V], int]) -> None:
         self._max_bytes = max_bytes

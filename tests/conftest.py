@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import aiohttp
-import numpy as np  # noqa: F401 - a proxy loads it in a thread, and who looks for it meanwhile finds half of it
 import pytest
 from hypothesis import HealthCheck, settings
 from support.model_learning import ListLog

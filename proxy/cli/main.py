@@ -29,12 +29,11 @@ from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle
 from proxy.server.app import run_proxy, stop_or_end
 from proxy.server.reload import reload_when_told, tell_proxies, warn_of_open_addresses
-from proxy.state.models.catalogue import find_window
+from proxy.state.models.view import ModelView
 from proxy.telemetry.logs import configure_log, get_log
 from proxy.wire.chat.message import UndecodableError
 from proxy.wire.chat.request import read_damaged_request, read_request
 from rules.pipeline.plan import LimitExceededError
-from rules.tokens.families import find_family
 
 WRONG_USE = 2
 P = ParamSpec("P")
@@ -187,14 +186,9 @@ def _compact(body: bytes, config: Config, compactors: Compactors) -> Compacted:
         request = read_request(body)
     except UndecodableError:
         request = read_damaged_request(body)
-    settings = config.policy_for(request.model)
-    compactor = compactors.choose(settings, request.model)
-    window_tokens = None
-    if settings.context_window == "auto":
-        window_tokens = find_window(config.upstream_for(settings.upstream).base_url, request.model)
-    ratio = find_family(request.model).ratio
-    policy = settings.to_policy(config.prices.to_prices(), token_ratio=ratio, window_tokens=window_tokens)
-    return compactor.apply(compactor.plan(request, policy), None)
+    view = ModelView.of_unmet(config, request.model)
+    compactor = compactors.choose(view.settings, request.model)
+    return compactor.apply(compactor.plan(request, view.policy), None)
 
 
 def _explain(place: str, compacted: Compacted) -> None:

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from proxy.compaction.caches import Caches
-from proxy.wire.chat.outline import BoundTokens, read_outline
 from proxy.wire.chat.request import ChatCodec, ChatRequest
 from rules.conversation import Conversation, CountTokens, Decision, Message
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
-from rules.pipeline.quick_check import is_far_below
 from rules.policy import Policy
 from rules.results.work import Allowance, Work
 from rules.summary.request import Summary, SummaryRequest, write_inline_prompt
@@ -60,12 +58,10 @@ class Compactor:
         count: CountTokens,
         costs: Costs = GENERIC.costs,
         *,
-        bound: BoundTokens = len,
         caches: Caches | None = None,
         number: int = 0,
     ) -> None:
         self.count = count
-        self._bound = bound
         caches = caches or Caches()
         self._codec = ChatCodec(count, costs, cache=caches.chat, number=number)
         self._states = caches.states
@@ -74,11 +70,6 @@ class Compactor:
     def uncounted_bytes(self, request: ChatRequest) -> int:
         """How much of a request was not seen before."""
         return self._codec.uncounted_bytes(request)
-
-    def is_far_below(self, request: ChatRequest, policy: Policy) -> bool:
-        """Whether nothing would be done about a request, as far as that can be told without counting it."""
-        outline = read_outline(request, self._bound)
-        return outline is not None and is_far_below(outline, policy, request_max_tokens=request.max_tokens)
 
     def plan(self, request: ChatRequest, policy: Policy, *, max_chars: int | None = None) -> Planned:
         """Decide. Raises UndecodableError, and LargeWorkError where more than `max_chars` of results are new."""
@@ -128,12 +119,6 @@ class Compactor:
         """What the request is made of. Raises UndecodableError."""
         format_tokens = self._codec.count_format(request)
         return count_sections(self._codec.decode(request), self.count, format_tokens=format_tokens)
-
-    def leave(self, planned: Planned) -> Compacted:
-        """What is known of a request that went out as it came, whatever was planned."""
-        tokens = round(planned.policy.token_ratio * planned.original.tokens)
-        limit = planned.policy.model_limit_tokens(planned.request.max_tokens)
-        return Compacted(planned.request.body, planned.original, (), tokens, tokens, limit)
 
     def write_inline(
         self, request: ChatRequest, prefix: Sequence[Message], wanted: SummaryRequest

@@ -8,8 +8,6 @@ from rules.results.work import LargeWorkError
 
 INLINE_BYTES = 32 * 1024
 """More uncounted JSON than this is counted in a thread: counting takes 50 to 100 ms a megabyte."""
-GLANCE_BYTES = 256 * 1024
-"""A larger body is not even estimated on the loop: that takes 3 to 5 ms a megabyte."""
 LARGE_BODY_BYTES = 1024 * 1024
 """A larger body is not even split on the loop."""
 MANY_MESSAGES = 1000

@@ -10,9 +10,7 @@ from typing import Any
 from proxy.compaction.caches import Caches
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.offload import run_work
-from proxy.compaction.tokenizers.estimate import Estimator
 from proxy.compaction.tokenizers.exact import (
-    VOCABULARIES,
     VocabularyError,
     count_by_heuristic,
     count_pieces,
@@ -37,7 +35,6 @@ class Compactors:
         self._counts: dict[str, CountTokens] = {HEURISTIC: count_by_heuristic}
         self._stand_ins: dict[str, str] = {}
         self._made: dict[tuple[str, Costs], Compactor] = {}
-        self._estimators: dict[str, Estimator] = {}
         self._load(O200K)
 
     async def get(self, settings: PolicyConfig, model: str) -> Compactor:
@@ -57,7 +54,6 @@ class Compactors:
                     Compactor(
                         count,
                         costs,
-                        bound=partial(self._bound, vocabulary),
                         caches=self._caches,
                         number=len(self._made),
                     ),
@@ -73,18 +69,6 @@ class Compactors:
         while vocabulary in self._stand_ins:
             vocabulary = self._stand_ins[vocabulary]
         return vocabulary
-
-    def load_estimators(self) -> None:
-        """Have estimates at hand from now on. Not needed at the start, and slow: numpy is behind them."""
-        try:
-            self._estimators = {name: Estimator(name) for name in VOCABULARIES}
-        except (ImportError, OSError, ValueError, KeyError) as error:
-            self._log.warning("estimates_missing", reason=type(error).__name__, instead="bytes")
-
-    def _bound(self, vocabulary: str, data: bytes) -> int:
-        """At least the tokens of a text: its bytes; likely fewer, once there are estimates."""
-        estimator = self._estimators.get(vocabulary)
-        return estimator.bound_tokens(data) if estimator else len(data)
 
     def _load(self, vocabulary: str) -> CountTokens:
         """The count by a vocabulary; by o200k_base, or by characters, where that cannot be had."""

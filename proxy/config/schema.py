@@ -5,6 +5,7 @@ Law: frozen, and every key has a default. What a file says is read by config/loa
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
@@ -22,6 +23,7 @@ from proxy.config.values import (
     is_loopback,
 )
 from proxy.config.words import Wanted
+from proxy.lru import Same
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget, Treatment, Truncation
 
@@ -221,12 +223,8 @@ class Config(Section):
         return path
 
     def over_defaults(self, patch: PolicyConfig) -> PolicyConfig:
-        """The defaults with what the patch sets."""
-        changes = {key: getattr(patch, key) for key in patch.model_fields_set - {"match", "summary"}}
-        summary = {key: getattr(patch.summary, key) for key in patch.summary.model_fields_set}
-        changes["summary"] = self.defaults.summary.model_copy(update=summary)
-        changes["tidy"] = patch.tidy.over(self.defaults.tidy)
-        return self.defaults.model_copy(update=changes)
+        """The defaults with what the patch sets; the same object each time."""
+        return _overlay(Same(self.defaults), Same(patch))
 
     def policy_for(self, model: str, profile: str | None = None) -> PolicyConfig:
         """The policy of a request: its profile's, else the first match's, else the defaults.
@@ -240,9 +238,10 @@ class Config(Section):
 
     def match_for(self, model: str) -> ModelConfig | None:
         """The first entry of `models` whose glob matches; none does for a name beyond MAX_MODEL_CHARS."""
-        if len(model) > MAX_MODEL_CHARS:
+        if not self.models or len(model) > MAX_MODEL_CHARS:
             return None
-        return next((entry for entry in self.models if fnmatchcase(model, entry.match)), None)
+        index = _match_first(tuple(entry.match for entry in self.models), model)
+        return None if index is None else self.models[index]
 
     def upstream_for(self, name: str | None) -> UpstreamConfig:
         """The upstream by its name in `upstreams`; None is the main one."""
@@ -267,3 +266,18 @@ class Config(Section):
         if self.metrics_listen and self.admin_token is None and not is_loopback(self.metrics_listen):
             found[self.metrics_listen] = "anyone who reaches this port can read the metrics; see admin_token"
         return found
+
+
+@lru_cache(256)
+def _overlay(under: Same[PolicyConfig], over: Same[PolicyConfig]) -> PolicyConfig:
+    defaults, patch = under.value, over.value
+    changes = {key: getattr(patch, key) for key in patch.model_fields_set - {"match", "summary"}}
+    summary = {key: getattr(patch.summary, key) for key in patch.summary.model_fields_set}
+    changes["summary"] = defaults.summary.model_copy(update=summary)
+    changes["tidy"] = patch.tidy.over(defaults.tidy)
+    return defaults.model_copy(update=changes)
+
+
+@lru_cache(1024)
+def _match_first(globs: tuple[str, ...], model: str) -> int | None:
+    return next((index for index, glob in enumerate(globs) if fnmatchcase(model, glob)), None)

@@ -3,17 +3,14 @@
 Law: the client sees one answer. It is asked for a second time only where the first attempt was refused unread.
 """
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import aiohttp
 from aiohttp import web
 
-from proxy.compaction.offload import run_work
 from proxy.config.schema import PolicyConfig
 from proxy.exchange.body import ReceivedBody
 from proxy.exchange.early_answer import read_opening
@@ -23,23 +20,23 @@ from proxy.exchange.record import Exchange
 from proxy.exchange.recover import Again, confirm, learn, plan_again
 from proxy.exchange.services import Services
 from proxy.exchange.summary import Call, Carried, write_ahead
-from proxy.http.client import read_headers, request_headers, target_url
+from proxy.http.client import target_url
 from proxy.http.errors import ProxyError
+from proxy.http.headers import read_headers, request_headers
 from proxy.http.relay import relay_answer, relay_into_stream, replace_answer
 from proxy.wire.chat.answer import ResponseTap
-from proxy.wire.chat.message import UndecodableError
 from proxy.wire.overflow.classify import Kind, Overflow
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """Of the others a client that compacts would do so in vain."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Done:
-    """A request that was planned and carried out; or is left as it came, and `carried` is None until it is counted."""
+    """A request that was planned and carried out."""
 
     call: Call
-    carried: Carried | None
+    carried: Carried
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +57,8 @@ class Delivery:
         Raises UpstreamUnreachableError, UpstreamTimeoutError.
         """
         self.exchange.sent_at = time.monotonic()
-        async with self._count_beside(done) as counted, self._send(body) as answer:
-            await counted
-            if done is None or done.carried is None or self.exchange.mode != "enforce":
+        async with self._send(body) as answer:
+            if done is None or self.exchange.mode != "enforce":
                 return await self._finish(answer, done)
             held, overflow = await read_opening(self.request, answer, self.exchange)
             again = None if overflow is None else await self._recover(done.call, done.carried, overflow)
@@ -120,7 +116,7 @@ class Delivery:
         """Pass the answer on, whose first bytes are `held`, and learn from it."""
         if done is None or answer.status != 200 or overflow is not None:
             return await self._relay(answer, held, overflow)
-        if self.exchange.mode == "enforce" and done.carried is not None:
+        if self.exchange.mode == "enforce":
             with fail_open(self.services, self.exchange, "write_ahead"):
                 # The upstream has read the prompt by now: a question behind it finds it in the cache.
                 write_ahead(done.call, done.carried)
@@ -128,8 +124,7 @@ class Delivery:
         with fail_open(self.services, self.exchange, "observe"):
             if not self.exchange.is_secret:
                 self.services.models.vouch_for(done.call.model)
-            if done.carried is not None:
-                await observe(done.call, done.carried)
+            await observe(done.call, done.carried)
         return response
 
     async def _relay(
@@ -151,30 +146,3 @@ class Delivery:
         if tap is not None:
             await count_answer(self.services, self.settings, tap, exchange)
         return response
-
-    @asynccontextmanager
-    async def _count_beside(self, done: Done | None) -> AsyncIterator[Awaitable[None]]:
-        """While the block runs, a request that was sent uncounted is counted; the block gets what waits for that."""
-        counting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if done is None or done.carried is not None:
-            counting.set_result(None)
-        else:
-            counting = asyncio.get_running_loop().create_task(self._count_sent(done))
-        try:
-            yield counting
-        except ProxyError:  # its answer tells, too, what was sent
-            await counting
-            raise
-        finally:
-            counting.cancel()
-
-    async def _count_sent(self, done: Done) -> None:
-        """Count a request that is on its way as it came."""
-        call, exchange = done.call, self.exchange
-        try:
-            with fail_open(self.services, exchange, "count"):
-                planned = await run_work(partial(call.compactor.plan, call.chat, call.policy), in_thread=True)
-                exchange.compacted = call.compactor.leave(planned)
-                done.carried = Carried(planned, exchange.compacted, planned.plan.prefetch)
-        except UndecodableError:
-            exchange.outcome = "undecodable"

@@ -6,7 +6,8 @@ Law: on one line, of bounded length, without a character that a terminal would o
 import re
 from urllib.parse import urlsplit
 
-from proxy.http.client import CREDENTIAL_HEADERS, KEY_HEADER, Headers, origin_form
+from proxy.http.client import origin_form
+from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers
 from proxy.telemetry.logs import escape
 
 MAX_CHARS = 128

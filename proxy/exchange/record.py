@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.compaction.compactor import Compacted
-from proxy.http.client import Headers
 from proxy.http.errors import ProxyError
+from proxy.http.headers import Headers
 from proxy.http.relay import PlainResponse, Relayed
 from proxy.telemetry.metrics import Metrics
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from proxy.compaction.compactor import Planned, describe_refused
-from proxy.compaction.offload import GLANCE_BYTES, INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded, run_work
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
 from proxy.config.schema import Config, PolicyConfig
 from proxy.exchange.body import peek_model, read_chat, receive_body
 from proxy.exchange.deliver import Delivery, Done
@@ -20,8 +20,8 @@ from proxy.exchange.loggable import names_secret, tell_name, tell_upstream
 from proxy.exchange.record import Exchange
 from proxy.exchange.services import Services
 from proxy.exchange.summary import Call, Carried, carry_out, make_call
-from proxy.http.client import read_headers
 from proxy.http.errors import ContextExceededError, UnknownModeError, UnknownProfileError
+from proxy.http.headers import read_headers
 from proxy.wire.chat.message import UndecodableError
 from proxy.wire.chat.request import ChatRequest
 from rules.pipeline.plan import LimitExceededError
@@ -109,8 +109,7 @@ async def _compact(
         with fail_open(services, exchange, "plan"):
             call = await make_call(services, request, chat, settings, exchange)
             uncounted_bytes = call.compactor.uncounted_bytes(chat)
-            leave = await _is_far_below(call, uncounted_bytes)
-            done = Done(call, None if leave else await _plan_and_carry_out(call, uncounted_bytes))
+            done = Done(call, await _plan_and_carry_out(call, uncounted_bytes))
     except UndecodableError:
         exchange.outcome = "undecodable"
     except LimitExceededError as error:
@@ -121,23 +120,10 @@ async def _compact(
     if done is None:
         return None
     exchange.outcome = exchange.mode
-    if done.carried is not None:
-        exchange.compacted = done.carried.compacted
+    exchange.compacted = done.carried.compacted
     if exchange.mode == "enforce":
         exchange.outcome = "compacted" if exchange.compacted and exchange.compacted.decisions else "unchanged"
     return done
-
-
-async def _is_far_below(call: Call, uncounted_bytes: int) -> bool:
-    """Whether a request that would take long to count is surely, or very likely, left as it is."""
-    if call.exchange.mode != "enforce" or uncounted_bytes <= INLINE_BYTES:
-        return False
-    started = time.monotonic()
-    glance = partial(call.compactor.is_far_below, call.chat, call.policy)
-    in_thread = len(call.chat.body) > GLANCE_BYTES or len(call.chat.raws) > MANY_MESSAGES
-    leave = await run_work(glance, in_thread=in_thread)
-    call.services.recorder.record_overhead("glance", started)
-    return leave
 
 
 async def _plan_and_carry_out(call: Call, uncounted_bytes: int) -> Carried:

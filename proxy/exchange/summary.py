@@ -16,7 +16,8 @@ from proxy.config.schema import PolicyConfig, UpstreamConfig
 from proxy.exchange.record import Exchange
 from proxy.exchange.services import Services
 from proxy.exchange.waiting import wait_aloud
-from proxy.http.client import AFFINITY_HEADERS, SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers, target_url
+from proxy.http.client import target_url
+from proxy.http.headers import AFFINITY_HEADERS, SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers
 from proxy.state.models.records import ModelName
 from proxy.state.summaries.summariser import Inline, Summariser, Task
 from proxy.wire.chat.request import ChatRequest

@@ -1,11 +1,10 @@
-"""The way to the upstream: addresses, headers, timeouts, and its faults in our words.
+"""The way to the upstream: addresses, timeouts, and its faults in our words.
 
-Law: the client's credential goes to the request's own upstream and to no other host. Hop-by-hop headers stay on their
-hop; everything else passes as it is.
+Law: a request goes to the host of the upstream that the configuration names, whatever the client writes.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,93 +18,13 @@ from proxy.http.aiohttp_fixes import Connector, Request, ending_with_connection
 from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamUnreachableError
 from proxy.http.unreachable import PROXY_AUTHENTICATION_REQUIRED, describe_refusal, explain, name_host
 
-HOP_BY_HOP = frozenset(
-    {
-        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-        "transfer-encoding", "upgrade",
-    }
-)  # fmt: skip
-"""Source: RFC 9110 section 7.6.1, with `proxy-connection` as browsers send it."""
-NOT_FORWARDED = HOP_BY_HOP | {"host", "content-length", "expect"}
-"""Of a request: said anew for the next hop, or said for this one."""
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-OWN_PREFIX = "x-trimtab-"
-KEY_HEADER = f"{OWN_PREFIX}key"
-"""For clients whose `Authorization` is the upstream's; it goes no further than here."""
-SCHEMES = frozenset({"bearer", "basic"})
-CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key")
-SUMMARY_HEADERS = frozenset({*CREDENTIAL_HEADERS, "openai-organization", "openai-project"})
-"""What a summary's request takes over from the client's."""
-AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session-id"})
-"""By these an upstream leads a session to where its prompt cache is: xAI, Fireworks, OpenRouter and other gateways."""
 PIECE_BYTES = 256 * 1024
 """A larger body is handed over in pieces, so that a slow upstream holds up its sender and nothing else."""
 
 SWITCHING_PROTOCOLS = 101
 _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
-Headers = list[tuple[str, str]]
 Body = bytes | AsyncIterator[bytes]
-
-
-def read_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Headers in wire order and case, duplicates kept; bytes beyond ASCII survive."""
-    return [
-        (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
-        for name, value in raw_headers
-    ]
-
-
-def drop_hop_by_hop(headers: Headers) -> Headers:
-    """Without the headers of this hop: the standard ones and those that `Connection` names."""
-    named = {
-        token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
-    }
-    return [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP and name.lower() not in named]
-
-
-def answer_headers(headers: Headers) -> Headers:
-    """What the client receives of an upstream's headers: all but this hop's own and what cannot be sent on."""
-    return [(name, value) for name, value in drop_hop_by_hop(headers) if is_sendable(value)]
-
-
-def is_sendable(text: str) -> bool:
-    """Whether a header's value, or a reason, has no control character in it, which might split the answer."""
-    return CONTROL.search(text) is None
-
-
-def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: bool) -> CIMultiDict[str]:
-    """What the upstream receives of a client's headers, in their order; `identity` asks it not to compress its answer.
-
-    A header that comes again is spelt as it was at first: aiohttp would drop it otherwise.
-    """
-    own: dict[str, tuple[str, str]] = {}
-    if identity:
-        own["accept-encoding"] = ("Accept-Encoding", "identity")
-    if upstream.api_key is not None:
-        own |= dict.fromkeys(CREDENTIAL_HEADERS, ("Authorization", f"Bearer {upstream.api_key}"))
-    spelt: dict[str, str] = {}
-    forwarded: CIMultiDict[str] = CIMultiDict()
-    for name, value in drop_hop_by_hop(headers):
-        lower = name.lower().replace("_", "-")  # some servers cannot tell these apart
-        if lower in {"host", "expect"} or lower.startswith(OWN_PREFIX) or ("_" in name and lower in NOT_FORWARDED):
-            continue
-        if lower not in own:
-            forwarded.add(spelt.setdefault(lower, name), value)
-        elif own[lower][0] not in forwarded:
-            forwarded.add(*own[lower])
-    for name, value in own.values():
-        forwarded.setdefault(name, value)
-    return forwarded
-
-
-def find_credentials(headers: Headers) -> tuple[str, ...]:
-    """What the client shows to be let in, in CREDENTIAL_HEADERS' order, each once; not a scheme with nothing behind."""
-    found: dict[str, None] = {}
-    for wanted in CREDENTIAL_HEADERS:
-        values = (value for name, value in headers if name.lower() == wanted)
-        found |= dict.fromkeys(value for value in values if value.strip().lower() not in {"", *SCHEMES})
-    return tuple(found)
 
 
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:

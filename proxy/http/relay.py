@@ -19,8 +19,8 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
-from proxy.http.client import Headers, answer_headers, is_sendable, read_headers
 from proxy.http.errors import UpstreamInvalidError
+from proxy.http.headers import Headers, answer_headers, is_sendable, read_headers
 from proxy.telemetry.pace import Pace
 from proxy.wire.chat.answer import MAX_EVENT_BYTES, UNKNOWN_FORM, ResponseTap
 

@@ -15,8 +15,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient, answer_headers, is_sendable, read_headers
+from proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient
 from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.http.headers import answer_headers, is_sendable, read_headers
 from proxy.http.relay import STALLED_SECONDS, PlainResponse, Relayed, relay_answer, reset
 from proxy.http.unreachable import name_host
 

@@ -11,8 +11,8 @@ from hashlib import sha256
 from itertools import islice
 
 from proxy.config.schema import Config
-from proxy.http.client import CREDENTIAL_HEADERS, KEY_HEADER, Headers
 from proxy.http.errors import UnauthorizedError
+from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers
 
 MAX_SHOWN = 8
 """Credentials of one request that are looked at: more are no client's."""

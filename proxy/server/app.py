@@ -68,18 +68,20 @@ async def run_proxy(
     """
     keep_header_bytes()
     compactors = compactors or Compactors(log)
-    estimators: asyncio.Future[None] | None = None
+    catalogue: asyncio.Future[None] | None = None
     try:
         async with _open_services(config, log, compactors, lifecycle or Lifecycle()) as services:
             current = Current(services)
             async with _serve_pages(current) as pages_url, _serve_requests(current) as url:
-                estimators = asyncio.get_running_loop().run_in_executor(None, _load_the_rest, compactors, config)
+                base_urls = tuple(upstream.base_url for upstream in config.discovered_upstreams())
+                # Slow, and not needed at the start.
+                catalogue = asyncio.get_running_loop().run_in_executor(None, load_catalogue, base_urls)
                 for upstream in config.discovered_upstreams():
                     services.models.seek_windows(upstream)
                 yield Proxy(url, (pages_url or url) + config.metrics_path, current)
     finally:
-        if estimators is not None:
-            await estimators
+        if catalogue is not None:
+            await catalogue
 
 
 @asynccontextmanager
@@ -192,12 +194,6 @@ def stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecycl
         lifecycle.reset_clients()
     finally:
         os._exit(128 + number)
-
-
-def _load_the_rest(compactors: Compactors, config: Config) -> None:
-    """What is not needed at the start, and slow."""
-    load_catalogue(tuple(upstream.base_url for upstream in config.discovered_upstreams()))
-    compactors.load_estimators()
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:

@@ -13,9 +13,10 @@ from proxy.exchange.loggable import tell_name, tell_path, tell_upstream
 from proxy.exchange.record import Exchange
 from proxy.exchange.serve import serve_chat
 from proxy.exchange.services import Services
-from proxy.http.client import SWITCHING_PROTOCOLS, Body, read_headers, request_headers, target_url
+from proxy.http.client import SWITCHING_PROTOCOLS, Body, target_url
 from proxy.http.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.http.framing import check_framing
+from proxy.http.headers import read_headers, request_headers
 from proxy.http.relay import relay_answer
 from proxy.http.websocket import is_upgrade, relay_websocket
 from proxy.server.access import admit_client

@@ -6,6 +6,7 @@ model's own usage says is put right by calibration.
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from rules.tokens.images import AreaCost, ImageCost, PatchCost, TileCost
 
@@ -118,5 +119,9 @@ MODEL_CHARS = 200
 
 def find_family(model: str) -> Family:
     """The family of a model; routers' prefixes (`openai/`) and fine-tunes (`ft:`) do not matter."""
-    name = model.rpartition("/")[2][:MODEL_CHARS].lower().removeprefix("ft:")
+    return _match_family(model.rpartition("/")[2][:MODEL_CHARS].lower().removeprefix("ft:"))
+
+
+@lru_cache(1024)  # 14 us for a name that no glob matches; the names are cut, so the cache holds 1 MB at most
+def _match_family(name: str) -> Family:
     return next((family for glob, family in FAMILIES if fnmatchcase(name, glob)), GENERIC)

@@ -1,10 +1,15 @@
 """What no rule touches crosses byte for byte: heads and bodies, both ways, seen on the bare socket."""
 
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
+import orjson
 import pytest
-from support.client import ask_raw
+from support.client import ask_raw, post
 from upstreams.raw import OK, RawUpstream, run_raw_upstream
+from upstreams.recording import completion
+
+from proxy.compaction.offload import INLINE_BYTES
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 
@@ -237,3 +242,30 @@ async def test_behind_an_upgrade_that_is_not_followed_the_connection_ends(protoc
 
     assert answer.count(b"HTTP/1.1 ") == 1
     assert b"\r\nconnection: close\r\n" in answer.lower()
+
+
+UNREADABLE = {
+    "a number": b'{"role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":'
+    b'{"name":"f","arguments":' + b"1" * 5000 + b'}}]},{"role":"tool","tool_call_id":"x","content":"ok"}',
+    "no UTF-8": b'{"role":"user","name":"\xff","content":"x"}',
+}
+
+
+@pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE.keys())
+@pytest.mark.parametrize("words", [300, 1800])
+async def test_a_message_that_defies_decoding_is_forwarded(message, words, client, upstream, start_proxy, log):
+    """Small or large, on the loop or in a thread: the upstream judges, and has the client's own bytes."""
+
+    async def answer(_recorded, _request):
+        return completion()
+
+    upstream.answer = answer
+    said = orjson.dumps({"role": "user", "content": " ".join(uuid4().hex for _ in range(words))})
+    body = b'{"model":"gpt-4o","messages":[' + said + b"," + message + b"]}"
+    assert (len(body) > INLINE_BYTES) == (words > 1000)
+    proxy = await start_proxy()
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+    await proxy.services.lifecycle.idle.wait()
+
+    assert (response.status, [item.body for item in upstream.requests]) == (200, [body])
+    assert [line["outcome"] for line in log.lines if line["event"] == "request"] == ["undecodable"]

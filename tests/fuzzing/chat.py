@@ -41,15 +41,12 @@ def fuzz_chat(data: bytes) -> None:
         assert not is_plain, "a plain session was not read"
         return
     compactor = Compactor(count_by_heuristic)
-    is_far_below = compactor.is_far_below(request, policy)
     outcome = _compact(compactor, request, policy, summary)
     # A warm one each time; one that knows nothing, which takes as long as all the rest, each fourth time.
     for other in (compactor, *((Compactor(count_by_heuristic),) if choices.happens(64) else ())):
         assert _describe(_compact(other, request, policy, summary)) == _describe(outcome), "two outcomes of one body"
     assert not isinstance(outcome, UndecodableError) or not is_plain, "a plain session was not decoded"
-    assert not (isinstance(outcome, LimitExceededError) and is_far_below), "refused, but far below its limit"
     if isinstance(outcome, Compacted):
-        assert not outcome.decisions or not is_far_below, "rules acted on what is far below its limit"
         _check(request, outcome, policy, is_plain=is_plain)
         _ask_for_summaries(compactor, request, policy, outcome)
 
@@ -76,7 +73,6 @@ def _describe(outcome: Outcome) -> Any:
 def _ask_for_summaries(compactor: Compactor, request: ChatRequest, policy: Policy, sent: Compacted) -> None:
     """What else the proxy does with a plan: questions to the summariser, sections, the cut put off."""
     planned = compactor.plan(request, policy)
-    assert compactor.leave(planned).body is request.body
     assert compactor.uncounted_bytes(request) == 0, "read, and still not known"
     compactor.count_sections(request)
     for wanted in filter(None, (planned.plan.request, planned.plan.prefetch)):

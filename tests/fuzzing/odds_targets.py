@@ -9,14 +9,8 @@ from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
 from proxy.exchange.body import peek_model
-from proxy.http.client import (
-    CREDENTIAL_HEADERS,
-    HOP_BY_HOP,
-    find_credentials,
-    read_headers,
-    request_headers,
-    target_url,
-)
+from proxy.http.client import target_url
+from proxy.http.headers import CREDENTIAL_HEADERS, HOP_BY_HOP, find_credentials, read_headers, request_headers
 from proxy.state.models.records import MAX_RATIO, _decode
 from proxy.state.summaries.sealing import seal, unseal
 from rules.summary.request import Summary

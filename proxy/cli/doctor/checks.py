@@ -19,8 +19,9 @@ import aiohttp
 from proxy.config.network.forward_proxies import SETTING
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.values import own_host, site_url, split_address
-from proxy.http.client import Headers, UpstreamClient, request_headers, target_url
+from proxy.http.client import UpstreamClient, target_url
 from proxy.http.errors import ProxyError
+from proxy.http.headers import Headers, request_headers
 from proxy.server.app import data_directory
 from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
 from proxy.state.stores import FILE_NAME, SummaryStore

@@ -22,10 +22,10 @@ from proxy.cli.doctor.checks import (
 from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.server.admin.models import describe_window
 from proxy.server.app import data_directory
 from proxy.state.models.facts import complete, recall
-from proxy.state.models.records import ModelName, Record, Records
+from proxy.state.models.records import Record, Records
+from proxy.state.models.view import ModelView, name_model
 from proxy.state.stores import SummaryStore, open_store
 from rules.tokens.families import Family, find_family
 
@@ -179,20 +179,18 @@ async def _describe(
     config: Config, model: str, answers: dict[_Asked, Answer], store: SummaryStore, compactors: Compactors
 ) -> ModelFinding:
     settings, family = config.policy_for(model), find_family(model)
-    upstream = config.upstream_for(settings.upstream)
-    base_url = upstream.base_url
-    name = ModelName(base_url, model, settings.count)
+    name = name_model(config, settings, model)
     _, record = await Records(store).read(name)
     kept = record or Record(family.ratio)
-    told = answers[_tell_apart(upstream)].windows.find(model)
+    told = answers[_tell_apart(config.upstream_for(settings.upstream))].windows.find(model)
     facts = await asyncio.to_thread(complete, name, recall(kept, told or kept.window_tokens))
-    window_tokens, window_from = describe_window(settings, facts)
+    view = ModelView.of(config, settings, name, facts)
     vocabulary = compactors.name_vocabulary(settings, model)
     return ModelFinding(
         model,
-        base_url,
-        window_tokens,
-        "store" if window_from == "discovered" and told is None else window_from,
+        name.base_url,
+        view.policy.context_window,
+        "store" if view.window_from == "discovered" and told is None else view.window_from,
         vocabulary,
         kept.ratio,
         "calibrated" if kept.calibrated else _name_accuracy(family, vocabulary),

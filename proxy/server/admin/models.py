@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, PolicyConfig
 from proxy.exchange.services import Services
-from proxy.state.models.facts import Facts, Known
+from proxy.state.models.facts import Known
 from proxy.state.models.records import ModelName
+from proxy.state.models.view import ModelView
 
 MAX_SHOWN = 500
 
@@ -31,18 +31,6 @@ class _Shown:
     mean_error: float
 
 
-def describe_window(settings: PolicyConfig, facts: Facts) -> tuple[int, str]:
-    """The window in tokens that a policy makes of what is known, and where it comes from."""
-    if settings.context_window != "auto":
-        window_tokens, origin = settings.context_window, "configured"
-    elif facts.window_tokens is None:
-        window_tokens, origin = DEFAULT_CONTEXT_WINDOW, "default"
-    else:
-        window_tokens, origin = facts.window_tokens, "catalogue" if facts.from_catalogue else "discovered"
-    corrected = facts.correct(window_tokens, is_configured=origin == "configured")
-    return corrected, origin if corrected == window_tokens else "learned"
-
-
 def write_models(services: Services) -> bytes:
     """JSON: the models that an upstream has answered for, and those whose windows one has told; and how many more."""
     known = {(one.name.base_url, one.name.model): one for one in services.models.list_known()}
@@ -60,14 +48,13 @@ def _recall(services: Services, base_url: str, model: str) -> Known:
 
 def _show(services: Services, known: Known) -> _Shown:
     model = known.name.model
-    settings = services.config.policy_for(model)
-    window_tokens, window_from = describe_window(settings, known.facts)
+    view = ModelView.of(services.config, services.config.policy_for(model), known.name, known.facts)
     return _Shown(
         model=model,
         upstream=urlsplit(known.name.base_url).netloc,
-        window_tokens=window_tokens,
-        window_from=window_from,
-        vocabulary=services.compactors.name_vocabulary(settings, model),
+        window_tokens=view.policy.context_window,
+        window_from=view.window_from,
+        vocabulary=services.compactors.name_vocabulary(view.settings, model),
         token_ratio=known.facts.ratio,
         calibrated=known.is_calibrated,
         samples=known.samples,

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from proxy.config.schema import Config
 from proxy.exchange.services import Services
-from proxy.http.client import Headers
 from proxy.http.errors import NoSuchPageError, ProxyError
+from proxy.http.headers import Headers
 from proxy.server.access import admit_admin
 from proxy.server.admin.models import write_models
 

@@ -16,8 +16,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.client import Headers, UpstreamClient, request_headers, target_url
+from proxy.http.client import UpstreamClient, target_url
 from proxy.http.errors import ProxyError
+from proxy.http.headers import Headers, request_headers
 from proxy.wire.chat.answer import UNKNOWN_FORM
 
 TIMEOUT_SECONDS = 5.0

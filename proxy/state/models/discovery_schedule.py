@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.client import Headers, UpstreamClient
+from proxy.http.client import UpstreamClient
+from proxy.http.headers import Headers
 from proxy.state.models.discovery import Windows, discover
 from proxy.state.models.records import ModelName
 

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.client import Headers, UpstreamClient
+from proxy.http.client import UpstreamClient
+from proxy.http.headers import Headers
 from proxy.lru import BytesLRU
 from proxy.state.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Calibration, Report, clamp
 from proxy.state.models.catalogue import is_ready, load_catalogue

@@ -6,7 +6,7 @@ machine.
 
 from dataclasses import dataclass
 
-from proxy.http.client import KEY_HEADER, Headers, find_credentials
+from proxy.http.headers import KEY_HEADER, Headers, find_credentials
 
 _HEADER = "header:"
 

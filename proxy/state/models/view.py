@@ -1,0 +1,68 @@
+"""A model as its requests are served: what is configured for it, what is known of it, and the policy of both.
+
+Law: everyone who needs the policy of a model takes it from here.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Self
+
+from proxy.config.schema import Config, PolicyConfig
+from proxy.lru import Same
+from proxy.state.models.facts import Facts, complete
+from proxy.state.models.records import ModelName
+from rules.policy import Policy, Prices
+from rules.tokens.families import find_family
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """One model.
+
+    `policy` is corrected by what refusals have taught; `believed_tokens` is the window, in the model's own tokens, that
+    is configured, else found, else assumed, before that correction.
+    """
+
+    name: ModelName
+    settings: PolicyConfig
+    facts: Facts
+    policy: Policy
+    believed_tokens: int
+
+    @classmethod
+    def of(cls, config: Config, settings: PolicyConfig, name: ModelName, facts: Facts) -> Self:
+        """The view of a model whose requests are served by `settings`: the configuration's for it, or a profile's."""
+        policy, believed_tokens = _derive_policy(Same(settings), config.prices.to_prices(), facts)
+        return cls(name, settings, facts, policy, believed_tokens)
+
+    @classmethod
+    def of_unmet(cls, config: Config, model: str) -> Self:
+        """The view of a model by its name alone: no upstream and no store is asked. May load the catalogue (0.1 s)."""
+        settings = config.policy_for(model)
+        name, facts = name_model(config, settings, model), Facts(find_family(model).ratio)
+        return cls.of(config, settings, name, complete(name, facts) if settings.context_window == "auto" else facts)
+
+    @property
+    def window_from(self) -> str:
+        """Where the policy's window comes from: configured, discovered, catalogue, default, or learned."""
+        if self.policy.context_window != self.believed_tokens:
+            return "learned"
+        if self.settings.context_window != "auto":
+            return "configured"
+        if self.facts.window_tokens is None:
+            return "default"
+        return "catalogue" if self.facts.from_catalogue else "discovered"
+
+
+def name_model(config: Config, settings: PolicyConfig, model: str) -> ModelName:
+    """The name under which facts about a model are kept, for requests that are served by `settings`."""
+    return ModelName(config.upstream_for(settings.upstream).base_url, model, settings.count)
+
+
+@lru_cache(1024)
+def _derive_policy(settings: Same[PolicyConfig], prices: Prices, facts: Facts) -> tuple[Policy, int]:
+    """The corrected policy, and the window before the correction."""
+    configured = settings.value
+    policy = configured.to_policy(prices, token_ratio=facts.ratio, window_tokens=facts.window_tokens)
+    window_tokens = facts.correct(policy.context_window, is_configured=configured.context_window != "auto")
+    return replace(policy, context_window=window_tokens, added_tokens=facts.added_tokens), policy.context_window

@@ -1,0 +1,81 @@
+"""Headers on their way through."""
+
+import pytest
+
+from proxy.config.schema import UpstreamConfig
+from proxy.http.headers import drop_hop_by_hop, find_credentials, read_headers, request_headers
+
+PLAIN = UpstreamConfig(base_url="http://up:1/v1")
+KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
+
+
+def _headers(*lines: str) -> list[tuple[str, str]]:
+    return [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+
+
+def test_headers_are_read_as_they_are() -> None:
+    """Order, case, duplicates and bytes beyond ASCII survive."""
+    raw = ((b"X-A", b"1"), (b"x-a", b"2"), (b"X-B", "ü".encode()), (b"X-C", b"\xff"))
+
+    headers = read_headers(raw)
+    assert headers == [("X-A", "1"), ("x-a", "2"), ("X-B", "ü"), ("X-C", "\udcff")]
+    assert [value.encode("utf-8", "surrogateescape") for _, value in headers] == [value for _, value in raw]
+
+
+def test_hop_by_hop_headers_stay_on_their_hop() -> None:
+    """The standard ones and those that any `Connection` names; the others keep order and duplicates."""
+    headers = _headers(
+        "Set-Cookie: a", "Connection: close, X-Hop", "KEEP-ALIVE: 5", "x-hop: 1", "TE: trailers", "Set-Cookie: b",
+        "Trailer: x", "Transfer-Encoding: chunked", "Upgrade: h2c", "Proxy-Authorization: p", "Proxy-Connection: c",
+        "Proxy-Authenticate: q", "connection: X-Other", "X-Other: 2", "X-Kept: 3",
+    )  # fmt: skip
+
+    assert drop_hop_by_hop(headers) == _headers("Set-Cookie: a", "Set-Cookie: b", "X-Kept: 3")
+
+
+def test_a_request_passes_as_it_is() -> None:
+    """But for what belongs to the hop or to us."""
+    headers = _headers(
+        "Host: proxy", "X-Twice: 1", "Authorization: Bearer mine", "Content-Length: 5", "x-twice: 2", "Expect: 100",
+        "X-Trimtab-Mode: off", "Accept-Encoding: gzip, br", "Connection: x-twice-not", "User-Agent: me",
+    )  # fmt: skip
+    kept = _headers(
+        "X-Twice: 1", "Authorization: Bearer mine", "Content-Length: 5", "X-Twice: 2", "Accept-Encoding: gzip, br",
+        "User-Agent: me",
+    )  # fmt: skip
+
+    assert list(request_headers(headers, PLAIN, identity=False).items()) == kept
+
+
+def test_identity_replaces_every_encoding_that_the_client_takes() -> None:
+    """The answer of a compacted path must be readable."""
+    headers = _headers("accept-encoding: gzip", "X-A: 1", "Accept-Encoding: br")
+
+    forwarded = request_headers(headers, PLAIN, identity=True)
+    assert list(forwarded.items()) == _headers("Accept-Encoding: identity", "X-A: 1")
+    assert request_headers([], PLAIN, identity=True).getall("accept-encoding") == ["identity"]
+
+
+def test_the_upstreams_own_key_replaces_every_credential() -> None:
+    """In whatever header the client's came, it goes no further."""
+    headers = _headers("authorization: Bearer theirs", "API-Key: theirs", "x-api-key: theirs", "X-A: 1")
+
+    assert list(request_headers(headers, KEYED, identity=False).items()) == _headers(
+        "Authorization: Bearer sk-own", "X-A: 1"
+    )
+    assert list(request_headers([], KEYED, identity=False).items()) == _headers("Authorization: Bearer sk-own")
+
+
+@pytest.mark.parametrize(
+    ("lines", "credentials"),
+    [
+        ((), ()),
+        (("X-A: 1", "Authorization: Bearer"), ()),
+        (("X-API-KEY: a", "AUTHORIZATION: b"), ("b", "a")),
+        (("x-api-key: a", "api-key: c", "api-key: a", "API-Key: b"), ("c", "a", "b")),
+        (("x-api-key: a",), ("a",)),
+    ],
+)
+def test_credentials_are_found_in_any_of_their_headers(lines: tuple[str, ...], credentials: tuple[str, ...]) -> None:
+    """Authorization's first; a scheme alone is none."""
+    assert find_credentials(_headers(*lines)) == credentials
