@@ -60,10 +60,7 @@ class BytesLRU(Generic[K, V]):
 
     def pop(self, key: K) -> V | None:
         """Take the value out; None where there is none."""
-        with self._lock:
-            value, size = self._entries.pop(key, (None, 0))
-            self._bytes -= size
-            return value
+        return self.pop_first((key,))
 
     def pop_first(self, keys: Iterable[K]) -> V | None:
         """Take out the value of the first key that has one; None if none has. The lock is taken once for all."""

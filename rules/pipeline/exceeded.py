@@ -5,11 +5,12 @@ after. A text is shortened from what the client said, once, and its marker tells
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
-from rules.results.edit import Result, edit_one, name_result
+from rules.results.edit import Result, edit_one, shorten_once
 from rules.results.excerpt.rule import share_budget, truncate_result
 from rules.results.tidy.rule import TIDY
 from rules.results.work import Shortened, Work
@@ -30,7 +31,9 @@ def shorten_newest(
     changed: list[int] = []
     places = _find_places(original.messages, caps, policy)
     for cap in caps:
-        shorter = _shorten(original.messages[cap.at], places.get(cap.at), cap.tokens, work)
+        message, place = original.messages[cap.at], places.get(cap.at)
+        work_out = partial(_work_out, message, place, cap.tokens, work)
+        shorter = shorten_once(message, place, f"exceeded {cap.tokens}", work, work_out)
         if shorter.tokens < messages[cap.at].tokens:
             messages[cap.at] = shorter
             changed.append(cap.at)
@@ -47,16 +50,6 @@ def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Polic
     if not results:
         return {}
     return {place.at: place for place in find_results(messages, policy, min(results)) if place.at in results}
-
-
-def _shorten(message: Message, place: Place | None, max_tokens: int, work: Work) -> Message:
-    """The message at `max_tokens`, remembered."""
-    key = name_result(message, place, f"exceeded {max_tokens}", work)
-    known = work.results.get(key)
-    if known is None:
-        work.allowance.spend(sum(map(len, message.texts)))
-        known = work.results[key] = _work_out(message, place, max_tokens, work)
-    return message.shorten(known.texts, known.saved_tokens) if known.texts else message
 
 
 def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work) -> Shortened:

@@ -16,8 +16,9 @@ from rules.conversation import (
     count_leading,
 )
 from rules.pipeline.exceeded import shorten_newest
-from rules.pipeline.transcript import NO_STATES, States, dedupe_results, keep_state, take_state
+from rules.pipeline.transcript import States, name_state, take_state
 from rules.policy import OnExceeded, Policy
+from rules.results.dedupe import KeptResults, dedupe_tool_results
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
@@ -108,7 +109,7 @@ def plan(
     count: CountTokens,
     request_max_tokens: int | None = None,
     work: Work | None = None,
-    states: States = NO_STATES,
+    states: States | None = None,
 ) -> Plan:
     """Decide everything about one request; `request_max_tokens` is the completion that it asks for.
 
@@ -125,7 +126,8 @@ def plan(
     spare = policy.spare_tokens(request_max_tokens)
     room = Room.measure(messages, conversation.fixed_tokens, limit, spare=spare, shortens=shortens)
     window = state.replay(messages, room, policy)
-    keep_state(states, messages, policy, work, state)
+    if states is not None:
+        states[name_state(messages, policy, work)] = state
     fitted = shorten_newest(short.conversation, paired.conversation, window.caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
@@ -149,7 +151,7 @@ def apply(
     count: CountTokens,
     summary: Summary | None = None,
     work: Work | None = None,
-    states: States = NO_STATES,
+    states: States | None = None,
 ) -> Outcome:
     """Carry the plan out; `summary` is what `plan.request` asked for, None for the digest.
 
@@ -165,7 +167,8 @@ def apply(
     current = pruned.conversation
     if any(treatment.dedupe for treatment in policy.treatments()):
         # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
-        deduped = dedupe_results(states, current, plan.hashes, max(start, window.prune_stop), policy, work)
+        start = max(start, window.prune_stop, count_leading(current.messages))
+        deduped = _dedupe(plan, current, start, policy, work, states)
         decisions += deduped.decisions
         current = deduped.conversation
     if window.cut is not None and plan.request is not None:
@@ -180,3 +183,20 @@ def apply(
             plan.original.tokens, current.tokens, plan.limit, window=policy.context_window, decisions=decisions
         )
     return Outcome(plan.original if not decisions else current, decisions)
+
+
+def _dedupe(
+    plan: Plan, current: Conversation, start: int, policy: Policy, work: Work, states: States | None
+) -> Outcome:
+    """Results from `start` on that repeat an earlier one, going on from the state that plan() left."""
+    key = name_state(current.messages, policy, work)
+    state = None if states is None else states.pop_first([key])
+    try:
+        # Another request may have taken it meanwhile, or have left its own: of the same newest messages.
+        if state is None or state.hashes != plan.hashes:
+            is_exempt = KeptResults(current.messages, policy).is_kept
+            return dedupe_tool_results(current, start=start, work=work, is_exempt=is_exempt)
+        return state.dedupe(current, start, policy, work)
+    finally:
+        if states is not None and state is not None:
+            states[key] = state

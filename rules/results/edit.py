@@ -4,14 +4,14 @@ Law: what becomes of a result is decided by the result and by its own call, whic
 longer, and a small saving is not worth a change. Each outcome is worked out once and remembered, also "left alone".
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rules.conversation import CountTokens, Message, ToolCall
 from rules.results.calls import Place
 from rules.results.tools.arguments import has_argument
 from rules.results.tools.exit_status import says_failure
-from rules.results.work import ResultKey, Shortened, Work
+from rules.results.work import Shortened, Work
 from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, Treatment
 
@@ -59,44 +59,28 @@ class Editor:
     describe: Callable[[Sequence[Place]], str]
 
 
-def edit_places(
-    messages: list[Message], places: Sequence[Place], editor: Editor, work: Work
-) -> Iterator[tuple[Place, int]]:
-    """Put edited results in place of the messages at `places`; where, and the tokens saved. Raises LargeWorkError."""
-    wanted = editor.wants(messages, places)
-    for place, short in zip(wanted, _recall(messages, wanted, editor, work), strict=True):
-        if short.texts:
-            messages[place.at] = messages[place.at].shorten(short.texts, short.saved_tokens)
-            yield place, short.saved_tokens
-
-
 def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Message:
     """One result as the editor has it; the same message if there is nothing to do. Raises LargeWorkError."""
-    (short,) = _recall({place.at: message}, [place], editor, work)
-    return message.shorten(short.texts, short.saved_tokens) if short.texts else message
+
+    def work_out() -> Shortened:
+        return _work_out(Result(message, place.call, place.treatment), editor, work.count)
+
+    return shorten_once(message, place, editor.rule, work, work_out)
 
 
-def name_result(message: Message, place: Place | None, rule: str, work: Work) -> ResultKey:
-    """The key under which the outcome of a rule for one result is remembered."""
+def shorten_once(
+    message: Message, place: Place | None, rule: str, work: Work, work_out: Callable[[], Shortened]
+) -> Message:
+    """A message as a rule shortens it, which is worked out if it is not remembered. Raises LargeWorkError."""
     said = message.texts if message.edited or not message.digest else message.digest
     treatment, call = ("", None) if place is None else (place.treatment_name, place.call)
     name, arguments = ("", "") if call is None else (call.name, call.arguments)
-    return work.counter, rule, treatment, said, message.is_error, name, arguments
-
-
-def _recall(
-    messages: Sequence[Message] | Mapping[int, Message], places: Sequence[Place], editor: Editor, work: Work
-) -> Iterator[Shortened]:
-    """What becomes of each result: remembered, or worked out and then remembered."""
-    keys = [name_result(messages[place.at], place, editor.rule, work) for place in places]
-    for place, key, known in zip(places, keys, work.results.get_many(keys), strict=True):
-        shortened = known
-        if shortened is None:
-            message = messages[place.at]
-            work.allowance.spend(sum(map(len, message.texts)))
-            shortened = _work_out(Result(message, place.call, place.treatment), editor, work.count)
-            work.results[key] = shortened
-        yield shortened
+    key = (work.counter, rule, treatment, said, message.is_error, name, arguments)
+    short = work.results.get(key)
+    if short is None:
+        work.allowance.spend(sum(map(len, message.texts)))
+        short = work.results[key] = work_out()
+    return message.shorten(short.texts, short.saved_tokens) if short.texts else message
 
 
 def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:

@@ -12,7 +12,7 @@ from sys import getsizeof
 from rules.conversation import Conversation, Decision, Message, Outcome, count_leading
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
-from rules.results.edit import Editor, edit_places
+from rules.results.edit import Editor, edit_one
 from rules.results.work import Work
 
 OBJECT_BYTES = 600
@@ -30,22 +30,17 @@ def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[E
 
 @dataclass(slots=True, eq=False)
 class _Changes:
-    """What one editor has changed: the places, what the results there cost now, and what that saved."""
+    """What one editor has changed: the places, and the tokens of the results there before and after."""
 
     editor: Editor
     places: list[Place] = field(default_factory=list)
-    tokens: int = 0
-    saved_tokens: int = 0
-
-    def note(self, place: Place, tokens: int, saved_tokens: int) -> None:
-        self.places.append(place)
-        self.tokens += tokens
-        self.saved_tokens += saved_tokens
+    before_tokens: int = 0
+    after_tokens: int = 0
 
     def decide(self) -> Decision:
-        places, before = self.places, self.tokens + self.saved_tokens
+        rule, places = self.editor.rule, self.places
         reason = self.editor.describe(places)
-        return Decision(self.editor.rule, reason, before, self.tokens, len(places), places[0].at)
+        return Decision(rule, reason, self.before_tokens, self.after_tokens, len(places), places[0].at)
 
 
 class Edits:
@@ -72,10 +67,14 @@ class Edits:
         self.size_bytes += sum(map(weigh_message, new))
         places = [place for place in find_results(messages, policy, start) if not place.treatment.is_exempt]
         for changes in self._changes:
-            for place, saved_tokens in edit_places(self._edited, places, changes.editor, work):
-                edited = self._edited[place.at]
-                changes.note(place, edited.tokens, saved_tokens)
-                self.size_bytes += weigh_message(edited)
+            for place in changes.editor.wants(self._edited, places):
+                before = self._edited[place.at]
+                after = self._edited[place.at] = edit_one(before, place, changes.editor, work)
+                if after is not before:
+                    changes.places.append(place)
+                    changes.before_tokens += before.tokens
+                    changes.after_tokens += after.tokens
+                    self.size_bytes += weigh_message(after)
 
     def apply(self, conversation: Conversation) -> Outcome:
         """What was made of the conversation whose messages these are."""

@@ -3,8 +3,7 @@
 Law: what is remembered saves time and changes nothing else. Whatever a cache has forgotten is worked out again.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from rules.conversation import CountTokens
@@ -20,27 +19,8 @@ class Cache(Protocol[K_contra, V]):
     def get(self, key: K_contra, /) -> V | None:
         """What was kept under `key`, if anything."""
 
-    def get_many(self, keys: Iterable[K_contra], /) -> Sequence[V | None]:
-        """What was kept under each key, if anything."""
-
     def __setitem__(self, key: K_contra, value: V, /) -> None:
         """Keep it for as long as there is room."""
-
-
-class _NoCache:
-    """Remembers nothing."""
-
-    def get(self, _key: object, /) -> None:
-        return None
-
-    def get_many(self, keys: Iterable[object], /) -> Sequence[None]:
-        return [None for _ in keys]
-
-    def __setitem__(self, _key: object, _value: object, /) -> None:
-        pass
-
-
-NO_CACHE = _NoCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +54,9 @@ class Allowance:
                 raise LargeWorkError
 
 
-UNBOUNDED = Allowance()
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the rules on results work with.
+    """What the rules on results work with. Without caches of a caller's, it remembers for as long as it is there.
 
     If more than the `allowance` is in none of the caches, the rules raise LargeWorkError; what was worked out until
     then is remembered. `counter` names `count` among all that share the caches. Sketches (by text) and diffs (by the
@@ -87,8 +64,8 @@ class Work:
     """
 
     count: CountTokens
-    results: Cache[ResultKey, Shortened] = NO_CACHE
-    allowance: Allowance = UNBOUNDED
+    results: Cache[ResultKey, Shortened] = field(default_factory=dict)
+    allowance: Allowance = field(default_factory=Allowance)
     counter: int = 0
-    sketches: Cache[str, Sketch] = NO_CACHE
-    diffs: Cache[tuple[bytes, bytes], str] = NO_CACHE
+    sketches: Cache[str, Sketch] = field(default_factory=dict)
+    diffs: Cache[tuple[bytes, bytes], str] = field(default_factory=dict)

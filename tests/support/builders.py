@@ -11,10 +11,10 @@ import orjson
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Media, Message, ToolCall
-from rules.pipeline.transcript import StateKey, TranscriptState, keep_state, take_state
+from rules.pipeline.transcript import StateKey, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, Policy, Prices
 from rules.prefix import digest_message
-from rules.results.work import ResultKey, Shortened, Work
+from rules.results.work import Work
 from rules.tokens.messages import count_message
 from rules.window.replay import Fold
 from rules.window.room import Room
@@ -96,14 +96,6 @@ def conversation(*messages: Message, fixed_tokens: int = 0) -> Conversation:
     return Conversation(messages, fixed_tokens)
 
 
-class ResultCache(dict[ResultKey, Shortened]):
-    """What became of results, all of it kept."""
-
-    def get_many(self, keys: Iterable[ResultKey]) -> list[Shortened | None]:
-        """What was kept under each key."""
-        return list(map(self.get, keys))
-
-
 class KeptStates(dict[StateKey, TranscriptState]):
     """States of transcripts, kept until they are taken."""
 
@@ -124,7 +116,7 @@ def fold(
     state = take_state(states, messages, policy, work)
     state.edit(conversation(*messages), policy, work)
     window = state.replay(messages, room, policy)
-    keep_state(states, messages, policy, work, state)
+    states[name_state(messages, policy, work)] = state
     return window
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import IMAGE, ResultCache, assistant, call, conversation, count, fill, read, result, system, user
+from support.builders import IMAGE, assistant, call, conversation, count, fill, read, result, system, user
 
 from rules.conversation import Conversation, Message, Outcome
 from rules.pipeline.exceeded import shorten_newest
@@ -116,7 +116,7 @@ def test_nothing_to_do_is_the_same_object() -> None:
 def test_what_was_worked_out_once_is_remembered() -> None:
     """A memo changes nothing but the work; more than is allowed for is not begun."""
     before = conversation(*step(fill("x", 3000)))
-    memo = ResultCache()
+    memo = {}
     plain = shorten(before, Cap(2, 300))
     assert shorten(before, Cap(2, 300), work=Work(count, memo)) == plain
     assert shorten(before, Cap(2, 300), work=Work(count, memo, Allowance(0))) == plain

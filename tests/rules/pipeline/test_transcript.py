@@ -11,7 +11,6 @@ from support.builders import (
     FREE,
     IMAGE,
     KeptStates,
-    ResultCache,
     assistant,
     call,
     conversation,
@@ -30,11 +29,11 @@ from support.builders import (
 
 from rules.conversation import Message, Outcome
 from rules.pipeline.plan import Plan, apply, plan
-from rules.pipeline.transcript import MAX_GROWTH, StateKey, TranscriptState, keep_state, take_state
+from rules.pipeline.transcript import MAX_GROWTH, StateKey, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.results import edit
+from rules.results import incremental
 from rules.results.dedupe import View
-from rules.results.work import Allowance, LargeWorkError, Work
+from rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
 from rules.treatment import Budget, ToolRule, Treatment
 
 POLICY = Policy(
@@ -67,7 +66,7 @@ POLICY_CHANGES = st.sampled_from(POLICIES)
 class Kept:
     """All that may be remembered from request to request."""
 
-    results: ResultCache = field(default_factory=ResultCache)
+    results: dict[ResultKey, Shortened] = field(default_factory=dict)
     states: KeptStates = field(default_factory=KeptStates)
 
 
@@ -236,17 +235,17 @@ def test_counters_do_not_share_states() -> None:
 def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two messages more: one result is looked at; none more: none; a rewound transcript, all."""
     looked: dict[str, list[Any]] = {"edit": [], "compare": []}
-    recall, add_result = edit._recall, View._add_result
+    edit_one, add_result = incremental.edit_one, View._add_result
 
-    def watch_recall(messages: Sequence[Message], places: Sequence[Any], *rest: Any) -> Any:
-        looked["edit"] += places
-        return recall(messages, places, *rest)
+    def watch_edits(message: Message, *rest: Any) -> Message:
+        looked["edit"].append(message)
+        return edit_one(message, *rest)
 
     def watch_results(self: View, index: int, *rest: Any) -> None:
         looked["compare"].append(index)
         add_result(self, index, *rest)
 
-    monkeypatch.setattr(edit, "_recall", watch_recall)
+    monkeypatch.setattr(incremental, "edit_one", watch_edits)
     monkeypatch.setattr(View, "_add_result", watch_results)
     kept, messages, costs = Kept(), session(50, result_tokens=100), []
     for stop in (60, 62, 62, 102, 58):
@@ -274,7 +273,7 @@ def test_a_state_is_taken_for_its_own_beginning_alone() -> None:
         states = KeptStates()
         state = take_state(states, messages[:9], POLICY, work)
         state.edit(conversation(*messages[:9]), POLICY, work)
-        keep_state(states, messages[:9], POLICY, work, state)
+        states[name_state(messages[:9], POLICY, work)] = state
         assert (take_state(states, asked, policy, asking) is state) is is_found
 
 
@@ -291,9 +290,9 @@ def test_the_longest_known_beginning_is_taken() -> None:
 
     messages, work, states, made = session(300), Work(count), Counted(), []
     for stop in (6, 12, 9):
-        state = TranscriptState(1)
+        state = take_state(KeptStates(), messages[:stop], POLICY, work)
         state.edit(conversation(*messages[:stop]), POLICY, work)
-        keep_state(states, messages[:stop], POLICY, work, state)
+        states[name_state(messages[:stop], POLICY, work)] = state
         made.append(state)
     assert take_state(states, messages[:20], POLICY, work) is made[1]
     assert take_state(states, messages[:20], POLICY, work) is made[2]
@@ -315,7 +314,7 @@ def test_sessions_of_one_script_keep_their_states() -> None:
             known = take_state(states, messages, POLICY, work)
             assert bool(known.hashes) is (stop > 4)
             known.edit(conversation(*messages), POLICY, work)
-            keep_state(states, messages, POLICY, work, known)
+            states[name_state(messages, POLICY, work)] = known
 
 
 def test_what_a_state_weighs_grows_with_what_it_holds() -> None:

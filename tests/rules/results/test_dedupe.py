@@ -1,8 +1,7 @@
 """Results seen before: pointers, diffs, and that what they point to is there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -59,24 +58,6 @@ def dedupe(*messages: Message, start: int = 0, exempt: Sequence[int] = (), work:
     """The rule, over messages."""
     return dedupe_tool_results(
         conversation(*messages), start=start, is_exempt=lambda index: index in exempt, work=work or Work(count)
-    )
-
-
-class Known(dict[Any, Any]):
-    """A cache that forgets nothing."""
-
-    def get_many(self, keys: Iterable[Any]) -> list[Any]:
-        """What was kept under each key."""
-        return list(map(self.get, keys))
-
-
-def remembering(sketches: Known | None = None, diffs: Known | None = None, allowed: int | None = None) -> Work:
-    """Work with caches."""
-    return Work(
-        count,
-        allowance=Allowance(allowed),
-        sketches=Known() if sketches is None else sketches,
-        diffs=Known() if diffs is None else diffs,
     )
 
 
@@ -290,27 +271,33 @@ def test_what_differs_in_lone_surrogates_alone_differs() -> None:
 def test_caches_change_nothing_but_the_time() -> None:
     """The outcome is the same with them, and what they hold is used."""
     messages = rereading(20)
-    work = remembering()
+    work = Work(count)
     assert dedupe(*messages, work=work) == dedupe(*messages) == dedupe(*messages, work=work)
     texts = (TEXT, CHANGED)
     left, right = (sketch_text(text).digest for text in texts)
-    planted = remembering(diffs=Known({(left, right): "planted"}))
+    planted = Work(count, diffs={(left, right): "planted"})
     assert dedupe(*steps(*texts), work=planted).conversation.messages[-1].text.endswith("lines:]\nplanted")
-    planted = remembering(sketches=Known({text: Sketch(b"", ()) for text in texts}))
+    planted = Work(count, sketches={text: Sketch(b"", ()) for text in texts})
     assert replaced(dedupe(*steps(*texts), work=planted)) == [0, 0]
+
+
+def bounded(max_chars: int, sketches: dict[str, Sketch], diffs: dict[tuple[bytes, bytes], str]) -> Work:
+    """Work that may go through so many characters."""
+    return Work(count, allowance=Allowance(max_chars), sketches=sketches, diffs=diffs)
 
 
 def test_more_work_than_is_allowed_is_not_begun() -> None:
     """Texts that were not sketched before, and pairs that were not compared; what is remembered costs nothing."""
-    sketches, diffs, texts = Known(), Known(), (TEXT, CHANGED)
+    texts, sketches = (TEXT, CHANGED), dict[str, Sketch]()
+    diffs = dict[tuple[bytes, bytes], str]()
     plain = dedupe(*steps(*texts))
     for allowed in (0, len(TEXT), len(TEXT + CHANGED)):
         with pytest.raises(LargeWorkError):
-            dedupe(*steps(*texts), work=remembering(Known(sketches), diffs, allowed))
+            dedupe(*steps(*texts), work=bounded(allowed, dict(sketches), diffs))
     assert not diffs
-    assert dedupe(*steps(*texts), work=remembering(sketches, diffs, len(TEXT + CHANGED) + DIFF_CHARS)) == plain
+    assert dedupe(*steps(*texts), work=bounded(len(TEXT + CHANGED) + DIFF_CHARS, sketches, diffs)) == plain
     assert (len(sketches), len(diffs)) == (2, 1)
-    assert dedupe(*steps(*texts), work=remembering(sketches, diffs, 0)) == plain
+    assert dedupe(*steps(*texts), work=bounded(0, sketches, diffs)) == plain
 
 
 def test_each_result_is_held_against_one_other_at_most() -> None:
@@ -319,8 +306,8 @@ def test_each_result_is_held_against_one_other_at_most() -> None:
         listing(1, 3, lines=40) + "\n" + "\n".join(f"own {number} {line}" * 3 for line in range(45))
         for number in range(60)
     ]
-    diffs = Known()
-    assert not any(replaced(dedupe(*steps(*texts), work=remembering(diffs=diffs))))
+    diffs = dict[tuple[bytes, bytes], str]()
+    assert not any(replaced(dedupe(*steps(*texts), work=Work(count, diffs=diffs))))
     assert len(diffs) == len(texts) - 1
 
 
@@ -328,8 +315,8 @@ def test_a_diff_that_is_no_shorter_is_not_remembered() -> None:
     """That there is none is."""
     lines = [f"{number}: a line that both of them have" for number in range(9)]
     unlike = ["\n".join([*lines, *(f"{number}: a line of {one} alone" for number in range(15))]) for one in "xy"]
-    diffs = Known()
-    assert replaced(dedupe(*steps(*unlike), work=remembering(diffs=diffs))) == [0, 0]
+    diffs = dict[tuple[bytes, bytes], str]()
+    assert replaced(dedupe(*steps(*unlike), work=Work(count, diffs=diffs))) == [0, 0]
     assert list(diffs.values()) == [""]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from support.builders import ResultCache, assistant, call, conversation, count, fill, function_result, result, user
+from support.builders import assistant, call, conversation, count, fill, function_result, result, user
 
 from rules.conversation import CountTokens, Message, Outcome
 from rules.policy import Policy
@@ -54,7 +54,7 @@ def test_of_calls_with_one_id_in_one_message_results_get_the_oldest_first() -> N
 
 def test_what_else_a_message_costs_is_no_matter() -> None:
     """A saving is weighed against the texts: reasoning and images are not in the memo's key."""
-    memo = ResultCache()
+    memo = {}
     plain = result("a", GREEN)
     for message in (replace(plain, tokens=90_000), plain):
         outcome = tidy(message, work=Work(count, memo))
@@ -206,7 +206,7 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
         return list(places)
 
     editor = Editor("rule", wants, edit, lambda _: "")
-    memo = ResultCache()
+    memo = {}
     situation: dict[str, object] = {"policy": POLICY, "call": call("a"), "message": result("a", GREEN)}
     for given in (situation, situation, situation | change, situation | change):
         messages = (assistant(None, given["call"]), given["message"])  # type: ignore[arg-type]
@@ -216,7 +216,7 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
 
 def test_more_work_than_is_allowed_is_not_begun() -> None:
     """What was done until then is remembered, so that it is not done again; what is remembered costs nothing."""
-    memo = ResultCache()
+    memo = {}
     messages = (result("a", GREEN), result("b", GREEN + "more\n"))
     with pytest.raises(LargeWorkError):
         tidy(*messages, work=Work(count, memo, Allowance(len(GREEN) + 1)))

@@ -21,11 +21,9 @@ def test_an_allowance_bounds_what_is_spent_in_all(max_chars: int, spent: tuple[i
             allowance.spend(spent[-1])
 
 
-def test_without_caches_nothing_is_remembered_and_nothing_is_bounded() -> None:
-    """All that a caller must give is the count."""
-    work = Work(count)
-    key = (0, "rule", "", "text", False, "", "")
+def test_all_that_a_caller_must_give_is_the_count() -> None:
+    """Nothing is bounded then, and what one work remembers is no news of another's."""
+    work, key = Work(count), (0, "rule", "", ("text",), False, "", "")
     work.results[key] = Shortened((), 0)
-    assert work.results.get(key) is None
-    assert list(work.results.get_many([key, key])) == [None, None]
+    assert (work.results.get(key), Work(count).results.get(key)) == (Shortened((), 0), None)
     work.allowance.spend(10**12)
