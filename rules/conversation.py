@@ -5,13 +5,47 @@ Law: values only. Nothing here decides anything, and nothing here imports anythi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
-
-HEAD_ROLES = frozenset({"system", "developer"})
-RESULT_ROLES = frozenset({"tool", "function"})
+from typing import NamedTuple, Self
 
 CountTokens = Callable[[str], int]
 """Tokens of a text, by whatever tokenizer the caller chose. Pure: the same text always has the same count."""
+
+
+class Role(StrEnum):
+    """Who speaks a message, in the rules' own words. A codec says which of its dialect's roles is which."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    """A tool result, whatever the dialect calls it."""
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a dialect's transcripts look like, as far as a rule has to know.
+
+    `alternates`: user and assistant messages must take turns. `has_system_messages`: a system message may stand between
+    the others.
+    """
+
+    alternates: bool = True
+    has_system_messages: bool = True
+
+
+class Origin(NamedTuple):
+    """Where the client's request says a message: part `part` of the elements [start, stop) of its transcript.
+
+    Nearly always that is one element. Several make one message if the dialect writes calls as elements of their own;
+    several messages have one element if it may hold several tool results.
+    """
+
+    start: int
+    stop: int
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +69,41 @@ class Media:
 class Message:
     """One message of a transcript.
 
-    `texts` are the text segments in wire order; `media` the content parts that are not text, in wire order.
-    `answers` is the id of the call that a tool result answers. `raw` are the client's own bytes (None for a
-    message that we made) and are never altered: `edited` says that `texts` or `media` differ from them. `digest` is
-    the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs as it
-    stands, `saved_tokens` how much more it cost as the client sent it. `is_error` is set where the client says so of a
-    tool result. `taken_in` are the client's bytes of other messages whose words this one has taken in.
+    `wire_role` is the role's name on the wire if that is another one. `texts` are the text segments in wire order;
+    `media` the content parts that are not text, in wire order. `answers` is the id of the call that a tool result
+    answers; None if the dialect's results name no call but only a tool (`name`). `raw` are the client's own bytes,
+    none for a message that a rule made, and are never altered: `edited` says that `texts` or `media` differ from them.
+    `digest` is the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs
+    as it stands, `saved_tokens` how much more it cost as the client sent it. `is_error` is set if the client says so of
+    a tool result, `has_reasoning` if the message holds reasoning, which a server may drop. `taken_in` are the client's
+    bytes of other messages whose words this one has taken in.
     """
 
-    role: str
+    role: Role
     texts: tuple[str, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     answers: str | None = None
     name: str | None = None
     media: tuple[Media, ...] = ()
-    raw: bytes | None = None
+    raw: bytes = b""
     edited: bool = False
     digest: bytes = b""
     tokens: int = 0
     is_error: bool = False
     saved_tokens: int = 0
     taken_in: tuple[bytes, ...] = ()
+    wire_role: str = ""
+    has_reasoning: bool = False
 
     @property
     def text(self) -> str:
         """All text segments, a line break between two."""
         return "\n".join(self.texts)
+
+    @property
+    def role_name(self) -> str:
+        """The role as the client names it."""
+        return self.wire_role or self.role
 
     @property
     def original_tokens(self) -> int:
@@ -80,15 +123,25 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A transcript, oldest message first; `fixed_tokens` for what stands outside it (tools, schema, priming)."""
+    """A transcript, oldest message first; `fixed_tokens` for what stands outside it (tools, schema, priming).
+
+    `origins` says of each message where it stood in the client's request; None for one that a rule made. It stands
+    beside the messages because these are shared: the same message stands elsewhere in another request.
+    """
 
     messages: tuple[Message, ...]
-    fixed_tokens: int = 0
+    fixed_tokens: int
+    origins: tuple[Origin | None, ...]
+    shape: Shape = Shape()
 
     @property
     def tokens(self) -> int:
         """Estimated prompt tokens of the whole request."""
         return self.fixed_tokens + sum(message.tokens for message in self.messages)
+
+    def edit(self, messages: Sequence[Message]) -> Self:
+        """The transcript with as many messages, each in the place of the one before; some of them edited."""
+        return replace(self, messages=tuple(messages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +183,7 @@ class Outcome:
 
 def starts_step(message: Message) -> bool:
     """Whether a message opens a step: every message does, except a tool result, which belongs to its call's step."""
-    return message.role not in RESULT_ROLES
+    return message.role is not Role.TOOL
 
 
 def split_steps(messages: Sequence[Message]) -> tuple[Step, ...]:
@@ -142,6 +195,6 @@ def split_steps(messages: Sequence[Message]) -> tuple[Step, ...]:
 def count_leading(messages: Sequence[Message]) -> int:
     """How many system and developer messages stand at the front."""
     for index, message in enumerate(messages):
-        if message.role not in HEAD_ROLES:
+        if message.role is not Role.SYSTEM:
             return index
     return len(messages)

@@ -18,7 +18,7 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     """
     digest = sha256()
     for field in (
-        message.role,
+        message.role_name,
         message.answers or "",
         message.name or "",
         str(len(message.tool_calls)),

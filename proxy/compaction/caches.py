@@ -6,7 +6,7 @@ Law: bounded by bytes. Losing an entry costs time and changes nothing.
 from sys import getsizeof
 
 from proxy.lru import BytesLRU
-from proxy.wire.chat.request import ChatCache
+from proxy.wire.known import Known
 from rules.pipeline.transcript import StateKey, TranscriptState
 from rules.results.work import ResultKey, Shortened
 from rules.text.sketch import Sketch
@@ -29,7 +29,7 @@ class Caches:
     """What compactors remember, within bounds that they share."""
 
     def __init__(self) -> None:
-        self.chat = ChatCache()
+        self.known = Known()
         self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(RESULTS_BYTES, _weigh_result)
         self.sketches: BytesLRU[str, Sketch] = BytesLRU(
             SKETCHES_BYTES, lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines)

@@ -1,13 +1,10 @@
 """Compaction of one request's bytes: decode, plan, apply, encode. No I/O; safe to run in a thread."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from proxy.compaction.caches import Caches
-from proxy.wire.chat.request import ChatCodec, ChatRequest
-from rules.conversation import Conversation, CountTokens, Decision, Message
+from proxy.wire.codec import Counting, Question, Request
+from rules.conversation import Conversation, CountTokens, Decision
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import Policy
 from rules.results.work import Allowance, Work
@@ -20,7 +17,7 @@ from rules.tokens.sections import Sections, count_sections
 class Planned:
     """A request decoded and planned: all that is wanting is the text of `plan.request`."""
 
-    request: ChatRequest
+    request: Request
     original: Conversation
     policy: Policy
     plan: Plan
@@ -41,9 +38,9 @@ class Compacted:
     limit_tokens: int
 
 
-def describe_refused(request: ChatRequest, error: LimitExceededError) -> Compacted:
+def describe_refused(request: Request, error: LimitExceededError) -> Compacted:
     """What is known of a request that was refused."""
-    nothing = Conversation(())
+    nothing = Conversation((), 0, ())
     return Compacted(request.body, nothing, error.decisions, error.original_tokens, error.tokens, error.limit)
 
 
@@ -63,17 +60,17 @@ class Compactor:
     ) -> None:
         self.count = count
         caches = caches or Caches()
-        self._codec = ChatCodec(count, costs, cache=caches.chat, number=number)
+        self._counting = Counting(count, caches.known, costs, number)
         self._states = caches.states
         self._work = Work(count, caches.results, counter=number, sketches=caches.sketches, diffs=caches.diffs)
 
-    def uncounted_bytes(self, request: ChatRequest) -> int:
+    def uncounted_bytes(self, request: Request) -> int:
         """How much of a request was not seen before."""
-        return self._codec.uncounted_bytes(request)
+        return request.codec.uncounted_bytes(request, self._counting)
 
-    def plan(self, request: ChatRequest, policy: Policy, *, max_chars: int | None = None) -> Planned:
+    def plan(self, request: Request, policy: Policy, *, max_chars: int | None = None) -> Planned:
         """Decide. Raises UndecodableError, and LargeWorkError where more than `max_chars` of results are new."""
-        original = self._codec.decode(request)
+        original = request.codec.decode(request, self._counting)
         planned = plan(
             original,
             policy,
@@ -107,7 +104,7 @@ class Compactor:
             window = planned.policy.context_window
             raise LimitExceededError(original, tokens, limit, window=window, decisions=decisions) from error
         return Compacted(
-            body=self._codec.encode(planned.request, planned.original, outcome.conversation),
+            body=planned.request.codec.encode(planned.request, planned.original, outcome.conversation),
             forwarded=outcome.conversation,
             decisions=tuple(_scale(decision, ratio) for decision in outcome.decisions),
             original_tokens=round(ratio * planned.original.tokens),
@@ -115,16 +112,16 @@ class Compactor:
             limit_tokens=limit,
         )
 
-    def count_sections(self, request: ChatRequest) -> Sections:
+    def count_sections(self, request: Request) -> Sections:
         """What the request is made of. Raises UndecodableError."""
-        format_tokens = self._codec.count_format(request)
-        return count_sections(self._codec.decode(request), self.count, format_tokens=format_tokens)
+        format_tokens = request.codec.count_format(request, self._counting)
+        return count_sections(request.codec.decode(request, self._counting), self.count, format_tokens=format_tokens)
 
-    def write_inline(
-        self, request: ChatRequest, prefix: Sequence[Message], wanted: SummaryRequest
-    ) -> dict[str, msgspec.Raw] | None:
-        """The members of a body that asks for a summary behind forwarded messages; None where that cannot be."""
-        return self._codec.write_inline(request, prefix, write_inline_prompt(wanted, self.count))
+    def ask_behind(
+        self, request: Request, prefix: Conversation, wanted: SummaryRequest, question: Question
+    ) -> bytes | None:
+        """The body that asks for a summary behind forwarded messages; None if that cannot be."""
+        return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
 
     def _allow(self, max_chars: int | None) -> Work:
         return replace(self._work, allowance=Allowance(max_chars))

@@ -43,7 +43,7 @@ class PrefixWatch:
 
 def _fingerprint(message: Message) -> int:
     """Changes with the bytes that are forwarded; Python's hash is keyed, so nobody can make two collide."""
-    texts = message.texts if message.edited or message.raw is None else None
+    texts = message.texts if message.edited else None
     return hash((message.raw, message.role, texts, message.media if message.edited else None))
 
 

@@ -1,4 +1,4 @@
-"""Every error that the proxy itself answers with, and their OpenAI form.
+"""Every error that the proxy itself answers with.
 
 Law: each says what was wrong, where, and what to do; none carries message text or a credential.
 """
@@ -6,7 +6,7 @@ Law: each says what was wrong, where, and what to do; none carries message text 
 from collections.abc import Mapping
 from typing import ClassVar
 
-import orjson
+from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 
 RETRY_AFTER_SECONDS = 1
 
@@ -21,10 +21,9 @@ class ProxyError(Exception):
     headers: ClassVar[Mapping[str, str]] = {}
     closes = False
 
-    def body(self) -> bytes:
-        """The error as OpenAI error JSON."""
-        error = {"message": str(self), "type": self.type, "param": self.param, "code": self.code}
-        return orjson.dumps({"error": error})
+    def text(self) -> ErrorText:
+        """The error as a codec can write it."""
+        return ErrorText(str(self), self.code, self.type, self.param)
 
 
 class UpstreamUnreachableError(ProxyError):
@@ -99,9 +98,8 @@ class ContextExceededError(ProxyError):
     """Nothing could bring the request within the window. In the form that clients recognise."""
 
     status = 400
-    code = "context_length_exceeded"
+    code = PROMPT_TOO_LONG
     type = "invalid_request_error"
-    param = "messages"
 
 
 class UnknownProfileError(ProxyError):

@@ -1,24 +1,22 @@
-"""A chat request's body: read whole, decompressed, split into messages, or only peeked at."""
+"""A request's body: read whole, decompressed, or only its beginning.
 
-import re
+Law: what goes out is the client's own bytes unless somebody says otherwise.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import partial
 
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, run_work
 from proxy.http.client import Body
 from proxy.http.content_coding import Decoded, decode_body, read_codings
 from proxy.http.uploads import Uploads
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import ChatRequest, read_damaged_request, read_request
 
 PEEK_BYTES = 64 * 1024
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
 """True of the bytes that the client sent, and of no others."""
-_MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ async def receive_body(request: web.BaseRequest, max_bytes: int, uploads: Upload
 
 async def _decode(wire: bytes, codings: tuple[str, ...], max_bytes: int) -> Decoded:
     """Always in a thread: a few bytes may become millions."""
-    return await run_work(partial(decode_body, wire, codings, max_bytes), in_thread=True)
+    return await asyncio.to_thread(decode_body, wire, codings, max_bytes)
 
 
 async def _read(
@@ -98,21 +96,3 @@ async def _chain(pieces: list[bytes], rest: AsyncIterator[bytes] | None) -> Asyn
     if rest is not None:
         async for piece in rest:
             yield piece
-
-
-def peek_model(beginning: bytes) -> str:
-    """The model that a body names which is not decoded; the empty string where its beginning names none."""
-    found = _MODEL.search(beginning)
-    return found[1].decode("utf-8", "replace") if found else ""
-
-
-async def read_chat(body: bytes) -> ChatRequest | None:
-    """The request split into messages; None where it is no chat request, and the upstream shall judge."""
-    try:
-        return await run_work(partial(read_request, body), in_thread=len(body) > LARGE_BODY_BYTES)
-    except UndecodableError:
-        pass
-    try:
-        return await run_work(partial(read_damaged_request, body), in_thread=len(body) > INLINE_BYTES)
-    except UndecodableError:
-        return None

@@ -7,7 +7,7 @@ after. A text is shortened from what the client said, once, and its marker tells
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
+from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
 from rules.results.edit import Result, edit_one, shorten_once
@@ -39,14 +39,14 @@ def shorten_newest(
             changed.append(cap.at)
     if not changed:
         return Outcome(conversation)
-    outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+    outcome = conversation.edit(messages)
     reason = f"{len(changed)} messages that did not fit the window"
     decision = Decision("exceeded", reason, conversation.tokens, outcome.tokens, len(changed), min(changed))
     return Outcome(outcome, (decision,))
 
 
 def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Policy) -> dict[int, Place]:
-    results = {cap.at for cap in caps if messages[cap.at].role in RESULT_ROLES}
+    results = {cap.at for cap in caps if messages[cap.at].role is Role.TOOL}
     if not results:
         return {}
     return {place.at: place for place in find_results(messages, policy, min(results)) if place.at in results}

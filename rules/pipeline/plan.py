@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import (
-    RESULT_ROLES,
     Conversation,
     CountTokens,
     Decision,
-    Message,
     Outcome,
+    Role,
     count_leading,
 )
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.transcript import States, name_state, take_state
 from rules.policy import OnExceeded, Policy
-from rules.results.dedupe import KeptResults, dedupe_tool_results
+from rules.results.dedupe import dedupe_tool_results
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
@@ -85,12 +84,12 @@ class Plan:
         tokens += sum(messages[index].tokens for index in head if index is not None)
         for index in range(cut.at if cut else 0, len(messages)):
             message = messages[index]
-            is_pruned = index < window.prune_stop and message.role in RESULT_ROLES
+            is_pruned = index < window.prune_stop and message.role is Role.TOOL
             if index not in head:
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens
         return tokens
 
-    def find_prefix(self, forwarded: Conversation, at: int) -> tuple[Message, ...] | None:
+    def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
         """What is forwarded of the messages before `at`; None where that message is not forwarded as it came.
 
         Counted from the end, as messages may stand twice; a bridging line of ours may stand behind `at`, too.
@@ -98,7 +97,7 @@ class Plan:
         behind = len(self.conversation.messages) - at
         for stop in (len(forwarded.messages) - behind, len(forwarded.messages) - behind - 1):
             if 0 <= stop < len(forwarded.messages) and forwarded.messages[stop] is self.conversation.messages[at]:
-                return forwarded.messages[:stop]
+                return replace(forwarded, messages=forwarded.messages[:stop], origins=forwarded.origins[:stop])
         return None
 
 
@@ -168,7 +167,7 @@ def apply(
     if any(treatment.dedupe for treatment in policy.treatments()):
         # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
         start = max(start, window.prune_stop, count_leading(current.messages))
-        deduped = _dedupe(plan, current, start, policy, work, states)
+        deduped = _dedupe(current, start, policy, work, states)
         decisions += deduped.decisions
         current = deduped.conversation
     if window.cut is not None and plan.request is not None:
@@ -185,18 +184,12 @@ def apply(
     return Outcome(plan.original if not decisions else current, decisions)
 
 
-def _dedupe(
-    plan: Plan, current: Conversation, start: int, policy: Policy, work: Work, states: States | None
-) -> Outcome:
+def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, states: States | None) -> Outcome:
     """Results from `start` on that repeat an earlier one, going on from the state that plan() left."""
     key = name_state(current.messages, policy, work)
-    state = None if states is None else states.pop_first([key])
+    if states is None or (state := states.pop_first([key])) is None:  # another request may have taken it
+        return dedupe_tool_results(current, policy, start=start, work=work)
     try:
-        # Another request may have taken it meanwhile, or have left its own: of the same newest messages.
-        if state is None or state.hashes != plan.hashes:
-            is_exempt = KeptResults(current.messages, policy).is_kept
-            return dedupe_tool_results(current, start=start, work=work, is_exempt=is_exempt)
         return state.dedupe(current, start, policy, work)
     finally:
-        if states is not None and state is not None:
-            states[key] = state
+        states[key] = state

@@ -12,7 +12,7 @@ from typing import Protocol
 from rules.conversation import Conversation, Message, Outcome, count_leading
 from rules.policy import Policy, name_policy
 from rules.prefix import hash_prefixes
-from rules.results.dedupe import KeptResults, View
+from rules.results.dedupe import View
 from rules.results.excerpt.rule import TRUNCATE
 from rules.results.incremental import Edits
 from rules.results.tidy.rule import TIDY
@@ -81,7 +81,7 @@ class TranscriptState:
         messages, view, self._view = conversation.messages, self._view, None
         if view is None or view.start != start or not view.is_beginning_of(messages):
             view = View(start)
-        view.extend(messages, KeptResults(messages, policy).is_kept, work)
+        view.extend(messages, policy, work)
         self._view = view
         return view.apply(conversation)
 

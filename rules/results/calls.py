@@ -1,12 +1,12 @@
-"""Where tool results stand, each with its own call and its treatment.
+"""Which call each tool result answers, and how its tool's results are treated.
 
-Law: what a result's call is, is decided by what stands before it.
+Law: what a result's call is, is decided by what stands before it, in its own step.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rules.conversation import RESULT_ROLES, Message, ToolCall, count_leading
+from rules.conversation import Message, Role, ToolCall, count_leading
 from rules.policy import Policy
 from rules.treatment import Treatment
 
@@ -23,47 +23,52 @@ class Place(NamedTuple):
     treatment_name: str
 
 
-def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[Place]:
-    """Each tool result from `start` on, oldest first, with the last call before it that has the id it answers.
+class OpenCalls:
+    """The calls of the newest message that is no result, as they are answered: pairing put the results behind it.
 
-    Of several calls with one id in one message, results get the oldest that has none yet. Results of the legacy kind
-    answer no id: their call is the last one of that name. Leading system messages make none.
+    Of several calls with one id, a result gets the oldest that has none yet. A result that names no call but a tool
+    gets the last call of that tool.
+    """
+
+    __slots__ = ("_calls", "_waiting")
+
+    def __init__(self) -> None:
+        self._calls: Sequence[ToolCall] = ()
+        self._waiting: dict[str, list[ToolCall]] = {}  # by their ids, the newest first
+
+    def answer(self, message: Message) -> ToolCall | None:
+        """Go on by one message; the call that it answers."""
+        if message.role is not Role.TOOL:
+            self._calls = message.tool_calls
+            self._waiting = {}
+            for call in reversed(self._calls):
+                self._waiting.setdefault(call.id, []).append(call)
+            return None
+        if message.answers is None:
+            return next((call for call in reversed(self._calls) if call.name == message.name), None)
+        alike = self._waiting.get(message.answers)
+        return alike.pop() if alike else None
+
+
+def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[Place]:
+    """Each tool result of a paired transcript (pairing.py) from `start` on, oldest first, with its call.
+
+    Leading system messages make none.
     """
     places: list[Place] = []
-    calls: dict[str, list[ToolCall]] = {}
-    by_name: dict[str, ToolCall] = {}
     treatments: dict[str, tuple[Treatment, str]] = {}
-    leading = count_leading(messages)
-    for index, message in enumerate(messages[max(start, leading) :], max(start, leading)):
-        if message.role not in RESULT_ROLES:
-            calls |= _line_up(message.tool_calls)
-            by_name |= {call.name: call for call in message.tool_calls}
+    start = first = max(start, count_leading(messages))
+    while 0 < first < len(messages) and messages[first].role is Role.TOOL:
+        first -= 1  # to the message that makes the calls
+    calls = OpenCalls()
+    for index, message in enumerate(messages[first:], first):
+        call = calls.answer(message)
+        if index < start or message.role is not Role.TOOL:
             continue
-        if message.role != "tool":
-            found = by_name.get(message.name or "")
-        else:
-            found = _take_call(calls.get(message.answers or ""))
-        if found is None and start > leading:  # its call may stand before
-            return [place for place in find_results(messages, policy) if place.at >= start]
-        name = found.name if found is not None else message.name or ""
+        name = call.name if call is not None else message.name or ""
         known = treatments.get(name)
         if known is None:
             treatment = policy.find_treatment(name)
             known = treatments[name] = treatment, repr(treatment)
-        places.append(Place(index, found, *known))
+        places.append(Place(index, call, *known))
     return places
-
-
-def _line_up(calls: Sequence[ToolCall]) -> dict[str, list[ToolCall]]:
-    """One message's calls by their ids, the newest first."""
-    lined_up: dict[str, list[ToolCall]] = {}
-    for call in reversed(calls):
-        lined_up.setdefault(call.id, []).append(call)
-    return lined_up
-
-
-def _take_call(waiting: list[ToolCall] | None) -> ToolCall | None:
-    """The next call to be answered; the last one is for all results that are left."""
-    if not waiting:
-        return None
-    return waiting.pop() if len(waiting) > 1 else waiting[0]

@@ -5,17 +5,17 @@ to stands before it in full, letter for letter: it is no pointer itself, and not
 may be shortened still. Never longer than before, and always easier to read: a diff that saves little is not made.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from rules.conversation import RESULT_ROLES, Conversation, Decision, Message, Outcome, ToolCall, count_leading
+from rules.conversation import Conversation, Decision, Message, Outcome, Role, ToolCall, count_leading
 from rules.policy import Policy
-from rules.results.calls import Place, find_results
+from rules.results.calls import OpenCalls
 from rules.results.edit import Result
-from rules.results.incremental import begin_alike, weigh_message
+from rules.results.incremental import weigh_message
 from rules.results.similar import Compared, Index
 from rules.results.work import Work
 from rules.text.line_diff import write_diff
+from rules.text.markers import POINTER, tells_omission
 from rules.text.sketch import Sketch, sketch_text
 
 MIN_CHARS = 160
@@ -32,42 +32,17 @@ RESULT_BYTES = 1600
 """What a result holds in memory beside its message: its place, and its sketch in the table of lines."""
 NAME_CHARS = 64
 ARGUMENTS_CHARS = 80
-MARK = "[trimtab: same as the tool result "
-OMITTED = " omitted here"
 SHOWN = ", as far as both are shown"
 
-IsExempt = Callable[[int], bool]
-"""Whether the result at an index is never to be replaced. It may be pointed to."""
 
-
-def dedupe_tool_results(
-    conversation: Conversation, *, start: int, work: Work, is_exempt: IsExempt = lambda _: False
-) -> Outcome:
+def dedupe_tool_results(conversation: Conversation, policy: Policy, *, start: int, work: Work) -> Outcome:
     """Replace results from message `start` on that repeat an earlier one from there on. Raises LargeWorkError.
 
     `start` is the first message behind all that was pruned or cut.
     """
     view = View(max(start, count_leading(conversation.messages)))
-    view.extend(conversation.messages, is_exempt, work)
+    view.extend(conversation.messages, policy, work)
     return view.apply(conversation)
-
-
-class KeptResults:
-    """Which results of a transcript stand as they are, whatever else repeats them."""
-
-    def __init__(self, messages: Sequence[Message], policy: Policy) -> None:
-        self._messages = messages
-        self._policy = policy
-        self._places: dict[int, Place] | None = None
-
-    def is_kept(self, index: int) -> bool:
-        """Whether the result at an index is exempt, or its tool's are not deduplicated."""
-        if not self._policy.tools:
-            return not self._policy.dedupe
-        if self._places is None:
-            self._places = {place.at: place for place in find_results(self._messages, self._policy)}
-        place = self._places[index]
-        return not place.treatment.dedupe or Result(self._messages[index], place.call, place.treatment).is_exempt
 
 
 class View:
@@ -81,24 +56,24 @@ class View:
         self._index = Index()
         self._step: list[Compared] = []  # results of the newest step, which nothing points to yet
         self._number = 0
-        self._calls: Sequence[ToolCall] = ()
-        self._answered: Counter[str] = Counter()
+        self._calls = OpenCalls()
 
     def is_beginning_of(self, messages: Sequence[Message]) -> bool:
         """Whether the messages from `start` on begin with those seen so far."""
-        return begin_alike(self._messages, messages, self.start)
+        return self._messages == list(messages[self.start : self.start + len(self._messages)])
 
-    def extend(self, messages: Sequence[Message], is_exempt: IsExempt, work: Work) -> None:
+    def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> None:
         """Go on to the end of a transcript. After a LargeWorkError the view is of no use any more."""
         first = self.start + len(self._messages)
         for index, message in enumerate(messages[first:], first):
             self._messages.append(message)
             self.size_bytes += weigh_message(message)
-            if message.role in RESULT_ROLES:
+            call = self._calls.answer(message)
+            if message.role is Role.TOOL:
                 self.size_bytes += RESULT_BYTES
-                self._add_result(index, message, is_exempt, work)
+                self._add_result(index, message, call, policy, work)
             else:
-                self._begin_step(message.tool_calls)
+                self._begin_step()
 
     def apply(self, conversation: Conversation) -> Outcome:
         """What becomes of the conversation whose messages these are."""
@@ -107,48 +82,42 @@ class View:
         messages = list(conversation.messages)
         for index, short in self._short.items():
             messages[index] = short
-        outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+        outcome = conversation.edit(messages)
         number = len(self._short)
         reason = f"{number} tool results like earlier ones"
         decision = Decision("dedupe", reason, conversation.tokens, outcome.tokens, number, next(iter(self._short)))
         return Outcome(outcome, (decision,))
 
-    def _begin_step(self, calls: Sequence[ToolCall]) -> None:
+    def _begin_step(self) -> None:
         """The results so far may be pointed to from here on."""
         for result in self._step:
             self._index.add(result)
         self._step.clear()
-        self._calls = calls
-        self._answered.clear()
 
-    def _add_result(self, index: int, message: Message, is_exempt: IsExempt, work: Work) -> None:
+    def _add_result(self, at: int, message: Message, call: ToolCall | None, policy: Policy, work: Work) -> None:
         self._number += 1
-        call = self._find_call(message)
         if not _is_comparable(message):
             return
         is_new = self._index.find_equal(message) is None
         result = Compared(self._number, message, call, _sketch(message, work) if is_new else None)
         short = _replace(result, self._index, work)
-        if short is message or is_exempt(index):
+        if short is message or _is_kept(result, policy):
             self._step.append(result)
         else:
-            self._short[index] = short
+            self._short[at] = short
             self.size_bytes += weigh_message(short)
 
-    def _find_call(self, message: Message) -> ToolCall | None:
-        """The call that is answered: of several with one id, the oldest that has no result yet."""
-        call_id = message.answers or ""
-        if len(self._calls) == 1:
-            return self._calls[0] if self._calls[0].id == call_id else None
-        alike = [call for call in self._calls if call.id == call_id]
-        number = self._answered[call_id]
-        self._answered[call_id] += 1
-        return alike[number] if number < len(alike) else None
+
+def _is_kept(result: Compared, policy: Policy) -> bool:
+    """Whether a result is exempt, or its tool's are not deduplicated. It may be pointed to all the same."""
+    message, call = result.message, result.call
+    treatment = policy.find_treatment(call.name if call is not None else message.name or "")
+    return not treatment.dedupe or Result(message, call, treatment).is_exempt
 
 
 def _is_comparable(message: Message) -> bool:
     is_of_size = MIN_CHARS < sum(map(len, message.texts)) <= MAX_CHARS
-    return is_of_size and not message.media and not message.texts[0].startswith(MARK)
+    return is_of_size and not message.media and not message.texts[0].startswith(POINTER)
 
 
 def _sketch(message: Message, work: Work) -> Sketch | None:
@@ -156,7 +125,7 @@ def _sketch(message: Message, work: Work) -> Sketch | None:
     if len(message.texts) != 1 or len(message.texts[0]) > MAX_DIFF_CHARS:
         return None
     text = message.texts[0]
-    if message.edited and OMITTED in text:
+    if message.edited and tells_omission(text):
         return None  # a diff would tell of markers that say another count, and of nothing else that is sure
     sketch = work.sketches.get(text)
     if sketch is None:
@@ -201,7 +170,7 @@ def _point(result: Compared, target: Compared) -> str:
     Not by its id: most models never see ids, and clients use one twice. Of two that were shortened it is not known
     whether they were the same.
     """
-    where = f"{MARK}{result.number - target.number} back"
+    where = f"{POINTER}{result.number - target.number} back"
     if result.message.edited or target.message.edited:
         where += SHOWN
     if target.call is None:

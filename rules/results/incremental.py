@@ -6,7 +6,6 @@ messages do not count, because nothing here depends on them.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, is_
 from sys import getsizeof
 
 from rules.conversation import Conversation, Decision, Message, Outcome, count_leading
@@ -17,8 +16,6 @@ from rules.results.work import Work
 
 OBJECT_BYTES = 600
 """What a message costs in memory beside its bytes and its characters."""
-
-_get_raw = attrgetter("raw")
 
 
 def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:
@@ -55,7 +52,7 @@ class Edits:
 
     def is_beginning_of(self, messages: Sequence[Message]) -> bool:
         """Whether a transcript begins with the messages seen so far, leading ones aside."""
-        return begin_alike(self._seen, messages, self._leading)
+        return self._seen == list(messages[self._leading : self._leading + len(self._seen)])
 
     def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> None:
         """Go on to the end of a transcript. After a LargeWorkError the edits are of no use any more."""
@@ -81,25 +78,11 @@ class Edits:
         decisions = tuple(changes.decide() for changes in self._changes if changes.places)
         if not decisions:
             return Outcome(conversation)
-        return Outcome(Conversation(tuple(self._edited), conversation.fixed_tokens), decisions)
-
-
-def begin_alike(seen: Sequence[Message], messages: Sequence[Message], start: int) -> bool:
-    """Whether `messages` go on from `start` with the messages `seen`, and these stand for the client's same bytes.
-
-    The codec tells the bytes of two messages that are equal apart by their identity.
-    """
-    same = messages[start : start + len(seen)]
-    if len(same) != len(seen):
-        return False
-    return all(map(is_, seen, same)) or (
-        list(seen) == list(same) and all(map(is_, map(_get_raw, seen), map(_get_raw, same)))
-    )
+        return Outcome(conversation.edit(self._edited), decisions)
 
 
 def weigh_message(message: Message) -> int:
     """What a message holds in memory, about, in bytes."""
-    raw = b"" if message.raw is None else message.raw
     calls = message.tool_calls
     texts = sum(map(getsizeof, message.texts)) + sum(getsizeof(call.arguments) for call in calls)
-    return OBJECT_BYTES * (1 + len(calls)) + len(raw) + texts
+    return OBJECT_BYTES * (1 + len(calls)) + len(message.raw) + texts

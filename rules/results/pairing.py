@@ -7,12 +7,11 @@ transcript changes nothing before its last, open stretch.
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, ToolCall
-from rules.prefix import digest_message
-from rules.tokens.messages import count_message
+from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, ToolCall
+from rules.tokens.messages import finish_message
 
 ABORTED = "aborted"
 """The result of a call that has none. Source: the wording of Codex, which models know."""
@@ -48,8 +47,9 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
     if order == list(range(len(messages))) or not order:
         return Outcome(conversation)
     paired = tuple(messages[item] if isinstance(item, int) else _abort(item, count) for item in order)
+    origins = tuple(conversation.origins[item] if isinstance(item, int) else None for item in order)
     first = next((index for index, item in enumerate(order) if item != index), len(order))
-    outcome = Conversation(paired, conversation.fixed_tokens)
+    outcome = replace(conversation, messages=paired, origins=origins)
     answered = sum(1 for item in order if not isinstance(item, int))
     moved = _count_moved(order)
     reason = f"{answered} calls answered, {len(pairs.orphans)} results dropped, {moved} results moved"
@@ -63,8 +63,8 @@ def _is_paired(messages: Sequence[Message]) -> bool:
     wanted: Sequence[ToolCall] = ()
     answered = 0
     for message in messages:
-        if message.role == "tool":
-            if answered == len(wanted) or wanted[answered].id != (message.answers or ""):
+        if message.role is Role.TOOL and message.answers is not None:
+            if answered == len(wanted) or wanted[answered].id != message.answers:
                 return False
             answered += 1
         elif answered < len(wanted):
@@ -78,12 +78,12 @@ def _match(messages: Sequence[Message]) -> _Pairs:
     """Give each result to the nearest open call with its id; the oldest where one message makes several of them."""
     pairs = _Pairs()
     open_slots: _OpenSlots = defaultdict(list)
-    previous_role = ""
+    previous_role: Role | None = None
     for index, message in enumerate(messages):
-        if message.role == "assistant" and previous_role != "assistant":
+        if message.role is Role.ASSISTANT and previous_role is not Role.ASSISTANT:
             open_slots.clear()
-        if message.role == "tool":
-            slot = _take_slot(open_slots, message.answers or "")
+        if message.role is Role.TOOL and message.answers is not None:
+            slot = _take_slot(open_slots, message.answers)
             if slot is None:
                 pairs.orphans.add(index)
             else:
@@ -119,7 +119,7 @@ def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
     """The forwarded order: indexes of messages, and the calls that need a made-up result."""
     order: list[int | ToolCall] = []
     for index, message in enumerate(messages):
-        if message.role == "tool":
+        if message.role is Role.TOOL and message.answers is not None:
             continue
         order.append(index)
         slots = pairs.slots.get(index, [])
@@ -130,10 +130,7 @@ def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
 
 
 def _abort(call: ToolCall, count: CountTokens) -> Message:
-    message = Message("tool", (ABORTED,), answers=call.id)
-    return Message(
-        "tool", (ABORTED,), answers=call.id, digest=digest_message(message), tokens=count_message(message, count)
-    )
+    return finish_message(Message(Role.TOOL, (ABORTED,), answers=call.id), count)
 
 
 def _count_moved(order: list[int | ToolCall]) -> int:

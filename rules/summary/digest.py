@@ -6,7 +6,7 @@ Law: a function of the messages and the budget alone. It stands in where a summa
 import re
 from collections.abc import Iterable, Sequence
 
-from rules.conversation import RESULT_ROLES, CountTokens, Message
+from rules.conversation import CountTokens, Message, Role
 from rules.text.head_tail import truncate_text
 
 REQUEST_CHARS = 300
@@ -48,7 +48,7 @@ def _clip(text: str, chars: int) -> str:
 
 
 def _requests(messages: Sequence[Message]) -> list[str]:
-    texts = [message.text for message in messages if message.role == "user"]
+    texts = [message.text for message in messages if message.role is Role.USER]
     return [_clip(text, REQUEST_CHARS) for text in texts if text.strip()]
 
 
@@ -72,7 +72,7 @@ def _files(messages: Sequence[Message]) -> list[str]:
 def _errors(messages: Sequence[Message]) -> list[str]:
     errors: list[str] = []
     for message in reversed(messages):
-        if message.role in RESULT_ROLES:
+        if message.role is Role.TOOL:
             lines = _ERROR.findall(message.text[-8000:])
             errors.extend(_clip(line, ERROR_CHARS) for line in reversed(lines[-2:]))
         if len(errors) >= ERRORS:
@@ -82,6 +82,6 @@ def _errors(messages: Sequence[Message]) -> list[str]:
 
 def _last_word(messages: Sequence[Message]) -> list[str]:
     for message in reversed(messages):
-        if message.role == "assistant" and message.text.strip():
+        if message.role is Role.ASSISTANT and message.text.strip():
             return [_clip(message.text, REQUEST_CHARS * 2)]
     return []

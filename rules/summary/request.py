@@ -7,7 +7,7 @@ instruction to it.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rules.conversation import CountTokens, Message, count_leading
+from rules.conversation import CountTokens, Message, Role, count_leading
 from rules.summary.digest import write_digest
 from rules.summary.handoff import NOTE_PARTS
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
@@ -199,7 +199,7 @@ def _fence(request: SummaryRequest) -> str:
 
 
 def _render(message: Message, fence: str, max_tokens: int, count: CountTokens) -> str:
-    title = {"tool": "TOOL RESULT", "function": "TOOL RESULT"}.get(message.role, message.role.upper())
+    title = "TOOL RESULT" if message.role is Role.TOOL else message.role_name.upper()
     lines = [f"[{fence} {title}]"]
     if message.text:
         lines.append(truncate_text(message.text, max_tokens, count))
@@ -218,7 +218,7 @@ def make_digest(request: SummaryRequest, *, base_text: str | None = None, count:
     those that stood behind the previous summary, and no longer do, are listed.
     """
     covered = (*request.earlier, *request.span)
-    users = [index for index, message in enumerate(covered) if message.role == "user"]
+    users = [index for index, message in enumerate(covered) if message.role is Role.USER]
     kept = set(_newest(users, request.kept))
     if base_text is None:
         left = [message for index, message in enumerate(covered) if index not in kept]

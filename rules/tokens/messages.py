@@ -4,10 +4,11 @@ Law: arithmetic only; the tokenizer comes in as `count`, JSON comes in decoded o
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rules.conversation import HEAD_ROLES, CountTokens, Message, ToolCall
+from rules.conversation import CountTokens, Message, Role, ToolCall
+from rules.prefix import digest_message
 from rules.tokens.families import GENERIC, Costs
 from rules.tokens.tool_schemas import render_tools
 
@@ -70,10 +71,16 @@ def count_message(
     tokens = MESSAGE_TOKENS + ROLE_TOKENS
     tokens += sum(count(text) for text in message.texts)
     tokens += sum(count(text) for text in extra_texts)
-    tokens += FUNCTION_TOKENS if message.role == "function" else 0
-    if message.name and message.role != "tool":  # a result goes by the name in its call
-        tokens += count(message.name) + (NAME_TOKENS if message.name != message.role else 0)
+    is_legacy_result = message.role is Role.TOOL and message.answers is None
+    tokens += FUNCTION_TOKENS if is_legacy_result else 0
+    if message.name and (message.role is not Role.TOOL or is_legacy_result):  # others go by the name in their call
+        tokens += count(message.name) + (NAME_TOKENS if message.name != message.role_name else 0)
     return tokens + _count_calls(message.tool_calls, count, costs) + sum(part.tokens for part in message.media)
+
+
+def finish_message(message: Message, count: CountTokens) -> Message:
+    """A message that a rule made or joined, with its tokens and its digest."""
+    return replace(message, edited=True, tokens=count_message(message, count), digest=digest_message(message))
 
 
 def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) -> int:
@@ -121,7 +128,7 @@ def count_shared_frame(first: Message, count: CountTokens, costs: Costs) -> int:
 
     They follow it in its own frame, behind a line break.
     """
-    if first.role not in HEAD_ROLES or not costs.reads_typescript or costs.is_reasoning:
+    if first.role is not Role.SYSTEM or not costs.reads_typescript or costs.is_reasoning:
         return 0
     tail = first.texts[0][-TAIL_CHARS:] if first.texts else ""
     with_break = count(tail + "\n") - count(tail) if tail and not tail.endswith("\n") else 0

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from rules.conversation import HEAD_ROLES, RESULT_ROLES, Conversation, CountTokens, Message
+from rules.conversation import Conversation, CountTokens, Message, Role
 from rules.text.markers import INTRODUCTION, KEPT_TITLE
 
 MEMORY_TAGS = ("relevant_context",)
 _SUMMARY = re.compile(rf"{re.escape(INTRODUCTION)}.*?(?={re.escape(KEPT_TITLE)}|\Z)", re.DOTALL)
+
+_SECTIONS = {Role.SYSTEM: "system", Role.TOOL: "tool_results", Role.ASSISTANT: "assistant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,4 @@ def find_blocks(text: str, tag: str) -> Iterator[str]:
 
 
 def _name_section(message: Message) -> str:
-    if message.role in HEAD_ROLES:
-        return "system"
-    if message.role in RESULT_ROLES:
-        return "tool_results"
-    return "assistant" if message.role == "assistant" else "user"
+    return _SECTIONS.get(message.role, "user")

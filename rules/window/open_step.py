@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rules.conversation import RESULT_ROLES, Message
+from rules.conversation import Message, Role
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 
@@ -42,10 +42,10 @@ class OpenStep:
 
     def add(self, message: Message, *, is_task: bool) -> None:
         """Go on by one message. The task statement has a rule of its own (window/room.py)."""
-        is_result = message.role in RESULT_ROLES
-        if message.role == "assistant":
+        is_result = message.role is Role.TOOL
+        if message.role is Role.ASSISTANT:
             self._parts.clear()
-        elif is_result or (message.role == "user" and not is_task):
+        elif is_result or (message.role is Role.USER and not is_task):
             self._parts.append(_Part(self._seen, message.tokens, least_tokens(message), is_result))
         self._seen += 1
 

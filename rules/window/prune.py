@@ -6,7 +6,8 @@ truncation left of it. A result that is no longer than its placeholder stays.
 
 from dataclasses import replace
 
-from rules.conversation import RESULT_ROLES, Conversation, CountTokens, Decision, Message, Outcome
+from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
+from rules.text.markers import mark_pruned
 
 PLACEHOLDER_TOKENS = 40
 """What a pruned result costs at most, its frame included; a result no longer than this is left alone."""
@@ -23,7 +24,7 @@ def prune_tool_results(conversation: Conversation, *, start: int, stop: int, cou
             changed.append(index)
     if not changed:
         return Outcome(conversation)
-    outcome = Conversation(tuple(messages), conversation.fixed_tokens)
+    outcome = conversation.edit(messages)
     reason = f"{len(changed)} tool results before message {stop}"
     decision = Decision("prune", reason, conversation.tokens, outcome.tokens, len(changed), changed[0])
     return Outcome(outcome, (decision,))
@@ -31,12 +32,12 @@ def prune_tool_results(conversation: Conversation, *, start: int, stop: int, cou
 
 def is_prunable(message: Message) -> bool:
     """Whether this is a result that is longer than its placeholder."""
-    return message.role in RESULT_ROLES and message.tokens > PLACEHOLDER_TOKENS
+    return message.role is Role.TOOL and message.tokens > PLACEHOLDER_TOKENS
 
 
 def _prune(message: Message, count: CountTokens) -> Message:
     if not is_prunable(message):
         return message
-    text = f"[trimtab: tool result of {message.original_tokens} tokens removed; call the tool again if you need it]"
+    text = mark_pruned(message.original_tokens)
     saved = sum(map(count, message.texts)) + sum(part.tokens for part in message.media) - count(text)
     return replace(message.shorten((text,), saved), media=()) if saved > 0 else message

@@ -11,7 +11,7 @@ have; *room* = limit - head. All waters are shares of room.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rules.conversation import Message
+from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
 from rules.window.cuts import Cuts
 from rules.window.economics import Economics
@@ -65,7 +65,7 @@ class Fold:
 
     def add(self, message: Message) -> None:
         """Go on by one message."""
-        if message.role == "assistant":
+        if message.role is Role.ASSISTANT:
             self._answer()
         self._forwarded += self._sums.add(message)
         is_task = self.window.task != self._sums.task
@@ -83,7 +83,7 @@ class Fold:
         if not self.window.prefetch_tokens and self._forwarded >= self._cuts.share(high - PREFETCH_GAP / 2):
             self.window = self._look_ahead()
         if self._forwarded >= self._cuts.share(high):
-            self._cut(is_request=message.role == "assistant")
+            self._cut(is_request=message.role is Role.ASSISTANT)
 
     def finish(self) -> Window:
         """The state for a request that ends here: its newest messages are shortened if they do not fit."""

@@ -6,7 +6,7 @@ Law: what is volatile in the head (a timestamp, tools that come and go) must not
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rules.conversation import Message, count_leading
+from rules.conversation import Message, Role, count_leading
 from rules.window.open_step import least_tokens
 
 MIN_ROOM_SHARE = 0.25
@@ -44,7 +44,7 @@ class Room:
         """
         leading = count_leading(messages)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
-        task = next((message for message in messages if message.role == "user"), None)
+        task = next((message for message in messages if message.role is Role.USER), None)
         early = _leave(limit, head)
         if task is None:
             return cls(limit, leading, early, early, spare)

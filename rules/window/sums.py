@@ -7,7 +7,7 @@ so far, and each costs O(log n) at most.
 from array import array
 from bisect import bisect_left
 
-from rules.conversation import HEAD_ROLES, Message, starts_step
+from rules.conversation import Message, Role, starts_step
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
@@ -61,7 +61,7 @@ class Sums:
     def add(self, message: Message) -> int:
         """The next message; returns what it costs behind the head."""
         index = len(self)
-        is_user = message.role == "user"
+        is_user = message.role is Role.USER
         is_task = is_user and self.task is None
         tokens = 0 if is_task or index < self._leading else message.tokens
         opens = starts_step(message) or index == 0
@@ -76,12 +76,12 @@ class Sums:
             self._user_sums.append(self._user_sums[-1] + message.tokens)
         self._full.append(self._full[-1] + tokens)
         self._pruned.append(self._pruned[-1] + (tokens if opens else min(tokens, PLACEHOLDER_TOKENS)))
-        self._systems.append(self._systems[-1] + (tokens if message.role in HEAD_ROLES else 0))
+        self._systems.append(self._systems[-1] + (tokens if message.role is Role.SYSTEM else 0))
         return tokens
 
     def _follow(self, message: Message, index: int, *, opens: bool) -> None:
         """Where the open step begins, one message later."""
-        if message.role == "assistant" or (opens and not starts_step(message)):
+        if message.role is Role.ASSISTANT or (opens and not starts_step(message)):
             self.open_step, self._has_results, self._words = index, False, 0
         elif not opens:
             self._has_results = True

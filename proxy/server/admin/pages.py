@@ -14,6 +14,8 @@ from proxy.http.errors import NoSuchPageError, ProxyError
 from proxy.http.headers import Headers
 from proxy.server.access import admit_admin
 from proxy.server.admin.models import write_models
+from proxy.wire.codec import Codec
+from proxy.wire.codecs import DEFAULT
 
 ROOT = "/trimtab"
 
@@ -50,10 +52,13 @@ def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:
     raise NoSuchPageError(message + ("metrics_listen" if config.metrics_listen else "the same address"))
 
 
-def answer_error(error: ProxyError) -> web.Response:
+def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
     """An error that the proxy itself makes."""
     answer = web.Response(
-        body=error.body(), status=error.status, content_type="application/json", headers=dict(error.headers)
+        body=codec.write_error(error.text(), as_event=False),
+        status=error.status,
+        content_type="application/json",
+        headers=dict(error.headers),
     )
     if error.closes:
         answer.force_close()

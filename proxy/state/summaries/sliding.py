@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from proxy.lru import BytesLRU
-from rules.conversation import RESULT_ROLES, Message
+from rules.conversation import Message, Role
 from rules.pipeline.plan import Plan
 from rules.summary.request import SummaryRequest
 
@@ -67,5 +67,5 @@ class SlidingWatch:
 
 def _last_digests(span: Sequence[Message]) -> frozenset[bytes]:
     """What the last messages said that are no results: clients that mask old results change those."""
-    said = (message.digest for message in reversed(span) if message.role not in RESULT_ROLES)
+    said = (message.digest for message in reversed(span) if message.role is not Role.TOOL)
     return frozenset(islice(said, LAST_MESSAGES))

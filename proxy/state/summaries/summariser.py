@@ -7,11 +7,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import aiohttp
-import msgspec
-import orjson
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -19,7 +16,6 @@ from proxy.config.schema import SummaryConfig, UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.errors import ProxyError
 from proxy.state.summaries.answers import (
-    Completion,
     NoNoteError,
     RefusedError,
     accept_note,
@@ -28,7 +24,7 @@ from proxy.state.summaries.answers import (
 )
 from proxy.state.summaries.calls import Form, NoSummaryError, SummaryCall, SummaryCalls, name_reason
 from proxy.state.summaries.sealing import derive_id
-from proxy.wire.chat.inline import read_thinking
+from proxy.wire.codec import Codec, Completion, Parameter, Question
 from rules.conversation import CountTokens
 from rules.summary.request import SummaryRequest, write_prompt
 from rules.text.head_tail import truncate_text
@@ -36,39 +32,41 @@ from rules.text.head_tail import truncate_text
 ATTEMPTS = 3
 """Calls for one summary at most."""
 REASONING_FACTOR = 4
-"""Models that want `max_completion_tokens` think first, and their thinking counts against it."""
+"""Models that think within their completion need so many times the room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inline:
     """A request in the client's own words up to the cut, which reads the upstream's prompt cache; `tokens` about.
 
-    `write` makes the members of its body; None where that cannot be.
+    `write` makes its body; None if that cannot be.
     """
 
-    write: Callable[[], dict[str, msgspec.Raw] | None]
+    write: Callable[[Question], bytes | None]
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Summariser:
-    """Whom to ask for a summary, and on whose account.
+    """Whom to ask for a summary, in which dialect, and on whose account.
 
     `headers` are the client's credential headers, none for an upstream with a key of its own, and those that lead to
     its session's prompt cache. `secret` is what the summary's id and its encryption are derived from. `window_tokens`
     is what the summariser's prompt may have as we count, `token_ratio` the model's own tokens for one of ours.
+    `is_reasoning`: the model thinks within its completion.
     """
 
+    codec: Codec
     upstream: UpstreamConfig
     url: URL
     headers: tuple[tuple[str, str], ...]
     secret: bytes
     model: str
-    max_tokens_key: str
     window_tokens: int
     label: str
     settings: SummaryConfig
     token_ratio: float = 1.0
+    is_reasoning: bool = False
 
     @property
     def client_id(self) -> str:
@@ -114,9 +112,9 @@ class _Asking:
         self._forms = _order_forms(task)
         self._input_tokens = task.summariser.window_tokens
         self._prompt_tokens = 0
-        self._parameters: dict[str, Any] = {"temperature": task.summariser.settings.temperature}
-        self._completion_key = task.summariser.max_tokens_key
-        self._completion_factor = REASONING_FACTOR if self._completion_key == "max_completion_tokens" else 1
+        self._temperature: float | None = task.summariser.settings.temperature
+        self._is_reasoning = task.summariser.is_reasoning
+        self._completion_factor = REASONING_FACTOR if self._is_reasoning else 1
 
     async def run(self) -> str:
         problem: NoSummaryError | None = None
@@ -128,7 +126,7 @@ class _Asking:
                 if refused.is_final:
                     raise
                 problem = refused
-                self._learn(refused.param)
+                self._learn(refused.parameter)
             except NoNoteError as answered:
                 problem = answered
                 if answered.was_cut and self._completion_factor < REASONING_FACTOR:
@@ -137,12 +135,12 @@ class _Asking:
                     raise
         raise problem or NoSummaryError
 
-    def _learn(self, param: str | None) -> None:
+    def _learn(self, parameter: Parameter | None) -> None:
         """Do otherwise what was refused."""
-        if param == "temperature" and self._parameters.pop("temperature", None) is not None:
-            return
-        if param == "max_tokens" and self._completion_key == "max_tokens":
-            self._completion_key, self._completion_factor = "max_completion_tokens", REASONING_FACTOR
+        if parameter == "temperature" and self._temperature is not None:
+            self._temperature = None
+        elif parameter == "max_tokens" and not self._is_reasoning:
+            self._is_reasoning, self._completion_factor = True, REASONING_FACTOR
         elif not self._change_form():
             self._forms = [None]
             self._input_tokens //= 2
@@ -155,30 +153,20 @@ class _Asking:
         return True
 
     async def _write_body(self) -> bytes:
-        max_tokens = ceil(self._task.request.max_tokens * self._task.summariser.token_ratio)
-        completion_tokens = max_tokens * self._completion_factor
-        how = {**self._parameters, self._completion_key: completion_tokens, "stream": False}
+        summariser = self._task.summariser
+        max_tokens = ceil(self._task.request.max_tokens * summariser.token_ratio) * self._completion_factor
+        question = Question(summariser.model, max_tokens, self._temperature, self._is_reasoning)
         inline = self._forms[0]
         if inline is not None:
-            members = await asyncio.to_thread(inline.write)
-            if members is not None:
+            body = await asyncio.to_thread(inline.write, question)
+            if body is not None:
                 self._prompt_tokens = inline.tokens
-                return msgspec.json.encode({**members, **self._leave_room_to_think(how, members)})
+                return body
             if not self._change_form():
                 message = "no other form"
                 raise NoSummaryError(message)
         prompt = await asyncio.to_thread(self._write_prompt)
-        messages = [{"role": "user", "content": prompt}]
-        return orjson.dumps({"model": self._task.summariser.model, "messages": messages, **how})
-
-    def _leave_room_to_think(self, how: dict[str, Any], members: dict[str, msgspec.Raw]) -> dict[str, Any]:
-        """The same parameters, as a request must have them that turns thinking on."""
-        thinking_tokens = read_thinking(members)
-        if thinking_tokens is None:
-            return how
-        how = {**how, self._completion_key: how[self._completion_key] + thinking_tokens}
-        how.pop("temperature", None)
-        return how
+        return summariser.codec.ask(question, prompt)
 
     def _write_prompt(self) -> str:
         task = self._task
@@ -210,11 +198,11 @@ class _Asking:
             headers["Authorization"] = f"Bearer {summariser.upstream.api_key}"
         async with self._client.send("POST", summariser.url, headers, body, summariser.upstream) as response:
             call.status = response.status
-            return await read_answer(response)
+            return await read_answer(response, summariser.codec)
 
     def _read_note(self, answer: bytes, call: SummaryCall) -> str:
         """The note in an answer, its cost counted. Raises NoSummaryError if there is none."""
-        completion = read_completion(answer)
+        completion = read_completion(answer, self._task.summariser.codec)
         self._record_cost(completion, call)
         request = self._task.request
         covered_tokens = sum(message.tokens for message in (*request.earlier, *request.span))
@@ -224,7 +212,7 @@ class _Asking:
         """As the upstream reports it; else as we count it."""
         usage, ratio = completion.usage, self._task.summariser.token_ratio
         counted = usage.completion_tokens
-        call.completion_tokens = round(ratio * self._task.count(completion.written)) if counted is None else counted
+        call.completion_tokens = round(ratio * self._task.count(completion.text)) if counted is None else counted
         if usage.prompt_tokens is not None:
             call.prompt_tokens = usage.prompt_tokens
         tokens = self._calls.metrics.summary_tokens

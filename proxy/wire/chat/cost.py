@@ -11,15 +11,13 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.repair import decode_any
+from proxy.wire.json.repair import DECODE_ERRORS, decode_any
 from rules.conversation import CountTokens, Message, ToolCall
 from rules.tokens.families import Costs
 from rules.tokens.images import Size, read_size
 from rules.tokens.messages import LEGACY_CALL_TOKENS, NO_CHOICE, Surroundings, count_audio, count_file, count_message
 from rules.tokens.tool_schemas import as_schema
 
-DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What a decoder raises on hostile bytes."""
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
 """Texts outside `content` that upstreams read back from assistant messages."""
 REASONING_KEYS = ("reasoning_details", "thinking_blocks")

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.chat.cost import DECODE_ERRORS
-from proxy.wire.json.repair import decode_any
+from proxy.wire.json.repair import DECODE_ERRORS, decode_any
 
 _RENDERED = frozenset(
     {

@@ -11,11 +11,20 @@ import msgspec
 import orjson
 
 from proxy.wire.chat.cost import count_part, count_wire_message
+from proxy.wire.codec import UndecodableError
 from proxy.wire.json.repair import decode_any, mend
-from rules.conversation import RESULT_ROLES, CountTokens, Media, Message, ToolCall
+from rules.conversation import CountTokens, Media, Message, Role, ToolCall
 from rules.prefix import digest_message
 from rules.tokens.families import Costs
 
+_ROLES = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "tool": Role.TOOL,
+    "function": Role.TOOL,
+}
 ERROR_KEYS = ("is_error", "isError")
 CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
 """Of a message or a part: a prompt cache is to be written up to here. Anthropic's name for it, and OpenAI's.
@@ -28,32 +37,38 @@ _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class UndecodableError(ValueError):
-    """The body is no chat request: it is forwarded as it came, and the upstream judges."""
-
-
 def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
     """One message of a chat request, counted. Raises UndecodableError, or an error of msgspec."""
     members = _read_members(raw)
-    role = _decode_value(members.get("role"))
-    if not isinstance(role, str):
+    wire_role = _decode_value(members.get("role"))
+    if not isinstance(wire_role, str):
         problem = "a message has no role"
         raise UndecodableError(problem)
+    role = _ROLES.get(wire_role, Role.OTHER)
     texts, media = _read_content(members.get("content"))
     name = _decode_value(members.get("name"))
-    answers = _decode_value(members.get("tool_call_id"))
     message = Message(
         role=role,
         texts=texts,
         tool_calls=_read_calls(members),
-        answers=answers if isinstance(answers, str) else None,
+        answers=_read_answered_id(wire_role, members),
         name=name if isinstance(name, str) else None,
         media=tuple(Media(part, count_part(_unmark(part), count, costs)) for part in media),
         raw=raw,
+        wire_role="" if wire_role == role else wire_role,
+        has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
     )
     tokens = count_wire_message(message, members, count, costs)
-    is_error = role in RESULT_ROLES and _is_error(members)
+    is_error = role is Role.TOOL and _is_error(members)
     return replace(message, tokens=tokens, is_error=is_error, digest=digest_message(message, map(_canonical, media)))
+
+
+def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | None:
+    """The id of the call that a message answers; results of the form before tools name the function only."""
+    answered = None if wire_role == "function" else _decode_value(members.get("tool_call_id"))
+    if isinstance(answered, str):
+        return answered
+    return "" if wire_role == "tool" else None
 
 
 def _is_error(members: dict[str, msgspec.Raw]) -> bool:
@@ -75,16 +90,19 @@ def _is_error(members: dict[str, msgspec.Raw]) -> bool:
 
 def encode_message(message: Message) -> bytes:
     """The JSON of one message: its own bytes, or those with the content that a rule gave it."""
-    if message.raw is None:
-        made = {"role": msgspec.Raw(orjson.dumps(message.role)), "content": msgspec.Raw(_write_content(message, None))}
-        if message.answers is not None:
-            made["tool_call_id"] = msgspec.Raw(orjson.dumps(message.answers))
-        return msgspec.json.encode(made)
     if not message.edited:
         return message.raw
-    members = _read_members(message.raw)
+    members = _read_members(message.raw) if message.raw else _begin_members(message)
     members["content"] = msgspec.Raw(_write_content(message, members.get("content")))
     return msgspec.json.encode(members)
+
+
+def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
+    """The members of a message that a rule made, without its content."""
+    members = {"role": msgspec.Raw(orjson.dumps(message.role_name)), "content": msgspec.Raw(b"null")}
+    if message.answers is not None:
+        members["tool_call_id"] = msgspec.Raw(orjson.dumps(message.answers))
+    return members
 
 
 def _read_members(raw: bytes) -> dict[str, msgspec.Raw]:

@@ -12,6 +12,8 @@ import msgspec
 from proxy.wire.json.spans import STRING_TO_ITS_END
 from proxy.wire.json.surrogates import replace_lone_surrogates
 
+DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What a decoder raises on hostile bytes."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")

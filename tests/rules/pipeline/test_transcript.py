@@ -27,7 +27,7 @@ from support.builders import (
     valid_transcripts,
 )
 
-from rules.conversation import Message, Outcome
+from rules.conversation import Message, Outcome, Role
 from rules.pipeline.plan import Plan, apply, plan
 from rules.pipeline.transcript import MAX_GROWTH, StateKey, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, OverflowStrategy, Policy
@@ -86,7 +86,7 @@ def check(messages: Sequence[Message], policy: Policy, kept: Kept) -> None:
     planned, outcome = run(messages, policy, kept)
     assert (planned, outcome) == run(messages, policy)
     assert outcome.decisions or outcome.conversation is planned.original
-    assert {id(one.raw) for one in outcome.conversation.messages if one.raw} <= {id(one.raw) for one in messages}
+    assert {one.raw for one in outcome.conversation.messages if one.raw} <= {one.raw for one in messages}
 
 
 @given(
@@ -126,8 +126,8 @@ CHANGES: dict[str, Callable[[Message], Message]] = {
     "texts": lambda message: replace(message, texts=(listing(9),)),
     "media": lambda message: replace(message, media=(read_media({"image": IMAGE.decode()}),)),
     "calls": lambda message: replace(message, tool_calls=message.tool_calls and (call("other", "run"),)),
-    "role": lambda message: replace(message, role="user"),
-    "bytes": lambda message: replace(message, raw=bytes(bytearray(message.raw or b""))),
+    "role": lambda message: replace(message, role=Role.USER),
+    "bytes": lambda message: replace(message, raw=b" " + message.raw),
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from hypothesis import example, given
@@ -25,21 +26,20 @@ from support.builders import (
 from support.checker import expand, read_pointer
 from support.steps import count_steps
 
-from rules.conversation import RESULT_ROLES, Message, Outcome, ToolCall
+from rules.conversation import Message, Outcome, Role, ToolCall
 from rules.policy import Policy
 from rules.results.dedupe import (
     DIFF_CHARS,
-    MARK,
     MAX_CHARS,
     MAX_DIFF_CHARS,
     MIN_CHARS,
     MIN_SAVED_SHARE,
-    KeptResults,
     dedupe_tool_results,
 )
 from rules.results.work import Allowance, LargeWorkError, Work
+from rules.text.markers import POINTER
 from rules.text.sketch import Sketch, sketch_text
-from rules.treatment import Budget, Tidying, ToolRule, Treatment
+from rules.treatment import Budget, ToolRule, Treatment
 
 TEXT = listing(1)
 CHANGED = listing(1, 7)
@@ -54,16 +54,14 @@ def steps(*texts: str | tuple[str, ...], name: str = "read", arguments: str = '{
     return messages
 
 
-def dedupe(*messages: Message, start: int = 0, exempt: Sequence[int] = (), work: Work | None = None) -> Outcome:
+def dedupe(*messages: Message, start: int = 0, policy: Policy | None = None, work: Work | None = None) -> Outcome:
     """The rule, over messages."""
-    return dedupe_tool_results(
-        conversation(*messages), start=start, is_exempt=lambda index: index in exempt, work=work or Work(count)
-    )
+    return dedupe_tool_results(conversation(*messages), policy or Policy(), start=start, work=work or Work(count))
 
 
 def results_of(messages: Sequence[Message]) -> list[Message]:
     """The tool results."""
-    return [message for message in messages if message.role in RESULT_ROLES]
+    return [message for message in messages if message.role is Role.TOOL]
 
 
 def replaced(outcome: Outcome) -> list[int]:
@@ -174,8 +172,10 @@ def test_results_of_one_step_do_not_point_to_each_other() -> None:
 
 def test_exempt_results_are_targets_only() -> None:
     """They stand as they came, and others point to them."""
-    assert replaced(dedupe(*steps(TEXT, TEXT, TEXT, CHANGED), exempt=[3, 7])) == [0, 0, 2, 0]
-    assert replaced(dedupe(*steps(TEXT, TEXT), exempt=[1])) == [0, 1]
+    policy = Policy(tools=(ToolRule("look", Treatment(Budget(300), is_exempt=True)),))
+    parts = (steps(TEXT), steps(TEXT, name="look"), steps(TEXT), steps(CHANGED, name="look"))
+    assert replaced(dedupe(*chain(*parts), policy=policy)) == [0, 0, 2, 0]
+    assert replaced(dedupe(*chain(*parts[1:]), policy=policy)) == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_exempt_results_are_targets_only() -> None:
                 "content": [{"type": "text", "text": TEXT}, {"type": "image_url", "image_url": {"url": "data:,"}}],
             }
         ),
-        result("c0", f"{MARK}1 back]\n{TEXT}"),
+        result("c0", f"{POINTER}1 back]\n{TEXT}"),
         user(TEXT),
         assistant(TEXT),
         user(TEXT, IMAGE),
@@ -199,7 +199,7 @@ def test_exempt_results_are_targets_only() -> None:
 def test_what_is_left_alone(twice: Message) -> None:
     """Small and huge results, those with media, those that look like ours, and whatever is no result."""
     before = conversation(assistant(None, call("c0")), twice, assistant(None, call("c0")), replace(twice))
-    assert dedupe_tool_results(before, start=0, work=Work(count)).conversation is before
+    assert dedupe_tool_results(before, Policy(), start=0, work=Work(count)).conversation is before
 
 
 def test_a_large_text_is_compared_as_a_whole_only() -> None:
@@ -334,29 +334,32 @@ def test_the_work_goes_by_the_number_of_results() -> None:
 def test_sessions_without_repeats_are_left_alone() -> None:
     """Results that differ in each line are forwarded as they came."""
     before = conversation(*session(20, result_tokens=100))
-    assert dedupe_tool_results(before, start=0, work=Work(count)).conversation is before
+    assert dedupe_tool_results(before, Policy(), start=0, work=Work(count)).conversation is before
 
 
-def test_exempt_results_are_kept() -> None:
-    """All of a tool, or those of calls that name what is excluded; others of the tool are not."""
-    read = [call("a", "read", '{"path":"AGENTS.md"}'), call("b", "read", '{"path":"a.log"}'), call("c", "look", "{}")]
-    rules = (
-        ToolRule("read", Treatment(Budget(300), tidying=Tidying(), exempt_arguments=("*.md",))),
-        ToolRule("look", Treatment(Budget(300), tidying=Tidying(), is_exempt=True)),
-    )
-    messages = (assistant(None, *read), *(result(one.id, TEXT) for one in read))
-    kept = KeptResults(messages, Policy(tools=rules))
-    assert [kept.is_kept(index) for index in (1, 2, 3)] == [True, False, True]
+def test_a_call_that_names_what_is_excluded_keeps_its_result() -> None:
+    """Other results of the tool are replaced."""
+    policy = Policy(tools=(ToolRule("read", Treatment(Budget(300), exempt_arguments=("*.md",))),))
+    for path, pointers in (("AGENTS.md", [0, 0]), ("a.log", [0, 1])):
+        messages = (*steps(TEXT, name="run"), *steps(TEXT, arguments=f'{{"path":"{path}"}}'))
+        assert replaced(dedupe(*messages, policy=policy)) == pointers
 
 
-@pytest.mark.parametrize(("tool", "policy_wide", "kept"), [(True, False, False), (False, True, True)])
+@pytest.mark.parametrize(("tool", "policy_wide", "expected"), [(True, False, [0, 1]), (False, True, [0, 0])])
 def test_what_a_tool_says_of_deduplication_goes_before_the_policy(
     tool: bool,  # noqa: FBT001 - a parameter of pytest
     policy_wide: bool,  # noqa: FBT001
-    kept: bool,  # noqa: FBT001
+    expected: list[int],
 ) -> None:
-    """And where no tool is named, the policy says it."""
-    messages = (assistant(None, call("a")), result("a"))
-    rules = (ToolRule("run", Treatment(Budget(300), dedupe=tool)),)
-    assert KeptResults(messages, Policy(dedupe=policy_wide, tools=rules)).is_kept(1) is kept
-    assert KeptResults(messages, Policy(dedupe=policy_wide)).is_kept(1) is not policy_wide
+    """And the policy says it of all other tools."""
+    policy = Policy(dedupe=policy_wide, tools=(ToolRule("read", Treatment(Budget(300), dedupe=tool)),))
+    assert replaced(dedupe(*steps(TEXT, TEXT), policy=policy)) == expected
+    assert replaced(dedupe(*steps(TEXT, TEXT, name="run"), policy=policy)) == [0, int(policy_wide)]
+
+
+def test_a_result_without_a_call_is_treated_by_its_own_name() -> None:
+    """Results of the legacy kind name a tool."""
+    policy = Policy(tools=(ToolRule("run", Treatment(Budget(300), is_exempt=True)),))
+    messages = [one for _ in range(2) for one in (assistant("on"), function_result(TEXT))]
+    assert replaced(dedupe(*messages, policy=policy)) == [0, 0]
+    assert replaced(dedupe(*messages)) == [0, 1]

@@ -1,0 +1,103 @@
+"""The request for a summary, and its answer.
+
+Law: a question behind a conversation takes over what the upstream renders into the prompt (inline.py).
+"""
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import orjson
+
+from proxy.wire.chat.inline import read_thinking, write_members
+from proxy.wire.chat.message import encode_message
+from proxy.wire.codec import Completion, Parameter, Question, Request, UndecodableError
+from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.usage import Usage, read_usage
+from rules.conversation import Conversation, Message, Role
+
+_MAX_TOKENS, _MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
+_REFUSED: dict[str | None, Parameter] = {"temperature": "temperature", _MAX_TOKENS: "max_tokens"}
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
+
+
+class _Content(msgspec.Struct):
+    content: str | list[_Part] | None = None
+    tool_calls: list[msgspec.Raw] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Content = msgspec.field(default_factory=_Content)
+    finish_reason: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice]
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Error(msgspec.Struct):
+    param: str | None = None
+
+
+class _ErrorAnswer(msgspec.Struct):
+    error: _Error
+
+
+def write_question(question: Question, prompt: str) -> bytes:
+    """The body of a request that asks only `prompt`."""
+    messages = [{"role": "user", "content": prompt}]
+    return orjson.dumps({"model": question.model, "messages": messages, **_write_parameters(question, None)})
+
+
+def write_question_behind(request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
+    """The body of a request that asks `prompt` behind forwarded messages, with the same tools.
+
+    None if the answer has a prescribed form, or if the body's members cannot be told apart.
+    """
+    members = write_members(request.body)
+    if members is None:
+        return None
+    thinking_tokens = read_thinking(members)
+    asked = Message(Role.USER, (prompt,), edited=True)
+    members["messages"] = msgspec.Raw(b"[" + b",".join(map(encode_message, (*prefix.messages, asked))) + b"]")
+    return msgspec.json.encode({**members, **_write_parameters(question, thinking_tokens)})
+
+
+def _write_parameters(question: Question, thinking_tokens: int | None) -> dict[str, Any]:
+    """How the answer is wanted. A request that turns thinking on needs room for it, and takes no temperature."""
+    how: dict[str, Any] = {}
+    if question.temperature is not None and thinking_tokens is None:
+        how["temperature"] = question.temperature
+    key = _MAX_COMPLETION_TOKENS if question.is_reasoning else _MAX_TOKENS
+    return {**how, key: question.max_tokens + (thinking_tokens or 0), "stream": False}
+
+
+def read_completion(answer: bytes) -> Completion:
+    """The completion in an answer. Raises UndecodableError."""
+    try:
+        decoded = msgspec.json.decode(answer, type=_Completion)
+    except DECODE_ERRORS as error:
+        raise UndecodableError(type(error).__name__) from error
+    usage: Usage | None = None
+    with suppress(*DECODE_ERRORS):
+        usage = read_usage(decoded.usage)
+    choice = decoded.choices[0] if decoded.choices else _Choice()
+    content = choice.message.content
+    return Completion(
+        content if isinstance(content, str) else "".join(part.text or "" for part in content or ()),
+        usage or Usage(),
+        calls_tool=bool(choice.message.tool_calls),
+        was_cut=choice.finish_reason == "length",
+        was_filtered=choice.finish_reason == "content_filter",
+    )
+
+
+def read_refused_parameter(answer: bytes) -> Parameter | None:
+    """Which of a question's parameters an OpenAI error names."""
+    with suppress(*DECODE_ERRORS):
+        return _REFUSED.get(msgspec.json.decode(answer, type=_ErrorAnswer).error.param)
+    return None

@@ -1,0 +1,22 @@
+"""The dialects that the proxy speaks. To add one: a folder beside `chat/`, and its codec in `CODECS`."""
+
+from collections.abc import Iterable
+
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Codec
+
+CODECS: tuple[Codec, ...] = (CHAT,)
+DEFAULT: Codec = CHAT
+"""The dialect in which an upstream of its own is asked for summaries, and in which errors are told at other paths."""
+
+
+def by_path(codecs: Iterable[Codec]) -> dict[str, Codec]:
+    """The codec that claims each request path. Raises ValueError if two claim the same."""
+    claimed: dict[str, Codec] = {}
+    for codec in codecs:
+        for path in codec.paths:
+            if path in claimed:
+                message = f"{path} is claimed by {claimed[path].name} and by {codec.name}"
+                raise ValueError(message)
+            claimed[path] = codec
+    return claimed

@@ -1,0 +1,139 @@
+"""A request's transcript as the elements of a JSON array: where messages came from, and how an altered one is written.
+
+Law: an element that no rule touched goes out as the bytes it came in, and so does what stood between two of them that
+are still neighbours.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from proxy.wire.json.spans import Array
+from rules.conversation import Conversation, Message, Origin
+
+Placed = tuple[Message, Origin | None]
+"""A message, and where the request says it; None for one that a rule made."""
+WriteElement = Callable[[Sequence[Placed]], bytes]
+"""The JSON of an element that holds these messages; never called for one that is as it came."""
+Shares = Callable[[Message, Message], bool]
+"""Whether two neighbours, of which one is not as it came, must stand in one element."""
+
+
+def whole_elements(number: int) -> tuple[Origin, ...]:
+    """The origins of messages of which each is one element."""
+    return _make_origins(1 << number.bit_length())[:number]
+
+
+@lru_cache(maxsize=32)
+def _make_origins(number: int) -> tuple[Origin, ...]:
+    return tuple(Origin(start, start + 1) for start in range(number))
+
+
+class _Group(NamedTuple):
+    """Messages [first, last) that stand in one element, or in several that are as they came: [start, stop).
+
+    Made messages have no elements: their `start` is -1.
+    """
+
+    first: int
+    last: int
+    start: int
+    stop: int
+    is_kept: bool
+
+
+def write_elements(
+    body: bytes,
+    array: Array,
+    before: Conversation,
+    after: Conversation,
+    write: WriteElement,
+    shares: Shares | None = None,
+) -> bytes:
+    """The body with the messages `after` in the place of its `array`, which holds those of `before`."""
+    groups = _group(before, after)
+    if shares is not None:
+        groups = _join(groups, after.messages, shares)
+    pieces = _write(body, array, list(_coalesce(groups)), after, write)
+    return b"".join((body[: array.start], *pieces, body[array.stop :]))
+
+
+def _group(before: Conversation, after: Conversation) -> Iterator[_Group]:
+    """The messages by their elements."""
+    parts = Counter(origin.start for origin in before.origins if origin is not None)
+    messages, origins = after.messages, after.origins
+    first, number = 0, len(messages)
+    while first < number:
+        origin = origins[first]
+        last = first + 1
+        if origin is None:
+            yield _Group(first, last, -1, -1, is_kept=False)
+        else:
+            while last < number and (other := origins[last]) is not None and other.start == origin.start:
+                last += 1
+            is_kept = _is_whole(origins[first:last], parts[origin.start]) and not any(
+                message.edited for message in messages[first:last]
+            )
+            yield _Group(first, last, origin.start, origin.stop, is_kept)
+        first = last
+
+
+def _is_whole(origins: Sequence[Origin | None], parts: int) -> bool:
+    """Whether all parts of an element are there, in their order."""
+    return len(origins) == parts and all(
+        origin is not None and origin.part == part for part, origin in enumerate(origins)
+    )
+
+
+def _coalesce(groups: Iterator[_Group]) -> Iterator[_Group]:
+    """Neighbours that are as they came, as one group: they are copied in one piece."""
+    run: _Group | None = None
+    for group in groups:
+        if run is not None and run.is_kept and group.is_kept and group.start == run.stop:
+            run = _Group(run.first, group.last, run.start, group.stop, is_kept=True)
+            continue
+        if run is not None:
+            yield run
+        run = group
+    if run is not None:
+        yield run
+
+
+def _join(groups: Iterator[_Group], messages: Sequence[Message], shares: Shares) -> Iterator[_Group]:
+    """Made messages joined with the neighbours that they share an element with."""
+    joined: _Group | None = None
+    for group in groups:
+        if joined is None:
+            joined = group
+            continue
+        is_apart = joined.start >= 0 and joined.stop <= group.start
+        if is_apart or not shares(messages[joined.last - 1], messages[group.first]):
+            yield joined
+            joined = group
+        elif joined.start < 0:
+            joined = _Group(joined.first, group.last, group.start, group.stop, is_kept=False)
+        else:
+            joined = _Group(joined.first, group.last, joined.start, max(joined.stop, group.stop), is_kept=False)
+    if joined is not None:
+        yield joined
+
+
+def _write(
+    body: bytes, array: Array, groups: Sequence[_Group], after: Conversation, write: WriteElement
+) -> Iterator[bytes]:
+    """The pieces of the array."""
+    spans = array.elements
+    yield body[array.start : spans[0].start] if groups and groups[0].start == 0 else b"["
+    before = 0  # where the last elements that came from the client stopped
+    for number, group in enumerate(groups):
+        if number:
+            follows = before > 0 and group.start == before
+            yield body[spans[before - 1].stop : spans[before].start] if follows else b","
+        if group.is_kept:
+            yield body[spans[group.start].start : spans[group.stop - 1].stop]
+        else:
+            pairs = zip(after.messages[group.first : group.last], after.origins[group.first : group.last], strict=True)
+            yield write(list(pairs))
+        before = before if group.start < 0 else group.stop
+    yield body[spans[-1].stop : array.stop] if groups and groups[-1].stop == len(spans) else b"]"

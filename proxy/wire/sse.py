@@ -1,0 +1,113 @@
+"""Server-sent events, in chunks cut anywhere.
+
+Law: no I/O. Whatever comes in, it neither raises nor keeps more than its bounds.
+"""
+
+from collections.abc import Callable
+
+MAX_EVENT_BYTES = 4 * 1024 * 1024
+"""A longer event is not read."""
+MAX_FIRST_EVENT_BYTES = 64 * 1024
+"""A longer first event is no error."""
+
+
+def write_event(data: bytes) -> bytes:
+    """JSON as one event; JSON may have line breaks only between its values."""
+    return b"data: " + data.translate(None, b"\r\n") + b"\n\n"
+
+
+class EventReader:
+    """Splits a stream into the data of its events."""
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max_bytes = max_event_bytes
+        self._rest = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take in the next bytes; the data of each event that is whole now."""
+        if b"\n" not in chunk:
+            self._keep(chunk)
+            return []
+        head, _, chunk = chunk.partition(b"\n")
+        self._keep(head)
+        *lines, rest = chunk.split(b"\n")
+        events = self._read_lines([bytes(self._rest), *lines])
+        self._rest = bytearray(rest)
+        return events
+
+    def finish(self) -> list[bytes]:
+        """The stream has ended: what stands in it without an end is an event, too."""
+        events = self._read_lines([bytes(self._rest), b""])
+        self._rest.clear()
+        return events
+
+    def _keep(self, piece: bytes) -> None:
+        """Add to the line that has not ended; of a line that is too long only its beginning is kept."""
+        if len(self._rest) <= self._max_bytes:
+            self._rest += piece
+
+    def _read_lines(self, lines: list[bytes]) -> list[bytes]:
+        events: list[bytes] = []
+        for line in lines:
+            text = line.rstrip(b"\r")
+            if text.startswith(b"data:"):
+                self._size += len(text)
+                if self._size <= self._max_bytes:
+                    self._data.append(text[5:])
+            elif not text:
+                if self._data:
+                    events.append(b"\n".join(self._data))
+                self._data, self._size = [], 0
+        return events
+
+
+class FirstEvent:
+    """Holds a stream back until its first event with data is whole, in chunks cut anywhere; comments pass.
+
+    `held` is what must not pass yet, with `keeps_all` comments, too; `data` is the event's data, None until `is_done`
+    and if it is too long, or if a line of it `is_answer`: surely part of an answer.
+    """
+
+    def __init__(self, is_answer: Callable[[bytes], bool], *, keeps_all: bool = False) -> None:
+        self.held = bytearray()
+        self.data: bytes | None = None
+        self.is_done = False
+        self._is_answer = is_answer
+        self._keeps_all = keeps_all
+        self._read = 0
+        self._lines: list[bytes] = []
+
+    def finish(self) -> None:
+        """The stream has ended: what stands in it without an end is an event, too."""
+        last = bytes(self.held[self._read :]).rstrip(b"\r")
+        if last.startswith(b"data:"):
+            self._lines.append(last[5:])
+        if self._lines and not self.is_done:
+            self.data = b"\n".join(self._lines)
+        self.is_done = True
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take in the next bytes; those that may pass."""
+        self.held += chunk
+        passed = 0
+        while not self.is_done and (stop := self.held.find(b"\n", self._read)) >= 0:
+            line = bytes(self.held[self._read : stop]).rstrip(b"\r")
+            self._read = stop + 1
+            if line.startswith(b"data:"):
+                self._lines.append(line[5:])
+                self.is_done = self._is_answer(line)
+            elif not line and self._lines:
+                self.data = b"\n".join(self._lines)
+                self.is_done = True
+            elif not self._lines and (not line or line.startswith(b":")):
+                passed = self._read
+        if self._keeps_all:
+            passed = 0
+        if not self.is_done and len(self.held) - passed > MAX_FIRST_EVENT_BYTES:
+            self.is_done = True
+        free = bytes(self.held[:passed])
+        del self.held[:passed]
+        self._read -= passed
+        return free

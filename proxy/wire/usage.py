@@ -1,0 +1,76 @@
+"""What an upstream reports of an answer's tokens, under OpenAI's names or Anthropic's."""
+
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+
+from proxy.wire.json.repair import DECODE_ERRORS
+
+MAX_TOKENS = 10**9
+"""A larger figure is none."""
+
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
+
+
+class Usage(msgspec.Struct):
+    """Tokens as the upstream reports them; those that it read from its cache are prompt tokens, too.
+
+    Those of the model's reasoning, which may not have been sent, are completion tokens.
+    """
+
+    prompt_tokens: _Tokens | None = None
+    completion_tokens: _Tokens | None = None
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: _Tokens | None = None
+    reasoning_tokens: _Tokens | None = None
+
+
+class _WireUsage(msgspec.Struct):
+    """OpenAI's names, and Anthropic's, which leave out of the input what was cached."""
+
+    prompt_tokens: _Tokens | None = None
+    completion_tokens: _Tokens | None = None
+    input_tokens: _Tokens | None = None
+    output_tokens: _Tokens | None = None
+    cache_read_input_tokens: _Tokens | None = None
+    cache_creation_input_tokens: _Tokens | None = None
+    prompt_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
+    completion_tokens_details: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decode_wire_usage = msgspec.json.Decoder(_WireUsage | None).decode
+_decode_details = msgspec.json.Decoder(_Details | None).decode
+
+
+def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
+    """The usage in an answer, or in an event that goes on from the usage `before`; None where there is none.
+
+    Raises one of DECODE_ERRORS.
+    """
+    wire = _decode_wire_usage(raw)
+    if wire is None:
+        return before
+    known = before or Usage()
+    prompt, completion = wire.prompt_tokens, wire.completion_tokens
+    if prompt is None and wire.input_tokens is not None:
+        prompt = wire.input_tokens + (wire.cache_read_input_tokens or 0) + (wire.cache_creation_input_tokens or 0)
+        prompt = max(prompt, known.prompt_tokens or 0)  # a later event may leave out what was cached
+    completion = wire.output_tokens if completion is None else completion
+    return Usage(
+        known.prompt_tokens if prompt is None else prompt,
+        known.completion_tokens if completion is None else completion,
+        _read_details(wire.prompt_tokens_details).cached_tokens or wire.cache_read_input_tokens or known.cached_tokens,
+        _read_details(wire.completion_tokens_details).reasoning_tokens or known.reasoning_tokens,
+    )
+
+
+def _read_details(raw: msgspec.Raw) -> _Details:
+    """What some of the tokens are; of another form, nothing."""
+    with suppress(*DECODE_ERRORS):
+        return _decode_details(raw) or _Details()
+    return _Details()
