@@ -92,9 +92,9 @@ def take_state(states: States | None, messages: Sequence[Message], policy: Polic
     The search is bounded by MAX_GROWTH.
     """
     leading = count_leading(messages)
-    shortest = max(len(messages) - MAX_GROWTH + 1, leading)
-    keys = (_name(messages, leading, stop, policy, work) for stop in range(len(messages), shortest - 1, -1))
-    state = states.pop_first(keys) if states else None
+    context = (work.counter, name_policy(policy), leading)
+    stops = range(len(messages), max(len(messages) - MAX_GROWTH, leading - 1), -1)
+    state = None if states is None else states.pop_first(_name(context, messages, stop) for stop in stops)
     if state is None or not state.edits.is_beginning_of(messages):
         return TranscriptState(Edits(leading, (TIDY, TRUNCATE)))
     return state
@@ -102,9 +102,9 @@ def take_state(states: States | None, messages: Sequence[Message], policy: Polic
 
 def name_state(messages: Sequence[Message], policy: Policy, work: Work) -> StateKey:
     """The key of the state that has seen all of a transcript. It is the same before and after the rules on results."""
-    return _name(messages, count_leading(messages), len(messages), policy, work)
+    return _name((work.counter, name_policy(policy), count_leading(messages)), messages, len(messages))
 
 
-def _name(messages: Sequence[Message], leading: int, stop: int, policy: Policy, work: Work) -> StateKey:
-    newest = messages[max(stop - KEY_MESSAGES, leading) : stop]
-    return work.counter, name_policy(policy), leading, stop, tuple([message.digest for message in newest])
+def _name(context: tuple[int, bytes, int], messages: Sequence[Message], stop: int) -> StateKey:
+    newest = messages[max(stop - KEY_MESSAGES, context[-1]) : stop]
+    return *context, stop, tuple([message.digest for message in newest])

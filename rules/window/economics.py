@@ -31,15 +31,11 @@ class Economics:
         """One more request goes out with tokens that a cut would have freed."""
         self._waited += gain_tokens * self._prices.cached_input
 
-    def pays(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
-        """Whether waiting has cost enough to move from a window to the chosen one."""
-        return self._waited >= self._price(cuts, window, chosen) * PATIENCE
-
-    def pays_soon(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
-        """Whether it will have cost enough by the time that a summary takes to be written."""
+    def pays(self, cuts: Cuts, window: Window, chosen: Window, *, requests_ahead: int = 0) -> bool:
+        """Whether waiting will have cost enough to move from a window to the chosen one, so many requests from now."""
         gain_tokens = cuts.size(window) - cuts.size(chosen)
-        soon = REQUESTS_AHEAD * gain_tokens * self._prices.cached_input
-        return self._waited + soon >= self._price(cuts, window, chosen) * PATIENCE
+        waited = self._waited + requests_ahead * gain_tokens * self._prices.cached_input
+        return waited >= self._price(cuts, window, chosen) * PATIENCE
 
     def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
         """What stays is read anew, and a summary must be written.

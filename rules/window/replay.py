@@ -14,7 +14,7 @@ from dataclasses import replace
 from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
 from rules.window.cuts import Cuts
-from rules.window.economics import Economics
+from rules.window.economics import REQUESTS_AHEAD, Economics
 from rules.window.open_step import Cap, OpenStep
 from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import CutKind, Window
@@ -153,7 +153,8 @@ class Fold:
         pruned = self._cuts.prune(window)
         if pruned is not None and self._cuts.size(pruned) + growth <= self._cuts.share(policy.low_water):
             return window
-        return _ask_ahead(window, candidate) if self._economics.pays_soon(self._cuts, window, candidate) else window
+        is_soon = self._economics.pays(self._cuts, window, candidate, requests_ahead=REQUESTS_AHEAD)
+        return _ask_ahead(window, candidate) if is_soon else window
 
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""

@@ -57,7 +57,7 @@ def test_its_summary_is_wanted_some_requests_before() -> None:
     soon: list[bool] = []
     due: list[bool] = []
     for _ in range(40):
-        soon.append(economics.pays_soon(cuts, window, chosen))
+        soon.append(economics.pays(cuts, window, chosen, requests_ahead=REQUESTS_AHEAD))
         due.append(economics.pays(cuts, window, chosen))
         economics.wait(gain)
     assert due.index(True) - soon.index(True) == REQUESTS_AHEAD
