@@ -60,10 +60,17 @@ class BytesLRU(Generic[K, V]):
 
     def pop(self, key: K) -> V | None:
         """Take the value out; None where there is none."""
+        return self.pop_first((key,))
+
+    def pop_first(self, keys: Iterable[K]) -> V | None:
+        """Take out the value of the first key that has one; None if none has. The lock is taken once for all."""
         with self._lock:
-            value, size = self._entries.pop(key, (None, 0))
-            self._bytes -= size
-            return value
+            for key in keys:
+                entry = self._entries.pop(key, None)
+                if entry is not None:
+                    self._bytes -= entry[1]
+                    return entry[0]
+            return None
 
     def items(self) -> list[tuple[K, V]]:
         """What there is now, the least recently used first."""

@@ -7,7 +7,8 @@ import asyncio
 import threading
 from typing import Any
 
-from proxy.compaction.compactor import Caches, Compactor
+from proxy.compaction.caches import Caches
+from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import (
     VocabularyError,
     count_by_heuristic,

@@ -86,6 +86,16 @@ def test_it_behaves_as_the_plain_model(steps: list[tuple[str, int | None]]) -> N
     assert lru._bytes == sum(len(value) + ENTRY_BYTES for value in model.values())
 
 
+def test_the_first_key_that_has_a_value_gives_it_up() -> None:
+    """One search, in the keys' order; the others keep theirs."""
+    lru = _make()
+    for key in "abc":
+        lru[key] = key.upper()
+
+    assert [lru.pop_first(keys) for keys in ("xbc", "xbc", "xbc", "")] == ["B", "C", None, None]
+    assert (lru.items(), lru._bytes) == ([("a", "A")], ENTRY_BYTES + 1)
+
+
 def test_the_items_are_told_the_least_recently_used_first() -> None:
     """Telling them is no use of any, and the list stays as it is whatever becomes of the mapping."""
     lru = _make()
