@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from aiohttp import web
 
 from proxy.compaction.pool import Compactors
@@ -24,7 +23,7 @@ from proxy.server.current import Current
 from proxy.server.router import handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
-from proxy.state.stores import SummaryStore, open_store
+from proxy.state.stores import SummaryStore, data_directory, open_store
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.state.summaries.service import Summaries
@@ -207,8 +206,3 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
         # Nothing is lost but what clients without a credential find again after a restart.
         log.warning("key_missing", reason=str(error))
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
-
-
-def data_directory() -> Path:
-    """Where the user's stores and keys are kept, unless the configuration says otherwise."""
-    return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
