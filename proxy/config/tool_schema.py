@@ -53,18 +53,10 @@ class TidyConfig(Section):
 
     ansi: bool = Field(default=True, description="colours and other sequences of terminals")
     progress: bool = Field(default=True, description="progress written over itself; its last state is kept")
-    line_ends: bool = Field(default=True, description="CRLF becomes LF")
-    blanks: bool = Field(
-        default=True, description="at the ends of lines, and all but one of several empty lines; not in diffs"
-    )
-    repeats: bool = Field(
-        default=True, description="runs of lines that are equal, or say the same but for a time or progress"
-    )
     json_: bool = Field(
         default=True, alias="json", description="blanks between the values of JSON, where it then fits its budget"
     )
     tables: bool = Field(default=True, description="arrays of like objects become a table, where that is shorter")
-    base64: bool = Field(default=True, description="long base64 and data URLs are named, not carried")
 
     @model_validator(mode="before")
     @classmethod

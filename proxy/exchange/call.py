@@ -11,12 +11,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from proxy.compaction.compactor import Compactor
 from proxy.config.schema import Config, PolicyConfig, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
-from proxy.exchange.report import Target
-from proxy.exchange.services import Services
+from proxy.exchange.record import Target
 from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import SUMMARY_HEADERS, Headers
-from proxy.state.models.view import ModelView, name_model
+from proxy.state.models.view import ModelView
 from proxy.wire.codec import Request
+from rules.conversation import Conversation
 
 MODES = ("off", "observe", "enforce")
 """From the one that does least to the one that does most."""
@@ -66,17 +66,9 @@ def choose_route(
     return Route(target, settings, upstream)
 
 
-async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
-    """The call, with what is known of its model."""
-    settings, label = route.settings, services.recorder.label(route.target)
-    compactor = await services.compactors.get(settings, route.target.model)
-    name = name_model(services.config, settings, route.target.model)
-    facts = await services.models.look_up(name, label)
-    if settings.context_window == "auto":
-        services.models.seek_windows(route.upstream, find_credentials_for(route.upstream, arrival.end_to_end))
-    view = ModelView.of(services.config, settings, name, facts)
-    secret = services.tenancy.find_secret(arrival.end_to_end)
-    return Call(arrival, route, request, compactor, view, label, secret)
+def is_text_only(conversation: Conversation) -> bool:
+    """Whether the vocabulary alone says what a prompt costs: no image, and no reasoning, which servers may drop."""
+    return not any(message.media or message.has_reasoning for message in conversation.messages)
 
 
 def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:

@@ -10,13 +10,14 @@ from functools import partial
 from proxy.compaction.compactor import Compacted, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.call import Call, Route, prepare_call
+from proxy.exchange.call import Call, Route, find_credentials_for
 from proxy.exchange.record import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.exchange.summary import Carried, carry_out
 from proxy.http.errors import ContextExceededError
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
+from proxy.state.models.view import ModelView, name_model
 from proxy.wire.codec import Request, UndecodableError
 from rules.pipeline.plan import LimitExceededError
 
@@ -61,6 +62,19 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
         refusal = ContextExceededError(_describe_excess(error)) if route.target.mode == "enforce" else None
         attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=refusal)
     return replace(attempt, seconds=phases.seconds)
+
+
+async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
+    """The call, with what is known of its model."""
+    settings, label = route.settings, services.recorder.label(route.target)
+    compactor = await services.compactors.get(settings, route.target.model)
+    name = name_model(services.config, settings, route.target.model)
+    facts = await services.models.look_up(name, label)
+    if settings.context_window == "auto":
+        services.models.seek_windows(route.upstream, find_credentials_for(route.upstream, arrival.end_to_end))
+    view = ModelView.of(services.config, settings, name, facts)
+    secret = services.tenancy.find_secret(arrival.end_to_end)
+    return Call(arrival, route, request, compactor, view, label, secret)
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.compact import Attempt
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.report import Answered, Prompt, Report, Target
+from proxy.exchange.record import Answered, Prompt, Report, Target
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers
 from proxy.http.relay import Reply

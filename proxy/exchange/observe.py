@@ -3,16 +3,14 @@
 from functools import partial
 
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
-from proxy.exchange.call import Call, Route
+from proxy.exchange.call import Call, Route, is_text_only
 from proxy.exchange.compact import Attempt
-from proxy.exchange.report import Answered
+from proxy.exchange.record import Answered
 from proxy.exchange.services import Services
 from proxy.exchange.summary import Carried
 from proxy.state.models.calibration import Report as Sample
-from proxy.state.models.lessons import Sent
 from proxy.state.models.view import name_model
 from proxy.wire.tap import Tap
-from rules.conversation import Message
 
 
 async def count_answer(services: Services, route: Route, tap: Tap) -> Answered:
@@ -42,24 +40,12 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
         services.models.vouch_for(call.view.name)
     is_enforced = call.route.target.mode == "enforce"
     sent = carried.compacted.forwarded if is_enforced else carried.planned.original
-    if answered.prompt_tokens and all(map(_is_read_by_all, sent.messages)):
+    if answered.prompt_tokens and is_text_only(sent):
         limit = call.view.policy.model_limit_tokens(call.request.max_tokens)
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
         sample = Sample(sent.tokens, answered.prompt_tokens, limit, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)
     return await _observe_prefix(services, call, carried) if is_enforced else None
-
-
-def describe_sent(call: Call, carried: Carried) -> Sent:
-    """What a refused request was, as we count it."""
-    forwarded = carried.compacted.forwarded
-    return Sent(forwarded.tokens, call.request.max_tokens, is_text=all(map(_is_read_by_all, forwarded.messages)))
-
-
-def _is_read_by_all(message: Message) -> bool:
-    """Whether what a message costs is for the vocabulary to say: no image, and no reasoning, which servers may drop."""
-    raw = message.raw or b""
-    return not message.media and b'"reasoning' not in raw and b'"thinking' not in raw
 
 
 async def _observe_prefix(services: Services, call: Call, carried: Carried) -> float | None:

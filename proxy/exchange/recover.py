@@ -10,15 +10,14 @@ from functools import partial
 import orjson
 
 from proxy.compaction.offload import run_work
-from proxy.exchange.call import Call, prepare_call
-from proxy.exchange.compact import Attempt
+from proxy.exchange.call import Call, is_text_only
+from proxy.exchange.compact import Attempt, prepare_call
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.observe import describe_sent
 from proxy.exchange.record import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.exchange.summary import Carried, carry_out
 from proxy.http.relay import Reply
-from proxy.state.models.lessons import Lesson, draw_lesson
+from proxy.state.models.lessons import Lesson, Sent, draw_lesson
 from proxy.wire.codec import UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from rules.pipeline.plan import LimitExceededError
@@ -65,7 +64,9 @@ async def _plan_again(
 
 async def _learn(services: Services, call: Call, carried: Carried, overflow: Overflow) -> Lesson | None:
     """What the refusal of what was sent teaches; the models learn at once what is certain."""
-    lesson = draw_lesson(overflow, call.view.policy, describe_sent(call, carried))
+    forwarded = carried.compacted.forwarded
+    sent = Sent(forwarded.tokens, call.request.max_tokens, is_text=is_text_only(forwarded))
+    lesson = draw_lesson(overflow, call.view.policy, sent)
     if lesson is None:
         return None
     if _is_quoted(overflow, call.request.body):  # whoever wrote that must not decide for others

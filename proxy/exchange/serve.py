@@ -26,7 +26,8 @@ from proxy.http.headers import request_headers
 from proxy.http.relay import relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody, receive_body
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
-from proxy.wire.overflow.classify import Kind, Overflow
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""

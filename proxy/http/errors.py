@@ -21,7 +21,7 @@ class ProxyError(Exception):
     headers: ClassVar[Mapping[str, str]] = {}
     closes = False
 
-    def to_text(self) -> ErrorText:
+    def text(self) -> ErrorText:
         """The error as a codec can write it."""
         return ErrorText(str(self), self.code, self.type, self.param)
 

@@ -11,8 +11,7 @@ from aiohttp import HttpVersion11, web
 from proxy.exchange.arrival import find_secrets, read_arrival, tell_path, tell_upstream
 from proxy.exchange.compact import Attempt
 from proxy.exchange.journey import Journey
-from proxy.exchange.record import OTHER_ENDPOINT
-from proxy.exchange.report import Target
+from proxy.exchange.record import OTHER_ENDPOINT, Target
 from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
 from proxy.http.client import SWITCHING_PROTOCOLS, Body, target_url
@@ -97,7 +96,7 @@ async def _answer_error(journey: Journey, error: ProxyError, codec: Codec | None
     stream = journey.reply.response
     if stream is not None and codec is not None and journey.reply.is_stream:
         with suppress(ConnectionError):  # the client has left
-            await stream.write_eof(codec.write_error(error.to_text(), as_event=True))
+            await stream.write_eof(codec.write_error(error.text(), as_event=True))
         return stream
     if stream is not None:  # a second head would be taken for the answer to the next request
         journey.reply.reset()

@@ -7,8 +7,9 @@ import orjson
 import pytest
 from upstreams.recording import completion
 
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import MAX_PARTS, read_request
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.chat.request import MAX_PARTS
+from proxy.wire.codec import UndecodableError
 
 DEPTH = 100_000
 MANY = MAX_PARTS + 1
@@ -107,6 +108,6 @@ async def test_a_bomb_reaches_the_upstream_as_it_came(name, client, upstream, st
 
 def test_commas_in_texts_are_no_values() -> None:
     """A table in a tool result may be as long as it likes."""
-    assert len(read_request(say(orjson.dumps("1,2\n" * MANY))).raws) == 1
+    assert len(CHAT.read(say(orjson.dumps("1,2\n" * MANY))).raws) == 1
     with pytest.raises(UndecodableError):
-        read_request(say(NUMBERS))
+        CHAT.read(say(NUMBERS))

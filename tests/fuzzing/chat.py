@@ -18,8 +18,8 @@ from support.checker import check_pairing, check_request
 
 from proxy.compaction.compactor import Compacted, Compactor, Planned
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import ChatRequest, read_damaged_request, read_request
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Request, UndecodableError
 from proxy.wire.json.surrogates import replace_lone_surrogates
 from rules.pipeline.plan import LimitExceededError
 from rules.policy import OnExceeded, Policy, SummaryRole
@@ -51,15 +51,14 @@ def fuzz_chat(data: bytes) -> None:
         _ask_for_summaries(compactor, request, policy, outcome)
 
 
-def _read(body: bytes) -> ChatRequest | None:
-    """The request, as the proxy reads it: bodies with nothing wrong but lone surrogates are tried twice."""
-    for read in (read_request, read_damaged_request):
-        with suppress(UndecodableError):
-            return read(body)
+def _read(body: bytes) -> Request | None:
+    """The request, as the proxy reads it."""
+    with suppress(UndecodableError):
+        return CHAT.read(body)
     return None
 
 
-def _compact(compactor: Compactor, request: ChatRequest, policy: Policy, summary: Summary | None) -> Outcome:
+def _compact(compactor: Compactor, request: Request, policy: Policy, summary: Summary | None) -> Outcome:
     try:
         return compactor.apply(compactor.plan(request, policy), summary)
     except (LimitExceededError, UndecodableError) as error:
@@ -70,7 +69,7 @@ def _describe(outcome: Outcome) -> Any:
     return outcome if isinstance(outcome, Compacted) else (type(outcome), str(outcome))
 
 
-def _ask_for_summaries(compactor: Compactor, request: ChatRequest, policy: Policy, sent: Compacted) -> None:
+def _ask_for_summaries(compactor: Compactor, request: Request, policy: Policy, sent: Compacted) -> None:
     """What else the proxy does with a plan: questions to the summariser, sections, the cut put off."""
     planned = compactor.plan(request, policy)
     assert compactor.uncounted_bytes(request) == 0, "read, and still not known"
@@ -87,7 +86,7 @@ def _ask_for_summaries(compactor: Compactor, request: ChatRequest, policy: Polic
         _check(request, compactor.apply(put_off, SUMMARY), forward, is_plain=False)
 
 
-def _check(request: ChatRequest, sent: Compacted, policy: Policy, *, is_plain: bool) -> None:
+def _check(request: Request, sent: Compacted, policy: Policy, *, is_plain: bool) -> None:
     """All that must be true of what goes out."""
     if not sent.decisions:
         assert sent.body is request.body, "nothing was decided, and the body is another"
@@ -112,11 +111,11 @@ def _check(request: ChatRequest, sent: Compacted, policy: Policy, *, is_plain: b
     assert not problems, "; ".join(problems)
 
 
-def _check_raws(arrived: ChatRequest, sent: Compacted) -> None:
+def _check_raws(arrived: Request, sent: Compacted) -> None:
     """What goes out is the transcript that was decided on; untouched messages are the client's bytes."""
     assert len(arrived.raws) == len(sent.forwarded.messages), "other messages than were decided on"
     for raw, message in zip(arrived.raws, sent.forwarded.messages, strict=True):
-        assert message.edited or message.raw in {None, raw}, "an untouched message has other bytes"
+        assert message.edited or message.raw == raw, "an untouched message has other bytes"
 
 
 def _check_members(before: Sequence[Any], after: Sequence[Any]) -> None:
@@ -127,7 +126,7 @@ def _check_members(before: Sequence[Any], after: Sequence[Any]) -> None:
     assert len(changed) <= 1, "more than one array of messages was changed"
 
 
-def _check_leaders(request: ChatRequest, arrived: ChatRequest) -> Sequence[str]:
+def _check_leaders(request: Request, arrived: Request) -> Sequence[str]:
     before, after = ([raw for raw in part.raws if _outline(raw)["role"] in LEADERS] for part in (request, arrived))
     return [] if before == after else ["system or developer messages are not the client's bytes"]
 

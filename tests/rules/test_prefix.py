@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, result, session, system, transcripts, user
 
-from rules.conversation import Message, ToolCall
+from rules.conversation import Message, Role, ToolCall
 from rules.prefix import digest_message, hash_prefixes
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "ab", "1:a"]), max_size=3).map(tuple)
@@ -29,14 +29,14 @@ def test_a_digest_names_what_is_said(left: Message, right: Message) -> None:
 
 def test_texts_do_not_pass_for_a_call() -> None:
     """A message that says what another one calls has a digest of its own, even where the call has no id."""
-    calls = Message("assistant", tool_calls=(ToolCall("", "run", "{}"),))
-    says = Message("assistant", texts=("run", "{}", ""))
+    calls = Message(Role.ASSISTANT, tool_calls=(ToolCall("", "run", "{}"),))
+    says = Message(Role.ASSISTANT, texts=("run", "{}", ""))
     assert digest_message(calls) != digest_message(says)
 
 
 def test_media_enter_the_digest() -> None:
     """Each part that is not text counts, and never passes for a text."""
-    message = Message("user", ("a",))
+    message = Message(Role.USER, ("a",))
     digests = {
         digest_message(message),
         digest_message(message, [IMAGE]),
@@ -48,12 +48,12 @@ def test_media_enter_the_digest() -> None:
 
 def test_lone_surrogates_are_digested() -> None:
     """A text that is not valid Unicode has a digest."""
-    assert len(digest_message(Message("user", ("\ud800",)))) == 32
+    assert len(digest_message(Message(Role.USER, ("\ud800",)))) == 32
 
 
 def test_what_stands_outside_the_words_does_not_count() -> None:
     """Raw bytes, token counts and the name of a user do not rename a message."""
-    message = Message("user", ("a",))
+    message = Message(Role.USER, ("a",))
     assert digest_message(message) == digest_message(replace(message, raw=b"{}", tokens=9, edited=True))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 from hypothesis import strategies as st
 
-from rules.conversation import Conversation, Media, Message, ToolCall
+from rules.conversation import Conversation, Media, Message, Origin, Role, ToolCall
 from rules.policy import OnExceeded, Policy, Prices
 from rules.prefix import digest_message, hash_prefixes
 from rules.results.edit import MemoKey, Shortened
@@ -24,6 +24,14 @@ Wire = dict[str, Any]
 FREE = Prices(input=0.0, cached_input=0.0, output=0.0)
 """Nothing costs anything: no cut is put off."""
 
+ROLES = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "tool": Role.TOOL,
+    "function": Role.TOOL,
+}
 MEDIA_TOKENS = 85
 """What a content part that is not text costs."""
 IMAGE = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}'
@@ -92,7 +100,7 @@ def function_result(text: str = "done") -> Message:
 
 def conversation(*messages: Message, fixed_tokens: int = 0) -> Conversation:
     """A transcript, oldest message first."""
-    return Conversation(messages, fixed_tokens)
+    return Conversation(messages, fixed_tokens, tuple(Origin(at, at + 1) for at in range(len(messages))))
 
 
 class ResultMemo(dict[MemoKey, Shortened]):
@@ -168,11 +176,14 @@ def read(wire: Wire) -> Message:
     parts = content if isinstance(content, list) else []
     texts = (content,) if isinstance(content, str) else tuple(part["text"] for part in parts if "text" in part)
     calls = (ToolCall(one["id"], **one["function"]) for one in wire.get("tool_calls", ()))
+    name, answers = wire["role"], wire.get("tool_call_id")
+    role = ROLES.get(name, Role.OTHER)
     message = Message(
-        role=wire["role"],
+        role=role,
+        wire_role="" if role == name else name,
         texts=texts,
         tool_calls=tuple(calls),
-        answers=wire.get("tool_call_id"),
+        answers=(answers or "") if name == "tool" else None,
         name=wire.get("name"),
         media=tuple(read_media(part) for part in parts if "text" not in part),
         raw=orjson.dumps(wire),
@@ -188,7 +199,7 @@ def read_media(part: Wire) -> Media:
 
 def write(message: Message) -> Wire:
     """The JSON that stands for this message: its own, but for the content where a rule edited it."""
-    if message.raw is None:
+    if not message.raw:
         made: Wire = {"role": message.role, "content": "\n\n".join(message.texts)}
         if message.answers is not None:
             made["tool_call_id"] = message.answers

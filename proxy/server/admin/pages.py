@@ -55,7 +55,7 @@ def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:
 def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
     """An error that the proxy itself makes."""
     answer = web.Response(
-        body=codec.write_error(error.to_text(), as_event=False),
+        body=codec.write_error(error.text(), as_event=False),
         status=error.status,
         content_type="application/json",
         headers=dict(error.headers),

@@ -7,7 +7,7 @@ from proxy.compaction.compactor import Caches, Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
 from proxy.config.schema import PolicyConfig
-from proxy.wire.chat.request import read_request
+from proxy.wire.chat.codec import CHAT
 from rules.pipeline.plan import LimitExceededError
 from rules.policy import Prices
 from rules.summary.request import Summary
@@ -42,7 +42,7 @@ def compactor() -> Compactor:
 
 
 def _compact(compactor: Compactor, body: bytes, settings: PolicyConfig, summary: Summary | None = None) -> Compacted:
-    return compactor.apply(compactor.plan(read_request(body), settings.to_policy(Prices())), summary)
+    return compactor.apply(compactor.plan(CHAT.read(body), settings.to_policy(Prices())), summary)
 
 
 def test_where_nothing_is_to_be_done_the_body_is_the_clients_own(compactor: Compactor) -> None:
@@ -127,19 +127,19 @@ def test_compactors_share_their_caches_but_no_counts() -> None:
     counts = (count_by_heuristic, lambda text: 2 * count_by_heuristic(text))
     for number, count in enumerate(counts):
         shared = Compactor(count, caches=caches, number=number)
-        assert shared.uncounted_bytes(read_request(body)) > len(LONG)
+        assert shared.uncounted_bytes(CHAT.read(body)) > len(LONG)
         assert _compact(shared, body, SMALL) == _compact(Compactor(count), body, SMALL)
 
 
 def test_a_request_seen_before_has_nothing_uncounted(compactor: Compactor) -> None:
     """What is new is all that a thread is needed for."""
     body = _body("ok", LONG)
-    before = compactor.uncounted_bytes(read_request(body))
+    before = compactor.uncounted_bytes(CHAT.read(body))
     _compact(compactor, body, _settings())
 
     assert before > len(LONG)
-    assert compactor.uncounted_bytes(read_request(body)) == 0
-    assert 0 < compactor.uncounted_bytes(read_request(_body("ok", LONG, "new"))) < 1000
+    assert compactor.uncounted_bytes(CHAT.read(body)) == 0
+    assert 0 < compactor.uncounted_bytes(CHAT.read(_body("ok", LONG, "new"))) < 1000
 
 
 def test_the_requests_own_maximum_lowers_the_limit(compactor: Compactor) -> None:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from support.builders import FREE, assistant, call, conversation, count, rereading, result, transcripts, user
 from support.checker import expand, read_pointer
 
-from rules.conversation import RESULT_ROLES, Conversation, Message, Outcome, split_steps
+from rules.conversation import Conversation, Message, Outcome, Role, split_steps
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.results.dedupe import MARK
 from rules.summary.request import Summary
+from rules.text.markers import POINTER
 from rules.treatment import Budget
 
 POLICY = Policy(
@@ -31,7 +31,7 @@ POLICY = Policy(
 
 def results_of(forwarded: Conversation) -> list[Message]:
     """The tool results."""
-    return [message for message in forwarded.messages if message.role in RESULT_ROLES]
+    return [message for message in forwarded.messages if message.role is Role.TOOL]
 
 
 def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
@@ -47,7 +47,7 @@ def check_targets(planned: Plan, forwarded: Conversation, *, last_may_shrink: bo
     full = full[len(full) - len(sent) :]
     pointers = 0
     for rank, message in enumerate(sent):
-        back = read_pointer(message.text) if message.edited and not full[rank].text.startswith(MARK) else 0
+        back = read_pointer(message.text) if message.edited and not full[rank].text.startswith(POINTER) else 0
         if back:
             assert back <= rank
             assert sent[rank - back].texts == full[rank - back].texts

@@ -28,7 +28,7 @@ from support.builders import (
     valid_transcripts,
 )
 
-from rules.conversation import Message, Outcome, ToolCall
+from rules.conversation import Message, Outcome, Role, ToolCall
 from rules.pipeline.plan import Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.results import dedupe
@@ -258,8 +258,8 @@ def test_what_a_state_weighs_grows_with_what_it_holds() -> None:
         assert min(edits.size_bytes, view.size_bytes) > held
         weights.append((edits.size_bytes, view.size_bytes))
     assert weights == sorted(weights)
-    assert weigh_message(Message("user", ("made here",))) > len("made here")
+    assert weigh_message(Message(Role.USER, ("made here",))) > len("made here")
     # One character beyond the first plane makes four bytes of each.
     text = "a" * 10_000 + "\U0001f600"
-    assert weigh_message(Message("user", (text,))) > 40_000
-    assert weigh_message(Message("assistant", tool_calls=(ToolCall("", "", text),))) > 40_000
+    assert weigh_message(Message(Role.USER, (text,))) > 40_000
+    assert weigh_message(Message(Role.ASSISTANT, tool_calls=(ToolCall("", "", text),))) > 40_000

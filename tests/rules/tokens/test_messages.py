@@ -21,7 +21,7 @@ from support.builders import (
     user,
 )
 
-from rules.conversation import CountTokens, Message, ToolCall
+from rules.conversation import CountTokens, Message, Role, ToolCall
 from rules.tokens.families import GENERIC, Costs
 from rules.tokens.messages import (
     FORMAT_TOKENS,
@@ -98,7 +98,7 @@ def test_calls_made_together_are_one_call() -> None:
 @given(st.lists(st.builds(ToolCall, st.just("1"), st.text(max_size=3), st.text(max_size=9)), max_size=200))
 def test_a_message_costs_no_less_than_its_frame(calls: list[ToolCall]) -> None:
     """However many calls there are, and whatever stands in them."""
-    assert count_message(Message("assistant", tool_calls=tuple(calls)), count) >= FRAME
+    assert count_message(Message(Role.ASSISTANT, tool_calls=tuple(calls)), count) >= FRAME
 
 
 FUNCTION = {"name": "run", "parameters": {"properties": {"path": {"type": "string"}}}}
@@ -169,7 +169,7 @@ def test_other_tools_and_the_response_format_cost_their_text(costs: Costs) -> No
         (system("Be brief.", role="developer"), GPT, SYSTEM_TOKENS + 1),
         (system("Be brief.\n"), GPT, SYSTEM_TOKENS),
         (system(""), GPT, SYSTEM_TOKENS),
-        (Message("system"), GPT, SYSTEM_TOKENS),
+        (Message(Role.SYSTEM), GPT, SYSTEM_TOKENS),
         (user("Be brief."), GPT, 0),
         (system("Be brief."), REASONING, 0),
         (system("Be brief."), JSON, 0),

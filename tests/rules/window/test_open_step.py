@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import IMAGE, MEDIA_TOKENS, assistant, call, fill, result, transcripts, user
 
-from rules.conversation import RESULT_ROLES, Message
+from rules.conversation import Message, Role
 from rules.window.open_step import Cap, OpenStep, least_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
 
@@ -32,7 +32,7 @@ def test_what_is_shared_out_takes_just_the_excess_away(messages: tuple[Message, 
         message = messages[cap.at]
         assert cap.at > answered
         assert cap.at >= start
-        assert message.role in RESULT_ROLES | {"user"}
+        assert message.role in {Role.TOOL, Role.USER}
         assert least_tokens(message) <= cap.tokens < message.tokens
         saved += message.tokens - cap.tokens
     if caps is not None:

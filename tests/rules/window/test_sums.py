@@ -19,7 +19,7 @@ from support.builders import (
     valid_transcripts,
 )
 
-from rules.conversation import HEAD_ROLES, Message, count_leading, split_steps
+from rules.conversation import Message, Role, count_leading, split_steps
 from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.sums import MAX_OPEN_WORDS, Sums
 
@@ -54,7 +54,7 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
     """Tokens, system messages and steps of any span; what is behind a point with results as placeholders."""
     start, stop = sorted((min(first, len(messages)), min(second, len(messages))))
     sums, tokens = sum_up(messages), behind_head(messages)
-    leaders = [cost if one.role in HEAD_ROLES else 0 for cost, one in zip(tokens, messages, strict=True)]
+    leaders = [cost if one.role is Role.SYSTEM else 0 for cost, one in zip(tokens, messages, strict=True)]
     begins = {step.start for step in split_steps(messages)} if messages else set()
     assert len(sums) == len(messages)
     assert sums.between(start, stop) == sum(tokens[start:stop])

@@ -1,6 +1,5 @@
 """A proxy in front of an upstream that counts in another way: from its answers on, the upstream's numbers hold."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import orjson
@@ -12,7 +11,7 @@ from upstreams.recording import completion, event
 
 from proxy.config.schema import PolicyConfig
 from proxy.state.models.calibration import WARM_UP_SAMPLES
-from proxy.wire.chat.request import read_request
+from proxy.wire.chat.codec import CHAT
 from rules.policy import Policy
 
 PATH = "/v1/chat/completions"
@@ -72,7 +71,7 @@ class Counting:
 
     def count(self, body: bytes) -> int:
         """Our own tokens of a request."""
-        return self._compactor.plan(read_request(body), Policy()).original.tokens
+        return self._compactor.plan(CHAT.read(body), Policy()).original.tokens
 
     async def __call__(self, recorded, request):
         self.reported.append(round(self._ratio * self.count(recorded.body)))
@@ -102,9 +101,7 @@ def near(tokens: int) -> range:
 
 async def learn(proxy):
     """Wait until nothing is under way that changes what is known of a model."""
-    while tasks := list(proxy.services.models._tasks):
-        await asyncio.wait(tasks)
-        await asyncio.sleep(0)  # for them to be struck off
+    await proxy.services.models.settle()
 
 
 async def warm_up(client, proxy, *parts):

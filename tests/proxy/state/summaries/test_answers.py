@@ -9,7 +9,7 @@ from upstreams.recording import write_note
 
 from proxy.state.summaries.answers import EmptyError, NoNoteError, accept_note, read_completion
 from proxy.state.summaries.calls import NoSummaryError
-from proxy.wire.chat.answer import Usage
+from proxy.wire.usage import Usage
 
 NOTE = write_note("All went well so far.")
 

@@ -14,7 +14,9 @@ import tiktoken
 from support.sessions import DATA, read_rows
 
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Counting
+from proxy.wire.known import Known
 from rules.conversation import CountTokens
 from rules.tokens.families import CL100K, O200K, find_family
 
@@ -72,8 +74,8 @@ def _group(row: dict[str, Any]) -> str:
 def _count(row: dict[str, Any], counts: dict[str, CountTokens]) -> Counted:
     """As the proxy counts it: from the body's bytes."""
     family = find_family(row["model"])
-    codec = ChatCodec(counts[family.vocabulary], family.costs, cache=ChatCache())
-    tokens = codec.decode(read_request(orjson.dumps(row["request"]))).tokens
+    counting = Counting(counts[family.vocabulary], Known(), family.costs)
+    tokens = CHAT.decode(CHAT.read(orjson.dumps(row["request"])), counting).tokens
     return Counted(row["model"], row["prompt_tokens"], tokens)
 
 

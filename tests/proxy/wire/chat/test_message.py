@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.message import UndecodableError, decode_message
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_damaged_request, read_request
-from rules.conversation import Conversation, Media, Message, ToolCall
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.chat.message import decode_message
+from proxy.wire.codec import Counting, UndecodableError
+from proxy.wire.known import Known
+from rules.conversation import Media, Message, ToolCall
 from rules.tokens.families import GENERIC
 from rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
 
@@ -29,15 +31,15 @@ def _decode(raw: bytes) -> Message:
 
 def _try(body: bytes) -> bool:
     """Whether a body can be decoded, edited and encoded; anything but UndecodableError passes through."""
-    codec = ChatCodec(count_by_heuristic, cache=ChatCache())
+    counting = Counting(count_by_heuristic, Known())
     try:
-        request = read_request(body)
-        original = codec.decode(request)
+        request = CHAT.read(body)
+        original = CHAT.decode(request, counting)
         edited = [replace(message, texts=("new",), edited=True) for message in original.messages]
-        encoded = codec.encode(request, original, Conversation(tuple(edited)))
+        encoded = CHAT.encode(request, original, original.edit(edited))
     except UndecodableError:
         return False
-    assert len(read_request(encoded).raws) == len(original.messages) == len(request.raws)
+    assert len(CHAT.read(encoded).raws) == len(original.messages) == len(request.raws)
     return True
 
 
@@ -55,7 +57,6 @@ def _try(body: bytes) -> bool:
         b'{"messages":"hi"}',
         b'{"messages":{"role":"user"}}',
         b'{"messages":[{"role":"user"}]} trailing',
-        b'\xef\xbb\xbf{"messages":[]}',
         b'{"messages":[{"role":"user"}]',
         b'{"x":' + DEEP + b',"messages":[]}',
         _body(b"5"),
@@ -95,14 +96,12 @@ def test_odd_values_do_not_keep_a_transcript_from_being_read(message: bytes) -> 
 
 def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
     """Clients that cut a text by UTF-16 units write them; the bytes of such a message survive as they came."""
-    codec = ChatCodec(count_by_heuristic, cache=ChatCache())
+    counting = Counting(count_by_heuristic, Known())
     raw, other = b'{"role":"user","content":"cut here \\ud83d"}', b'{"role":"tool","content":"x"}'
-    with pytest.raises(UndecodableError):
-        read_request(_body(raw, other))
-    request = read_damaged_request(_body(raw, other))
-    first, second = (original := codec.decode(request)).messages
+    request = CHAT.read(_body(raw, other))
+    first, second = (original := CHAT.decode(request, counting)).messages
 
-    edited = codec.encode(request, original, Conversation((first, replace(second, texts=("y",), edited=True))))
+    edited = CHAT.encode(request, original, original.edit((first, replace(second, texts=("y",), edited=True))))
     assert edited == _body(raw, other.replace(b"x", b"y"))
 
 

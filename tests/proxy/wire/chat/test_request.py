@@ -6,9 +6,11 @@ import orjson
 import pytest
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.message import UndecodableError, decode_message, encode_message
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
-from rules.conversation import Conversation, Media, Message, ToolCall
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.chat.message import decode_message, encode_message
+from proxy.wire.codec import Counting, UndecodableError
+from proxy.wire.known import Known
+from rules.conversation import Media, Message, Role, ToolCall
 from rules.tokens.families import GENERIC
 
 SYSTEM = b'{ "role": "system",\n  "content": "Be \\"brief\\" ]}, \\u00e9 \\\\" }'
@@ -29,8 +31,8 @@ PRETTY = b"".join(
 
 
 @pytest.fixture
-def codec() -> ChatCodec:
-    return ChatCodec(count_by_heuristic, cache=ChatCache())
+def counting() -> Counting:
+    return Counting(count_by_heuristic, Known())
 
 
 def _body(*messages: bytes) -> bytes:
@@ -47,13 +49,13 @@ def _decode(raw: bytes) -> Message:
 
 def test_a_message_is_decoded_to_what_it_says() -> None:
     """Role, texts, calls, answer and name, with the client's own bytes; the last of duplicate keys wins."""
-    kept = [replace(_decode(raw), digest=b"", tokens=0) for raw in (SYSTEM, USER, CALLER, RESULT)]
+    kept = [replace(_decode(raw), digest=b"", tokens=0, has_reasoning=False) for raw in (SYSTEM, USER, CALLER, RESULT)]
 
     assert kept == [
-        Message("system", ('Be "brief" ]}, é \\',), raw=SYSTEM),
-        Message("user", ("héllo",), raw=USER),
-        Message("assistant", tool_calls=(ToolCall("c1", "ls", '{"a": 1}'),), raw=CALLER),
-        Message("tool", ("a.txt\nb.txt",), answers="c1", name="ls", raw=RESULT),
+        Message(Role.SYSTEM, ('Be "brief" ]}, é \\',), raw=SYSTEM),
+        Message(Role.USER, ("héllo",), raw=USER),
+        Message(Role.ASSISTANT, tool_calls=(ToolCall("c1", "ls", '{"a": 1}'),), raw=CALLER),
+        Message(Role.TOOL, ("a.txt\nb.txt",), answers="c1", name="ls", raw=RESULT),
     ]
 
 
@@ -63,93 +65,97 @@ def test_what_stands_outside_the_messages_is_read() -> None:
         b'{"tools":[ {"a":1} ],"functions":null,"tool_choice":"none","response_format":{},"max_tokens":5,'
         b'"messages":[],"model":"m"}'
     )
-    request = read_request(body)
-    other = read_request(b'{"messages":[],"max_completion_tokens":7,"max_tokens":5,"stream":true,"model":3}')
+    request = CHAT.read(body)
+    other = CHAT.read(b'{"messages":[],"max_completion_tokens":7,"max_tokens":5,"stream":true,"model":3}')
 
-    assert (request.model, request.stream, request.max_tokens, request.max_tokens_key) == ("m", False, 5, "max_tokens")
+    assert (request.model, request.stream, request.max_tokens, request.is_reasoning) == ("m", False, 5, False)
     assert (request.raws, request.fixed) == ((), (b'[ {"a":1} ]', b"", b'"none"', b"", b"{}"))
     assert (other.model, other.stream, other.max_tokens) == ("", True, 7)
-    assert other.max_tokens_key == "max_completion_tokens"
+    assert other.is_reasoning
 
 
 @pytest.mark.parametrize("wanted", ["true", "1.5", '"8"', "null", "[]", "{}"])
-def test_an_odd_maximum_is_no_maximum(codec: ChatCodec, wanted: str) -> None:
+def test_an_odd_maximum_is_no_maximum(counting: Counting, wanted: str) -> None:
     """What is no whole number is left to the upstream to judge; the transcript is read all the same."""
-    request = read_request(b'{"messages":[{"role":"user"}],"max_tokens":%s}' % wanted.encode())
+    request = CHAT.read(b'{"messages":[{"role":"user"}],"max_tokens":%s}' % wanted.encode())
 
     assert request.max_tokens is None
-    assert len(codec.decode(request).messages) == 1
+    assert len(CHAT.decode(request, counting).messages) == 1
 
 
-def test_tools_cost_the_same_however_they_are_spaced(codec: ChatCodec) -> None:
+def test_tools_cost_the_same_however_they_are_spaced(counting: Counting) -> None:
     """White space between the tokens of a schema is not counted."""
     tools = (b'[{"function":{"a":1}}]', b'[ { "function" :\n{"a":1 } } ]', b"null")
-    fixed = [codec.decode(read_request(b'{"messages":[],"tools":%s}' % each)).fixed_tokens for each in tools]
+    fixed = [CHAT.decode(CHAT.read(b'{"messages":[],"tools":%s}' % each), counting).fixed_tokens for each in tools]
 
     assert fixed == [fixed[2] + count_by_heuristic(tools[0].decode())] * 2 + [fixed[2]]
 
 
-def test_an_unchanged_conversation_is_the_body_itself(codec: ChatCodec) -> None:
+def test_an_unchanged_conversation_is_the_body_itself(counting: Counting) -> None:
     """Nothing to do: the very object."""
-    request = read_request(PRETTY)
-    conversation = codec.decode(request)
+    request = CHAT.read(PRETTY)
+    conversation = CHAT.decode(request, counting)
 
-    assert codec.encode(request, conversation, conversation) is PRETTY
+    assert CHAT.encode(request, conversation, conversation) is PRETTY
 
 
-def test_an_equal_conversation_is_the_body_byte_for_byte(codec: ChatCodec) -> None:
+def test_an_equal_conversation_is_the_body_byte_for_byte(counting: Counting) -> None:
     """Also where the conversation was built anew from the same messages, two of them equal."""
-    request = read_request(PRETTY)
-    conversation = codec.decode(request)
+    request = CHAT.read(PRETTY)
+    conversation = CHAT.decode(request, counting)
 
-    assert codec.encode(request, conversation, replace(conversation)) == PRETTY
+    assert CHAT.encode(request, conversation, replace(conversation)) == PRETTY
 
 
-def test_only_the_edited_message_differs(codec: ChatCodec) -> None:
+def test_only_the_edited_message_differs(counting: Counting) -> None:
     """Keys, order, big integers, unknown keys, separators and everything around stay as the client wrote them."""
-    request = read_request(PRETTY)
-    conversation = codec.decode(request)
+    request = CHAT.read(PRETTY)
+    conversation = CHAT.decode(request, counting)
     messages = list(conversation.messages)
     messages[3] = _edit(messages[3], 'cut "short"\n')
 
-    encoded = codec.encode(request, conversation, Conversation(tuple(messages)))
+    encoded = CHAT.encode(request, conversation, conversation.edit(messages))
     assert encoded == PRETTY.replace(b"a.txt\\nb.txt", b'cut \\"short\\"\\n')
 
 
-def test_made_and_dropped_messages_stand_in_their_places(codec: ChatCodec) -> None:
+def test_made_and_dropped_messages_stand_in_their_places(counting: Counting) -> None:
     """A made message comes between commas; neighbours that stayed neighbours keep what stood between them."""
-    request = read_request(PRETTY)
-    original = codec.decode(request)
+    request = CHAT.read(PRETTY)
+    original = CHAT.decode(request, counting)
     system, user, caller, result, last = original.messages
-    made = Message("tool", ("aborted",), answers="c2")
+    made = Message(Role.TOOL, ("aborted",), answers="c2", edited=True)
+    first, _, third, fourth, fifth = original.origins
 
-    encoded = codec.encode(request, original, Conversation((system, made, caller, result, made, last)))
+    messages = (system, made, caller, result, made, last)
+    after = replace(original, messages=messages, origins=(first, None, third, fourth, None, fifth))
+    encoded = CHAT.encode(request, original, after)
     aborted = b'{"role":"tool","content":"aborted","tool_call_id":"c2"}'
     head, tail = PRETTY.split(SYSTEM)[0], PRETTY.rpartition(USER)[2]
     kept = CALLER + b" ,\n  " + RESULT
     assert encoded == head + b",".join([SYSTEM, aborted, kept, aborted]) + b" ,\n  " + USER + tail
-    assert orjson.loads(codec.encode(request, original, Conversation((made, user))))["messages"][0]["role"] == "tool"
+    after = replace(original, messages=(made, user), origins=(None, original.origins[1]))
+    assert orjson.loads(CHAT.encode(request, original, after))["messages"][0]["role"] == "tool"
 
 
-def test_equal_messages_are_told_apart_by_their_places(codec: ChatCodec) -> None:
+def test_equal_messages_are_told_apart_by_their_places(counting: Counting) -> None:
     """The same message twice, the same again edited: each goes out where it stands."""
     same = b'{"role":"tool","tool_call_id":"1","content":"x"}'
     body = b'{"messages":[' + same + b" , " + same + b"  ,  " + same + b"]}"
-    request = read_request(body)
-    original = codec.decode(request)
+    request = CHAT.read(body)
+    original = CHAT.decode(request, counting)
     first, second, third = original.messages
 
-    encoded = codec.encode(request, original, Conversation((first, _edit(second, "y"), third)))
+    encoded = CHAT.encode(request, original, original.edit((first, _edit(second, "y"), third)))
     assert encoded == b'{"messages":[' + same + b" , " + same.replace(b'"x"', b'"y"') + b"  ,  " + same + b"]}"
 
 
-def test_messages_under_an_escaped_key_cannot_be_spliced(codec: ChatCodec) -> None:
+def test_messages_under_an_escaped_key_cannot_be_spliced(counting: Counting) -> None:
     """Such a body is forwarded as it is: the codec says so instead of guessing."""
-    request = read_request(b'{"m\\u0065ssages":[{"role":"user","content":"x"}]}')
-    original = codec.decode(request)
+    request = CHAT.read(b'{"m\\u0065ssages":[{"role":"user","content":"x"}]}')
+    original = CHAT.decode(request, counting)
 
     with pytest.raises(UndecodableError):
-        codec.encode(request, original, Conversation((_edit(original.messages[0], "y"),)))
+        CHAT.encode(request, original, original.edit((_edit(original.messages[0], "y"),)))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +271,7 @@ def test_a_marker_of_a_message_that_was_taken_in_goes_along(
     base: bytes | None, taken_in: tuple[bytes, ...], content: bytes
 ) -> None:
     """On the last part; a string becomes one part of the same text, so that the same prompt is rendered."""
-    message = _edit(_decode(base), "a", "k") if base else Message("user", ("a", "k"))
+    message = _edit(_decode(base), "a", "k") if base else Message(Role.USER, ("a", "k"), edited=True)
     encoded = encode_message(replace(message, taken_in=taken_in))
     assert encoded == b'{"role":"user","content":' + content + b"}"
 
@@ -282,15 +288,15 @@ def test_a_marker_that_was_taken_in_stands_on_the_last_part() -> None:
 
 def test_a_message_of_ours_goes_out_with_its_media() -> None:
     """An image that the user sent stays an image in a message that we made."""
-    made = Message("user", ("a",), media=(Media(IMAGES[0], 85),))
+    made = Message(Role.USER, ("a",), media=(Media(IMAGES[0], 85),), edited=True)
     assert encode_message(made) == b'{"role":"user","content":[{"type":"text","text":"a"},' + IMAGES[0] + b"]}"
 
 
-def test_a_message_seen_before_is_not_counted_again(codec: ChatCodec) -> None:
+def test_a_message_seen_before_is_not_counted_again(counting: Counting) -> None:
     """Only what is new in a longer request is decoded; the rest is the same object."""
-    first, longer = read_request(_body(SYSTEM, USER)), read_request(_body(SYSTEM, USER, RESULT))
+    first, longer = CHAT.read(_body(SYSTEM, USER)), CHAT.read(_body(SYSTEM, USER, RESULT))
 
-    assert codec.uncounted_bytes(longer) == len(SYSTEM) + len(USER) + len(RESULT)
-    conversation = codec.decode(first)
-    assert codec.uncounted_bytes(longer) == len(RESULT)
-    assert all(map(lambda old, new: old is new, conversation.messages, codec.decode(longer).messages))
+    assert CHAT.uncounted_bytes(longer, counting) == len(SYSTEM) + len(USER) + len(RESULT)
+    conversation = CHAT.decode(first, counting)
+    assert CHAT.uncounted_bytes(longer, counting) == len(RESULT)
+    assert all(map(lambda old, new: old is new, conversation.messages, CHAT.decode(longer, counting).messages))

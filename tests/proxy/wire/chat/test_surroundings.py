@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from support.odd_json import ODD, dump, odd_objects
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.cost import DECODE_ERRORS, read_surroundings
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import ChatCache, ChatCodec, read_request
-from proxy.wire.json.repair import decode_any
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.chat.cost import read_surroundings
+from proxy.wire.codec import Counting, UndecodableError
+from proxy.wire.json.repair import DECODE_ERRORS, decode_any
+from proxy.wire.known import Known
 from rules.tokens.families import GENERIC, find_family
 from rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, Surroundings
 
@@ -128,9 +129,9 @@ def test_what_cannot_be_decoded_is_counted_by_its_text(tools: bytes) -> None:
     assert around == Surroundings(others=(tools.decode("utf-8", "replace"), '"none"'))
     body = b'{"messages":[],"tools":%s}' % tools
     if tools != b"[":
-        codec = ChatCodec(len, GPT, cache=ChatCache())
+        counting = Counting(len, Known(), GPT)
         try:
-            assert codec.decode(read_request(body)).fixed_tokens >= len(around.others[0])
+            assert CHAT.decode(CHAT.read(body), counting).fixed_tokens >= len(around.others[0])
         except UndecodableError:
             assert DEEPER in tools
 
@@ -141,7 +142,7 @@ def test_a_first_system_message_costs_less_where_there_are_functions() -> None:
     for role in ("system", "user"):
         for tools in (b"[]", b"[%s]" % orjson.dumps(CUSTOM), b"[%s]" % orjson.dumps(FUNCTION)):
             body = b'{"messages":[{"role":"%s","content":"x"}],"tools":%s}' % (role.encode(), tools)
-            costs[role, tools] = ChatCodec(len, GPT, cache=ChatCache()).decode(read_request(body)).tokens
+            costs[role, tools] = CHAT.decode(CHAT.read(body), Counting(len, Known(), GPT)).tokens
     saved = [costs["user", tools] - costs["system", tools] for role, tools in costs if role == "user"]
     assert saved == [0, 0, -SYSTEM_TOKENS - len("\n")]
 
@@ -168,8 +169,8 @@ def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
     body = b",".join(b'"%s":%s' % pair for pair in zip(keys, fixed, strict=True))
     read_surroundings(fixed)
     for costs in (GPT, GENERIC.costs):
-        codec = ChatCodec(count_by_heuristic, costs, cache=ChatCache())
-        assert codec.decode(read_request(b'{"messages":[],%s}' % body)).fixed_tokens > 0
+        counting = Counting(count_by_heuristic, Known(), costs)
+        assert CHAT.decode(CHAT.read(b'{"messages":[],%s}' % body), counting).fixed_tokens > 0
 
 
 @given(st.lists(st.binary(max_size=40), min_size=5, max_size=5))

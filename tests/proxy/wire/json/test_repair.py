@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.wire.chat.cost import DECODE_ERRORS
-from proxy.wire.chat.message import UndecodableError
-from proxy.wire.chat.request import ChatCache, ChatCodec, ChatRequest, read_damaged_request, read_request
-from proxy.wire.json.repair import decode_any, mend
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Counting, Request
+from proxy.wire.json.repair import DECODE_ERRORS, decode_any, mend
+from proxy.wire.known import Known
 
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n\t", b"\r\n  "])
 PIECES = [
@@ -81,11 +81,8 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
     return mark + draw(BLANKS) + _container((b"{", draw(BLANKS), members)) + draw(BLANKS), drawn
 
 
-def _read(body: bytes) -> ChatRequest:
-    try:
-        return read_request(body)
-    except UndecodableError:
-        return read_damaged_request(body)
+def _read(body: bytes) -> Request:
+    return CHAT.read(body)
 
 
 @given(bodies())
@@ -96,11 +93,13 @@ def test_what_the_standard_library_reads_is_compacted_and_keeps_its_bytes(drawn:
 
     request = _read(body)
     assert list(request.raws) == expected
-    codec = ChatCodec(count_by_heuristic, cache=ChatCache())
-    original = codec.decode(request)
+    counting = Counting(count_by_heuristic, Known())
+    original = CHAT.decode(request, counting)
     assert [message.raw for message in original.messages] == expected
-    assert codec.encode(request, original, original) == body
-    shorter = codec.encode(request, original, replace(original, messages=original.messages[1:]))
+    assert CHAT.encode(request, original, original) == body
+    shorter = CHAT.encode(
+        request, original, replace(original, messages=original.messages[1:], origins=original.origins[1:])
+    )
     _, _, behind = body.partition(expected[0])
     assert shorter.endswith(behind.lstrip(b", \n\t\r"))
     assert list(_read(shorter).raws) == expected[1:]
