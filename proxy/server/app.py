@@ -125,14 +125,9 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
         lingering_time=LINGERING_SECONDS,
     )
     lifecycle.reset_clients = partial(_reset_clients, server)
-    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
-    try:
-        await runner.setup()
-        host, port = split_address(current.services.config.listen)
-        site = web.TCPSite(runner, host, port)
-        await site.start()
+    async with listen_at(server, current.services.config.listen) as (site, url):
         lifecycle.ready = True
-        yield site_url(host, runner.addresses[0][1])
+        yield url
         lifecycle.ready = False
         delay_seconds = current.services.config.limits.shutdown_delay_seconds
         if delay_seconds:
@@ -144,6 +139,18 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
                 await lifecycle.idle.wait()
         except TimeoutError:
             lifecycle.reset_clients()
+
+
+@asynccontextmanager
+async def listen_at(server: web.Server, address: str) -> AsyncIterator[tuple[web.TCPSite, str]]:
+    """While the block runs, have a server listen at HOST:PORT; its site and its address. Raises OSError."""
+    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
+    try:
+        await runner.setup()
+        host, port = split_address(address)
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        yield site, site_url(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
 
@@ -174,14 +181,8 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
     )
-    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
-    try:
-        await runner.setup()
-        host, port = split_address(address)
-        await web.TCPSite(runner, host, port).start()
-        yield site_url(host, runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    async with listen_at(server, address) as (_, url):
+        yield url
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:

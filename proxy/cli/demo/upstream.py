@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 
 from proxy.cli.demo.session import MODEL, Session
-from proxy.config.values import site_url
+from proxy.server.app import listen_at
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting, UndecodableError
 from proxy.wire.known import Known
@@ -130,13 +130,8 @@ class SimulatedUpstream:
 @asynccontextmanager
 async def run_upstream(upstream: SimulatedUpstream) -> AsyncIterator[str]:
     """The upstream on a free port of this machine, until the block is left; yields its base URL."""
-    runner = web.ServerRunner(web.Server(upstream.handle, access_log=None), shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield site_url("127.0.0.1", runner.addresses[0][1]) + "/v1"
-    finally:
-        await runner.cleanup()
+    async with listen_at(web.Server(upstream.handle, access_log=None), "127.0.0.1:0") as (_, url):
+        yield f"{url}/v1"
 
 
 def _extend(chain: bytes, piece: bytes) -> bytes:

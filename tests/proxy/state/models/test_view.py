@@ -81,7 +81,7 @@ def test_configurations_that_differ_only_in_what_they_leave_open_are_told_apart(
     """A tool that says `ansi: true` is not one that leaves it to the defaults, although both hold the same value."""
     head = "defaults: {tidy: {ansi: false}, tools: {a: {tidy: "
     said, open_ = (
-        _view(Facts(1.0), f"{head}{tidy}}}}}}}") for tidy in ("{ansi: true, blanks: true}", "{blanks: true}")
+        _view(Facts(1.0), f"{head}{tidy}}}}}}}") for tidy in ("{ansi: true, json: true}", "{json: true}")
     )
 
     assert said.settings == open_.settings
