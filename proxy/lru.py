@@ -37,7 +37,8 @@ class BytesLRU(Generic[K, V]):
     def __init__(self, max_bytes: int, size: Callable[[K, V], int]) -> None:
         self._max_bytes = max_bytes
         self._size = size
-        self._bytes = 0
+        self.total_bytes = 0
+        """Of all entries that there are now."""
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -68,7 +69,7 @@ class BytesLRU(Generic[K, V]):
             for key in keys:
                 entry = self._entries.pop(key, None)
                 if entry is not None:
-                    self._bytes -= entry[1]
+                    self.total_bytes -= entry[1]
                     return entry[0]
             return None
 
@@ -92,11 +93,11 @@ class BytesLRU(Generic[K, V]):
         size = self._size(key, value) + ENTRY_BYTES
         with self._lock:
             replaced = self._entries.pop(key, None)
-            self._bytes -= replaced[1] if replaced else 0
+            self.total_bytes -= replaced[1] if replaced else 0
             if size > self._max_bytes:
                 return
-            self._bytes += size
+            self.total_bytes += size
             self._entries[key] = (value, size)
-            while self._bytes > self._max_bytes:
+            while self.total_bytes > self._max_bytes:
                 _, (_, forgotten) = self._entries.popitem(last=False)
-                self._bytes -= forgotten
+                self.total_bytes -= forgotten

@@ -80,9 +80,7 @@ def test_the_policy_is_derived_from_the_settings_and_the_facts(
 def test_configurations_that_differ_only_in_what_they_leave_open_are_told_apart() -> None:
     """A tool that says `ansi: true` is not one that leaves it to the defaults, although both hold the same value."""
     head = "defaults: {tidy: {ansi: false}, tools: {a: {tidy: "
-    said, open_ = (
-        _view(Facts(1.0), f"{head}{tidy}}}}}}}") for tidy in ("{ansi: true, json: true}", "{json: true}")
-    )
+    said, open_ = (_view(Facts(1.0), f"{head}{tidy}}}}}}}") for tidy in ("{ansi: true, json: true}", "{json: true}"))
 
     assert said.settings == open_.settings
     tidyings = [view.policy.find_treatment("a").tidying for view in (said, open_)]
