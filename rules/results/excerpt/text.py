@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, ToolCall
 from rules.results.excerpt.json.document import Shorten, excerpt_json
-from rules.results.excerpt.kinds import SCORES, Kind, ends_of, find_heads, tell_kind
+from rules.results.excerpt.kinds import SCORES, Kind, ends_of, tell_kind
 from rules.results.excerpt.lines import Units, split_units
 from rules.results.excerpt.scores.source import read_numbers
 from rules.results.excerpt.select import Guide, Selection
 from rules.results.excerpt.terms import add_terms, find_terms
 from rules.text.head_tail import Measure
 
-LINE_SHARE, PIECE_SHARE, MIN_PIECE_TOKENS = 0.15, 0.05, 24
+LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
 """Of the budget: a line that has more is taken in pieces of so much."""
-MIN_PIECE_CHARS, MAX_LINE_CHARS = 40, 2000
+MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,12 @@ def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked | None = 
 def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
     total = measure(text)
     token_chars = len(text) / max(total, 1)
-    line_chars, piece_chars = (
-        min(max(int(max(limit * share, MIN_PIECE_TOKENS) * token_chars), MIN_PIECE_CHARS), MAX_LINE_CHARS)
-        for share in (LINE_SHARE, PIECE_SHARE)
-    )
-    units = split_units(text, line_chars, piece_chars)
+    line_chars = min(max(int(max(limit * LINE_SHARE, MIN_LINE_TOKENS) * token_chars), MIN_LINE_CHARS), MAX_LINE_CHARS)
+    units = split_units(text, line_chars)
     kind = tell_kind(units.texts)
     scores = SCORES[kind](units.texts)
     add_terms(scores, text, units.offsets, find_terms(asked.call))
-    guide = Guide(scores, find_heads(kind, units.texts), _number(units, kind, asked))
+    guide = Guide(scores, _number(units, kind, asked))
     tokens = None if asked.count is None else asked.count(text)
     return Selection(units, total, guide, tokens).write(limit, ends_of(kind), measure)
 

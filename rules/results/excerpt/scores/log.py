@@ -1,7 +1,7 @@
 """Logs of tests, builds, linters and servers, and any text of no other kind: how much each line matters.
 
-Law: a score is a function of the lines. Lines with signals have one; those around a strong one have a share of its;
-all others have none.
+Law: a score is a function of the lines. Lines with signals and lines of rare shape have one; those next to a strong
+signal have a share of its; all others have none.
 """
 
 from collections import Counter
@@ -10,6 +10,7 @@ from itertools import takewhile
 
 from rules.results.excerpt.lines import batch_lines
 from rules.results.excerpt.scores.diffs import mark_changes
+from rules.results.excerpt.scores.shapes import find_rare
 from rules.results.excerpt.scores.signals import (
     MAX_CHARS,
     NO_SIGNAL,
@@ -29,6 +30,8 @@ HEADING_SHARE = 0.8
 MIN_STRONG = 2.0
 FRAMES_LOOKED_AT = 400
 _TRACEBACK = "Traceback (most recent call last)"
+RARE_SCORE = 3.0
+"""Of a line whose shape no other has, if all others have one shape."""
 
 
 def score_log(texts: Sequence[str]) -> dict[int, float]:
@@ -37,6 +40,10 @@ def score_log(texts: Sequence[str]) -> dict[int, float]:
     changes = mark_changes(lines)
     signals = {index: signal for index, signal in _read_signals(lines).items() if index not in changes}
     scores = _score_signals(signals)
+    rare, told = find_rare(lines)
+    for index in rare:
+        if lines[index].strip():
+            scores[index] = scores.get(index, 0.0) + RARE_SCORE * told
     _add_neighbours(scores, lines, signals)
     _add_frames(scores, lines)
     return scores | changes
