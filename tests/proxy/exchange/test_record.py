@@ -18,7 +18,7 @@ DECISIONS = (
     Decision("truncate", "2 tool results over 4000 tokens", 900, 400, 2, 3),
     Decision("pairing", "1 calls answered", 400, 408, 1, 7),
 )
-COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', Conversation(()), DECISIONS, 1000, 508, 2000)
+COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', Conversation((), 0, ()), DECISIONS, 1000, 508, 2000)
 
 
 class _Log:
@@ -293,7 +293,7 @@ def test_a_request_only_observed_says_that_the_original_went_out() -> None:
 def test_where_nothing_was_done_there_is_no_decision() -> None:
     """No empty header, and no tokens where there was no transcript."""
     exchange = _exchange()
-    exchange.compacted = Compacted(b"{}", Conversation(()), (), 5, 5, 10)
+    exchange.compacted = Compacted(b"{}", Conversation((), 0, ()), (), 5, 5, 10)
     assert "x-trimtab-decisions" not in dict(exchange.response_headers())
     exchange.compacted = None
     assert [name for name, _ in exchange.response_headers()] == ["x-trimtab-request-id", "Server-Timing"]

@@ -12,6 +12,7 @@ from proxy.http.errors import (
     UpstreamTimeoutError,
     UpstreamUnreachableError,
 )
+from proxy.wire.chat.codec import CHAT
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_each_error_has_its_status_and_openais_form(
     made = error('what was wrong: "ü"')
 
     assert made.status == status
-    assert orjson.loads(made.body()) == {
+    assert orjson.loads(CHAT.write_error(made.text(), as_event=False)) == {
         "error": {"message": 'what was wrong: "ü"', "type": kind, "param": param, "code": code}
     }
 

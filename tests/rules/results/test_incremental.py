@@ -214,9 +214,9 @@ def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.Monk
         looked["edit"] += places
         return recall(messages, places, *rest)
 
-    def watch_look(self: View, message: Message) -> Any:
+    def watch_look(self: View, message: Message, *rest: Any) -> Any:
         looked["compare"].append(message)
-        return look_at(self, message)
+        return look_at(self, message, *rest)
 
     monkeypatch.setattr(results, "_recall", watch_recall)
     monkeypatch.setattr(dedupe.View, "look_at", watch_look)
