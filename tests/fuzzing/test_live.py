@@ -39,7 +39,7 @@ async def test_faults_are_seen(compactors: Compactors, monkeypatch: pytest.Monke
         with pytest.raises(AssertionError, match="failed open"):
             await live.judge(request)
         live.log.lines.clear()
-        monkeypatch.setattr("proxy.exchange.serve.read_chat", fail)
+        monkeypatch.setattr("proxy.exchange.serve.read_request", fail)
         with pytest.raises(AssertionError, match="500"):
             await live.judge(request)
         with pytest.raises(AssertionError, match="RuntimeError"):
