@@ -1,12 +1,18 @@
-"""What is said of a series of measurements, and of the machine that they come from."""
+"""What is said of a series of measurements and of their machine; tables that are Markdown too."""
 
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
 MILLISECONDS = 1000.0
+_TABLE_WIDTH = 400
+"""Nothing is wrapped: a table goes into a page as it is."""
 
 
 def median_ms(seconds: Sequence[float]) -> float:
@@ -33,6 +39,21 @@ def describe_machine() -> str:
 def judge(value: float, goal: float, unit: str) -> str:
     """A goal beside what was reached."""
     return f"goal {goal:g} {unit}: {'met' if value <= goal else 'MISSED'}"
+
+
+def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A line that says what it is, and the table; the first column is text, the others are figures."""
+    table = Table(box=box.MARKDOWN)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    print(f"\n{title}\n")
+    console = Console(width=_TABLE_WIDTH, no_color=True)
+    with console.capture() as captured:
+        console.print(table, end="")
+    # Console pads lines with blanks at the end, and puts an empty one before and after.
+    print("\n".join(line.rstrip() for line in captured.get().strip().splitlines()), flush=True)
 
 
 def _read_processor() -> str:

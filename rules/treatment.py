@@ -19,21 +19,13 @@ class Tidying:
     """Which clean-ups are on."""
 
     ansi: bool = True
-    """ANSI, VT and OSC escape sequences; backspaces."""
+    """ANSI, VT and OSC escape sequences."""
     progress: bool = True
-    """Lines that painted over themselves with carriage returns: the last state."""
-    line_ends: bool = True
-    """CRLF as LF. Not in diffs."""
-    blanks: bool = True
-    """Blanks at the ends of lines; of several blank lines in a row, all but one. Not in diffs."""
-    repeats: bool = True
-    """Runs of lines that say the same: the first, and a count. Not in diffs."""
+    """Progress that a terminal paints over itself with carriage returns: its last state."""
     json: bool = True
-    """JSON without blanks between its values."""
+    """JSON without white space between its values."""
     tables: bool = True
-    """Arrays of like objects as a header and rows."""
-    base64: bool = True
-    """Data URLs and long base64: named."""
+    """Arrays of objects with the same keys as a header and rows."""
 
 
 class Truncation(StrEnum):

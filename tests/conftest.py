@@ -1,7 +1,8 @@
 """Profiles for all property tests; a real proxy over real sockets, in front of the fake upstream.
 
 `trimtab`: few examples, the same at every run, however slow the machine. `thorough` (`--hypothesis-profile=thorough`):
-many, and others at each run, to look for what the few have missed.
+many, and others at each run, to look for what the few have missed. `few`: for a run that looks for other things than
+broken laws, such as versions of libraries that do not fit.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,6 +24,9 @@ settings.register_profile(
     "trimtab", deadline=None, derandomize=True, database=None, max_examples=30, suppress_health_check=QUIET
 )
 settings.register_profile("thorough", deadline=None, database=None, max_examples=1500, suppress_health_check=QUIET)
+settings.register_profile(
+    "few", deadline=None, derandomize=True, database=None, max_examples=3, suppress_health_check=QUIET
+)
 settings.load_profile("trimtab")
 
 StartProxy = Callable[..., Awaitable[Proxy]]

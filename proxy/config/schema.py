@@ -21,6 +21,7 @@ from proxy.config.values import (
     Store,
     Tenant,
     is_loopback,
+    require,
 )
 from proxy.config.words import Wanted
 from proxy.lru import Same
@@ -214,12 +215,10 @@ class Config(Section):
     @field_validator("metrics_path")
     @classmethod
     def _keep_off_the_api(cls, path: str) -> str:
-        if path.startswith(("/v1", "/trimtab", "/chat/completions")):
-            message = "must not begin with /v1, /trimtab or /chat/completions"
-            raise ValueError(message)
-        if not path.isascii() or not path.isprintable() or any(sign in path for sign in " %?#"):
-            message = "must be plain ASCII, without a space and any of % ? #"
-            raise ValueError(message)
+        is_theirs = path.startswith(("/v1", "/trimtab", "/chat/completions"))
+        require(not is_theirs, "must not begin with /v1, /trimtab or /chat/completions")
+        is_plain = path.isascii() and path.isprintable() and not set(path) & set(" %?#")
+        require(is_plain, "must be plain ASCII, without a space and any of % ? #")
         return path
 
     def over_defaults(self, patch: PolicyConfig) -> PolicyConfig:

@@ -3,13 +3,13 @@
 Law: what a tool's entry does not set is the policy's, each switch of `tidy` by itself.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from proxy.config.values import Exclude, read_switch, refused
-from rules.treatment import Tidying, ToolRule, Treatment, Truncation
+from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 class Section(BaseModel):
@@ -53,18 +53,10 @@ class TidyConfig(Section):
 
     ansi: bool = Field(default=True, description="colours and other sequences of terminals")
     progress: bool = Field(default=True, description="progress written over itself; its last state is kept")
-    line_ends: bool = Field(default=True, description="CRLF becomes LF")
-    blanks: bool = Field(
-        default=True, description="at the ends of lines, and all but one of several empty lines; not in diffs"
-    )
-    repeats: bool = Field(
-        default=True, description="runs of lines that are equal, or say the same but for a time or progress"
-    )
     json_: bool = Field(
         default=True, alias="json", description="blanks between the values of JSON, where it then fits its budget"
     )
     tables: bool = Field(default=True, description="arrays of like objects become a table, where that is shorter")
-    base64: bool = Field(default=True, description="long base64 and data URLs are named, not carried")
 
     @model_validator(mode="before")
     @classmethod
@@ -108,18 +100,15 @@ class ToolConfig(Section):
 
     def to_rule(self, glob: str, otherwise: Treatment) -> ToolRule:
         """What the rules need, over the policy's treatment."""
-        changes: dict[str, Any] = {"is_exempt": self.exclude is True}
-        if not isinstance(self.exclude, bool):
-            changes["exempt_arguments"] = self.exclude
-        budget = otherwise.budget
-        if self.max_tool_result_tokens is not None:
-            budget = replace(budget, max_tokens=self.max_tool_result_tokens)
-        if self.max_tool_result_bytes is not None:
-            budget = replace(budget, max_bytes=self.max_tool_result_bytes)
-        if self.truncation is not None:
-            changes["truncation"] = self.truncation
-        if self.tidy is not None:
-            changes["tidying"] = self.tidy.over(TidyConfig.of(otherwise.tidying)).to_tidying()
-        if self.dedupe is not None:
-            changes["dedupe"] = self.dedupe
-        return ToolRule(glob, replace(otherwise, budget=budget, **changes))
+        budget, tidying = otherwise.budget, otherwise.tidying
+        treatment = Treatment(
+            budget=Budget(
+                self.max_tool_result_tokens or budget.max_tokens, self.max_tool_result_bytes or budget.max_bytes
+            ),
+            truncation=self.truncation or otherwise.truncation,
+            tidying=tidying if self.tidy is None else self.tidy.over(TidyConfig.of(tidying)).to_tidying(),
+            dedupe=otherwise.dedupe if self.dedupe is None else self.dedupe,
+            is_exempt=self.exclude is True,
+            exempt_arguments=() if isinstance(self.exclude, bool) else self.exclude,
+        )
+        return ToolRule(glob, treatment)

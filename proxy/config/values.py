@@ -34,22 +34,26 @@ def refused() -> PydanticCustomError:
     return PydanticCustomError("refused", "refused")
 
 
+def require(is_so: object, words: str) -> None:
+    """Raises ValueError, which says what the value must be, unless it is so."""
+    if not is_so:
+        raise ValueError(words)
+
+
+def _is_one_word(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
+
+
 def _check_url(url: str) -> str:
-    if not url.isascii() or not url.isprintable() or " " in url or not _has_valid_port(url):
-        message = "must be plain ASCII, with a port from 1 to 65535 if any"
-        raise ValueError(message)
+    require(_is_one_word(url) and _has_valid_port(url), "must be plain ASCII, with a port from 1 to 65535 if any")
     parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        message = "must be an http:// or https:// address with a host"
-        raise ValueError(message)
-    if parts.username is not None or "?" in url or "#" in url:
-        message = "must carry no user name, query or fragment; a key belongs in api_key"
-        raise ValueError(message)
+    is_server = parts.scheme in {"http", "https"} and parts.hostname
+    require(is_server, "must be an http:// or https:// address with a host")
+    is_plain = parts.username is None and "?" not in url and "#" not in url
+    require(is_plain, "must carry no user name, query or fragment; a key belongs in api_key")
     url = url.rstrip("/")
     endpoint = next((path for path in ENDPOINTS if url.lower().endswith(path)), None)
-    if endpoint is not None:
-        message = f"must end before {endpoint}: requests to /v1/X go to base_url/X"
-        raise ValueError(message)
+    require(endpoint is None, f"must end before {endpoint}: requests to /v1/X go to base_url/X")
     return url
 
 
@@ -72,16 +76,14 @@ def _drop_blank(key: object) -> object:
 
 
 def _check_key(key: str) -> str:
-    if not key.isascii() or not key.isprintable() or " " in key:
+    if not _is_one_word(key):
         raise refused()
     return key
 
 
 def _check_own_key(key: str) -> str:
     """A key that clients must show: a variable that is set to nothing must not open the door."""
-    if not key:
-        message = "must not be empty"
-        raise ValueError(message)
+    require(key, "must not be empty")
     return _check_key(key)
 
 
@@ -124,32 +126,25 @@ def _is_number(text: str | int) -> bool:
 
 
 def _check_window(window: object) -> object:
-    if window != "auto" and (isinstance(window, bool) or not isinstance(window, int | str) or not _is_number(window)):
+    if window == "auto":
+        return window
+    if isinstance(window, bool) or not isinstance(window, int | str) or not _is_number(window):
         raise refused()
-    if window != "auto" and int(str(window)) < MIN_CONTEXT_WINDOW:
-        message = f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens"
-        raise ValueError(message)
-    return window if window == "auto" else int(str(window))
+    require(int(window) >= MIN_CONTEXT_WINDOW, f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens")
+    return int(window)
 
 
 def _check_glob(glob: str) -> str:
-    if not glob or not glob.isprintable():
-        message = f"must be {GLOB.words}"
-        raise ValueError(message)
-    if UNCLOSED in split_glob(glob):
-        message = "has a [ that no ] closes; a literal one is written [[]"
-        raise ValueError(message)
-    if NEVER in translate(glob):
-        message = "never matches: one of its [...] holds no character"
-        raise ValueError(message)
+    require(glob and glob.isprintable(), f"must be {GLOB.words}")
+    require(UNCLOSED not in split_glob(glob), "has a [ that no ] closes; a literal one is written [[]")
+    require(NEVER not in translate(glob), "never matches: one of its [...] holds no character")
     return glob
 
 
 def _check_name_glob(glob: str) -> str:
     """A glob on a name, which has so many characters at most."""
-    if sum(unit != "*" for unit in split_glob(_check_glob(glob))) > MAX_NAME_CHARS:
-        message = f"never matches: a name has {MAX_NAME_CHARS} characters at most"
-        raise ValueError(message)
+    chars = sum(unit != "*" for unit in split_glob(_check_glob(glob)))
+    require(chars <= MAX_NAME_CHARS, f"never matches: a name has {MAX_NAME_CHARS} characters at most")
     return glob
 
 

@@ -7,7 +7,7 @@ from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 Step = str | int
 _NUMBERS = {int: "a whole number", float: "a number"}
@@ -80,7 +80,7 @@ class Slot:
             return False
         text = str(value).lower() if isinstance(value, bool) else str(value)
         try:
-            TypeAdapter(Annotated[str, *self.constraints]).validate_python(text)
+            TypeAdapter(Annotated[str, Field(), *self.constraints]).validate_python(text)
         except ValidationError:
             return False
         return True

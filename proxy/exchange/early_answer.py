@@ -1,16 +1,21 @@
-"""The beginning of an answer: read as far as it takes to tell an overflow from everything else.
+"""What reaches the client before the answer does: comments while it waits, and the head of a stream.
 
 Law: a stream's comments pass at once, and its first event as soon as it is whole; no other byte of it is held back. No
-answer is held for long.
+answer is held for long. Nothing is sent to a client that waits for a summary before waiting has become long.
 """
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
 
 import aiohttp
-from aiohttp import web
+from multidict import CIMultiDict
 
-from proxy.exchange.record import Exchange
-from proxy.http.relay import Relayed, begin_answer, write_chunk
+from proxy.http.aiohttp_fixes import PlainResponse
+from proxy.http.headers import Headers
+from proxy.http.relay import Reply, begin_answer
 from proxy.wire.codec import Codec
 from proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow
 from proxy.wire.sse import FirstEvent
@@ -18,50 +23,85 @@ from proxy.wire.sse import FirstEvent
 MAX_REFUSAL_BYTES = 64 * 1024
 """A longer refusal is not read."""
 MAX_EMPTY_ANSWER_BYTES = 4 * 1024
-"""Neither is a longer answer that is no stream: it holds more than an error."""
+"""A longer answer of status 200 that is no stream is not read either: it holds more than an error."""
 MAX_HELD_SECONDS = 2.0
+FIRST_COMMENT_SECONDS = 5.0
+COMMENT_SECONDS = 10.0
+"""Source: idle connections are cut after 30 s by common load balancers, after 100 s by CDNs."""
+COMMENT = b": trimtab is writing a summary\n\n"
 _EVENTS = (b"data:", b"event:", b":")
 _FAULTS = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError)
-"""Who reads on meets them again."""
+"""Safe to swallow: the next read, in http/relay.py, raises them again."""
+
+T = TypeVar("T")
 
 
-async def read_opening(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, exchange: Exchange
-) -> tuple[bytes, Overflow | None]:
-    """What was read of the answer and not passed on, and the overflow that it tells of.
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The beginning of an answer: what was read and not passed on, and the overflow that it tells of, if any."""
 
-    Where the answer is a stream, its headers have been passed on: `exchange.stream`. Not where they tell its length,
-    which another answer in its place would not have.
+    status: int
+    held: bytes = b""
+    overflow: Overflow | None = None
+
+
+async def read_opening(reply: Reply, answer: aiohttp.ClientResponse, codec: Codec, added: Headers) -> Opening:
+    """Read an answer as far as it takes to tell an overflow from everything else.
+
+    The head of a stream is passed on, with the headers `added`, unless it announces the answer's length: another answer
+    in its place would have another one.
     """
+    status, no_opening = answer.status, Opening(answer.status)
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        return b"", None  # nobody asked for that, and nothing in it can be read
-    if answer.status == 200 and answer.content_type == "text/event-stream":
-        if exchange.stream is None and answer.content_length is None:
-            exchange.stream = await begin_answer(request, answer, exchange.response_headers(), exchange.relayed)
-        first = await _read_first_event(answer, exchange.codec, exchange.stream, exchange.relayed)
-        return bytes(first.held), exchange.codec.read_refusal(200, first.data) if first.data else None
-    if answer.status == 200 and answer.content_type == "application/json":
+        return no_opening  # nobody asked for that, and nothing in it can be read
+    if status == 200 and answer.content_type == "text/event-stream":
+        if reply.response is None and answer.content_length is None:
+            await begin_answer(reply, answer, added)
+        first = await _read_first_event(answer, reply, codec)
+        return Opening(status, bytes(first.held), codec.read_refusal(200, first.data) if first.data else None)
+    if status == 200 and answer.content_type == "application/json":
         if (answer.content_length or 0) > MAX_EMPTY_ANSWER_BYTES:
-            return b"", None
+            return no_opening
         held, is_whole = await _read_short(answer, MAX_EMPTY_ANSWER_BYTES)
-    elif answer.status in REFUSAL_STATUSES:
+    elif status in REFUSAL_STATUSES:
         held, is_whole = await _read_short(answer, MAX_REFUSAL_BYTES)
     else:
-        return b"", None
-    is_judged = is_whole and (held or answer.status != 200)
-    return held, exchange.codec.read_refusal(answer.status, held) if is_judged else None
+        return no_opening
+    is_judged = is_whole and (held or status != 200)
+    return Opening(status, held, codec.read_refusal(status, held) if is_judged else None)
 
 
-async def _read_first_event(
-    answer: aiohttp.ClientResponse, codec: Codec, stream: web.StreamResponse | None, relayed: Relayed
-) -> FirstEvent:
-    """Reads up to the first event; what comes before it passes, where a stream has been begun."""
-    first = codec.hold_first_event(keeps_all=stream is None)
+async def wait_aloud(reply: Reply, request_id: str, work: Coroutine[None, None, T]) -> T:
+    """What the work yields. If that takes long, the answer is begun: an event stream with comments in it."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=FIRST_COMMENT_SECONDS)
+        with suppress(ConnectionError):  # the client has left; the server will cancel us
+            if not done and reply.response is None:
+                await _begin_stream(reply, request_id)
+            while not done and reply.response is not None:
+                await reply.response.write(COMMENT)
+                done, _ = await asyncio.wait({task}, timeout=COMMENT_SECONDS)
+        return await task
+    finally:
+        task.cancel()
+
+
+async def _begin_stream(reply: Reply, request_id: str) -> None:
+    """Status 200 and the headers of an event stream, sent."""
+    headers = CIMultiDict([("Content-Type", "text/event-stream; charset=utf-8"), ("Cache-Control", "no-cache")])
+    headers["x-trimtab-request-id"] = request_id
+    await reply.begin(PlainResponse(headers=headers))
+
+
+async def _read_first_event(answer: aiohttp.ClientResponse, reply: Reply, codec: Codec) -> FirstEvent:
+    """Reads up to the first event. What comes before it passes, if the answer has been begun."""
+    first = codec.hold_first_event(keeps_all=reply.response is None)
     try:
         async for chunk in answer.content.iter_any():
             passed = first.feed(chunk)
-            if passed and stream is not None:
-                await write_chunk(stream, passed, relayed)
+            if passed and reply.response is not None:
+                await reply.write(passed)
             if first.is_done:
                 break
         else:

@@ -3,62 +3,55 @@
 from functools import partial
 
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
-from proxy.config.schema import PolicyConfig
-from proxy.exchange.record import Exchange
+from proxy.exchange.call import Call, Route, is_text_only
+from proxy.exchange.compact import Attempt
+from proxy.exchange.record import Answered
 from proxy.exchange.services import Services
-from proxy.exchange.summary import Call, Carried
-from proxy.state.models.calibration import Report
-from proxy.state.models.lessons import Sent
-from proxy.state.models.records import ModelName
+from proxy.exchange.summary import Carried
+from proxy.state.models.calibration import Report as Sample
+from proxy.state.models.view import name_model
 from proxy.wire.tap import Tap
-from rules.conversation import Message
 
 
-async def observe(call: Call, carried: Carried) -> None:
-    """Learn from what the upstream reports how its tokens compare with ours, and see what it had read before."""
-    exchange = call.exchange
-    sent = carried.compacted.forwarded if exchange.mode == "enforce" else carried.planned.original
-    if exchange.reported_prompt_tokens and all(map(_is_read_by_all, sent.messages)):
-        limit = call.policy.model_limit_tokens(call.chat.max_tokens)
-        reported, cached = exchange.reported_prompt_tokens, exchange.reported_cached_tokens
-        report = Report(sent.tokens, reported, limit, call.believed_tokens, cached)
-        call.services.models.observe(call.model, report)
-    if exchange.mode == "enforce":
-        await _observe_prefix(call, carried)
-
-
-def describe_sent(call: Call, carried: Carried) -> Sent:
-    """What a refused request was, as we count it."""
-    forwarded = carried.compacted.forwarded
-    return Sent(forwarded.tokens, call.chat.max_tokens, is_text=all(map(_is_read_by_all, forwarded.messages)))
-
-
-async def count_answer(services: Services, settings: PolicyConfig, tap: Tap, exchange: Exchange) -> None:
-    """The completion's tokens: the upstream's own figure, else ours."""
+async def count_answer(services: Services, route: Route, tap: Tap) -> Answered:
+    """The answer's tokens: the upstream's own figures, else ours."""
     usage = tap.usage
-    exchange.reported_prompt_tokens = usage.prompt_tokens if usage else None
-    exchange.reported_cached_tokens = usage.cached_tokens if usage else 0
+    prompt_tokens, cached_tokens = (usage.prompt_tokens, usage.cached_tokens) if usage else (None, 0)
     if usage is not None and usage.completion_tokens is not None:
-        exchange.completion_tokens, exchange.completion_source = usage.completion_tokens, "upstream"
-        exchange.streamed_tokens = tap.find_sent_tokens(usage.completion_tokens)
-        return
-    compactor = await services.compactors.get(settings, exchange.model)
+        streamed_tokens = tap.find_sent_tokens(usage.completion_tokens)
+        return Answered(prompt_tokens, cached_tokens, usage.completion_tokens, streamed_tokens=streamed_tokens)
+    settings, model = route.settings, route.target.model
+    compactor = await services.compactors.get(settings, model)
     work = partial(tap.count_completion, compactor.count)
     tokens = await run_work(work, in_thread=tap.text_chars > INLINE_BYTES)
-    base_url = services.config.upstream_for(settings.upstream).base_url
-    facts = services.models.recall(ModelName(base_url, exchange.model, settings.count))
-    exchange.completion_tokens = exchange.streamed_tokens = round(facts.ratio * tokens)
-    exchange.completion_source = "estimated"
+    tokens = round(services.models.recall(name_model(services.config, settings, model)).ratio * tokens)
+    return Answered(prompt_tokens, cached_tokens, tokens, is_estimated=True, streamed_tokens=tokens)
 
 
-def _is_read_by_all(message: Message) -> bool:
-    """Whether what a message costs is for the vocabulary to say: no image, and no reasoning, which servers may drop."""
-    return not message.media and not message.has_reasoning
+async def observe(services: Services, attempt: Attempt, answered: Answered) -> float | None:
+    """Learn from what the upstream reports how its tokens compare with ours.
+
+    The share of the prompt that the upstream had read before; None if that is not known.
+    """
+    call, carried = attempt.call, attempt.carried
+    if call is None or carried is None:
+        return None
+    if not call.route.target.is_secret:
+        services.models.vouch_for(call.view.name)
+    is_enforced = call.route.target.mode == "enforce"
+    sent = carried.compacted.forwarded if is_enforced else carried.planned.original
+    if answered.prompt_tokens and is_text_only(sent):
+        limit = call.view.policy.model_limit_tokens(call.request.max_tokens)
+        believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
+        sample = Sample(sent.tokens, answered.prompt_tokens, limit, believed_tokens, cached_tokens)
+        services.models.observe(call.view.name, sample)
+    return await _observe_prefix(services, call, carried) if is_enforced else None
 
 
-async def _observe_prefix(call: Call, carried: Carried) -> None:
-    """See how much of the prompt the upstream had read before."""
+async def _observe_prefix(services: Services, call: Call, carried: Carried) -> float | None:
+    """How much of the prompt the upstream had read before."""
     hashes, forwarded = carried.planned.plan.hashes, carried.compacted.forwarded
-    client = f"{call.summariser.client_id} {hash(call.chat.model)}"  # each model has a cache of its own
-    work = partial(call.services.watch.observe, client, hashes, forwarded, call.chat.fixed)
-    call.exchange.prefix_kept = await run_work(work, in_thread=len(hashes) > MANY_MESSAGES)
+    # Python's hash is keyed: it names the client, and each of its models has a cache of its own.
+    client = f"{hash(call.secret)} {hash(call.route.target.model)}"
+    work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)
+    return await run_work(work, in_thread=len(hashes) > MANY_MESSAGES)

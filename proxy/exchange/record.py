@@ -1,196 +1,238 @@
-"""What is known of one request when it has been served: its headers to the client, its metrics, its log line."""
+"""The report of one request, and where it is written: in metrics and in the log.
 
-import secrets
+Law: a report is built once, when the request is over; metrics and the log line are written from nothing else. Of a
+fault only its type is written, never what it says. No label value comes from a client unless an upstream has vouched
+for it. The one broad `except` of the program is here.
+"""
+
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.compaction.compactor import Compacted
+from proxy.exchange.arrival import Arrival
 from proxy.http.errors import ProxyError
-from proxy.http.headers import Headers
-from proxy.http.relay import PlainResponse, Relayed
 from proxy.telemetry.metrics import Metrics
-from proxy.wire.codec import Codec
-from proxy.wire.codecs import DEFAULT
+from proxy.telemetry.pace import Pace
+from proxy.wire.codec import UndecodableError
+from rules.conversation import Decision
+from rules.pipeline.plan import LimitExceededError
 
+OTHER_ENDPOINT = "other"
+"""The endpoint of requests that no codec claims."""
 MAX_ERROR_RATIO = 20.0
 """One absurd report must not spoil a mean."""
 
 
-def _make_request_id() -> str:
-    return secrets.token_hex(12)
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The model that a request is for, and in which mode.
 
-
-@dataclass(slots=True)
-class Exchange:
-    """One request as it goes along. Times are of the monotonic clock; 0.0 where there was no such moment.
-
-    `method`, `path`, `shown_model` and `upstream` are as they may be logged (see loggable.py), `model` is as the client
-    wrote it. `match` is the glob of the configuration that the model matches.
-    `is_secret` says that the model's name is, or holds, a credential of the client: then it is no label.
-    `stream` is the answer where that had to be begun before the upstream's (see waiting.py). `is_refused`: the prompt
-    was too long for the upstream, and that is the answer. `streamed_tokens` are those of the completion that the text
-    of a stream had, None if that is not known.
+    `model` is as the client wrote it, `shown_model` and `upstream` are as they may be logged. `match` is the glob of
+    the configuration that the model matches. `is_secret` says that the model's name is, or holds, a credential of the
+    client: then it is no label. Of a request that no codec claims only the upstream is known.
     """
 
-    endpoint: str
-    method: str
-    codec: Codec = DEFAULT
-    path: str = ""
-    request_id: str = field(default_factory=_make_request_id)
-    started_at: float = field(default_factory=time.monotonic)
-    sent_at: float = 0.0
-    outcome: str = "aborted"
-    phase: str = ""
-    mode: str = ""
+    upstream: str
     model: str = ""
     shown_model: str = ""
     is_secret: bool = False
     match: str | None = None
-    upstream: str = ""
-    compacted: Compacted | None = None
-    relayed: Relayed = field(default_factory=Relayed)
-    stream: PlainResponse | None = None
-    error: ProxyError | None = None
-    is_refused: bool = False
-    reported_prompt_tokens: int | None = None
-    reported_cached_tokens: int = 0
-    prefix_kept: float | None = None
-    completion_tokens: int | None = None
-    completion_source: str = "estimated"
-    streamed_tokens: int | None = None
+    mode: str = ""
 
-    def refuse(self, error: ProxyError) -> None:
-        """The proxy answers with an error of its own."""
-        self.outcome = "refused"
-        self.error = error
-        self.relayed.status = error.status
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The prompt of a request: tokens as the client sent it, those that went to the upstream, and the limit.
+
+    All are the model's own tokens. `sent_tokens` is 0 if nothing was sent.
+    """
+
+    original_tokens: int
+    sent_tokens: int
+    limit_tokens: int
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What the answer tells, in the model's own tokens.
+
+    `prompt_tokens` and `cached_tokens` are what the upstream reports. `completion_tokens` are the upstream's figure, or
+    ours if `is_estimated`; None if nothing was answered. `streamed_tokens` are those of the completion that the text of
+    a stream had, None if that is not known. `prefix_kept` is the share of the prompt that the upstream had read before.
+    """
+
+    prompt_tokens: int | None = None
+    cached_tokens: int = 0
+    completion_tokens: int | None = None
+    is_estimated: bool = False
+    streamed_tokens: int | None = None
+    prefix_kept: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One request that has been served, or given up. Times are of the monotonic clock.
+
+    `prompt` is None if nothing is known of it. `is_refused`: the prompt was too long for the upstream, and that is the
+    answer. `retry` is what became of a second attempt, empty if there was no reason for one. `upstream_seconds` are
+    those from the first attempt to the end of the answer. `phase_seconds` are those of each phase of compaction.
+    """
+
+    arrival: Arrival
+    target: Target
+    status: int
+    outcome: str
+    seconds: float
+    prompt: Prompt | None = None
+    answered: Answered = field(default_factory=Answered)
+    pace: Pace = field(default_factory=Pace)
+    is_refused: bool = False
+    retry: str = ""
+    error: ProxyError | None = None
+    upstream_seconds: float | None = None
+    phase_seconds: tuple[tuple[str, float], ...] = ()
+
+
+class Phases:
+    """The phase that a piece of work is in, and how long each phase took that has ended."""
+
+    def __init__(self, current: str) -> None:
+        self.current = current
+        self._ended: list[tuple[str, float]] = []
 
     @property
-    def sent_tokens(self) -> int:
-        """Prompt tokens that went to the upstream: the original's where compaction was only observed."""
-        if self.compacted is None or not self.sent_at:
-            return 0
-        return self.compacted.sent_tokens if self.mode == "enforce" else self.compacted.original_tokens
+    def seconds(self) -> tuple[tuple[str, float], ...]:
+        """The phases that have ended, in their order."""
+        return tuple(self._ended)
 
-    def response_headers(self) -> Headers:
-        """What is added to the answer of a compacted path."""
-        overhead_ms = ((self.sent_at or time.monotonic()) - self.started_at) * 1000
-        headers = [
-            ("x-trimtab-request-id", self.request_id),
-            ("Server-Timing", f"trimtab;dur={overhead_ms:.1f}"),
-        ]
-        compacted = self.compacted
-        if compacted is not None:
-            tokens = f"original={compacted.original_tokens}, sent={self.sent_tokens}, limit={compacted.limit_tokens}"
-            headers.append(("x-trimtab-tokens", tokens))
-            decisions = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in compacted.decisions)
-            if decisions:
-                headers.append(("x-trimtab-decisions", decisions))
-        return headers
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """The block is a phase. If it raises, it stays the current one, and has no time."""
+        started = time.monotonic()
+        with self.during(name):
+            yield
+        self._ended.append((name, time.monotonic() - started))
+
+    @contextmanager
+    def during(self, name: str) -> Iterator[None]:
+        """The same for a block whose time counts for the phase around it."""
+        before, self.current = self.current, name
+        yield
+        self.current = before
 
 
 class Recorder:
-    """Writes down what happened, in metrics and in the log."""
+    """Writes down what happened."""
 
     def __init__(self, metrics: Metrics, log: Any) -> None:
         self.metrics = metrics
         self._log = log
 
-    def label(self, exchange: Exchange) -> str:
-        """The metrics' label of the request's model."""
-        return self.metrics.label_model(exchange.model, exchange.match)
+    def label(self, target: Target) -> str:
+        """The metrics' label of a request's model."""
+        return self.metrics.label_model(target.model, target.match)
 
-    def record_overhead(self, phase: str, started: float) -> None:
-        """A phase of compaction has ended."""
-        self.metrics.overhead.labels(phase).observe(time.monotonic() - started)
+    def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
+        """Something of ours broke, and the request goes on without it."""
+        self.metrics.fail_open.labels(phase).inc()
+        self._log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
 
-    def record_fault(self, exchange: Exchange, error: Exception) -> None:
-        """Compaction broke, and the original goes out. The type is logged, never what the error says."""
-        self.metrics.fail_open.labels(exchange.phase).inc()
-        self._log.error("fail_open", request_id=exchange.request_id, phase=exchange.phase, error=type(error).__name__)
-
-    def record_arrival(self, exchange: Exchange) -> None:
+    def record_arrival(self, arrival: Arrival) -> None:
         """A request has come, and may be under way for long."""
-        names = {"request_id": exchange.request_id, "method": exchange.method, "path": exchange.path}
-        self._log.debug("request_begun", **names)
+        self._log.debug("request_begun", request_id=arrival.request_id, method=arrival.method, path=arrival.path)
 
     def record_page(self, path: str, status: int) -> None:
         """One of our own pages has been asked for."""
         self._log.debug("page", path=path, status=status)
 
-    def record(self, exchange: Exchange) -> None:
+    def record(self, report: Report) -> None:
         """The request has been served, or has been given up."""
-        status = exchange.relayed.status
-        if exchange.relayed.broken:
-            exchange.outcome = "broken"
-        elif status == 0 or exchange.relayed.client_left:
-            exchange.outcome = "aborted"
-        is_answered = status == 200 and exchange.compacted is not None and not exchange.is_refused
-        if is_answered and exchange.match is None and not exchange.is_secret:
-            self.metrics.vouch_for(exchange.model)
-        label = self.label(exchange)
-        self.metrics.requests.labels(label, exchange.endpoint, str(status), exchange.outcome).inc()
-        if exchange.compacted is not None:
-            self._record_prompt(label, exchange, exchange.compacted)
-        self._record_answer(label, exchange)
-        self._log_line(exchange)
+        target, prompt = report.target, report.prompt
+        is_answered = report.status == 200 and prompt is not None and not report.is_refused
+        if is_answered and target.match is None and not target.is_secret:
+            self.metrics.vouch_for(target.model)
+        label = self.label(target)
+        self.metrics.requests.labels(label, report.arrival.endpoint, str(report.status), report.outcome).inc()
+        for phase, seconds in report.phase_seconds:
+            self.metrics.overhead.labels(phase).observe(seconds)
+        if report.retry:
+            self.metrics.overflow_retries.labels(label, report.retry).inc()
+        if prompt is not None:
+            self._record_prompt(label, report, prompt)
+        self._record_answer(label, report)
+        self._write_line(report)
 
-    def _record_prompt(self, label: str, exchange: Exchange, compacted: Compacted) -> None:
-        self.metrics.prompt_tokens.labels(label, "original").inc(compacted.original_tokens)
-        sent = exchange.sent_tokens
+    def _record_prompt(self, label: str, report: Report, prompt: Prompt) -> None:
+        self.metrics.prompt_tokens.labels(label, "original").inc(prompt.original_tokens)
+        answered, sent = report.answered, prompt.sent_tokens
         if not sent:
             return
         self.metrics.prompt_tokens.labels(label, "sent").inc(sent)
-        self.metrics.context_used.labels(label).observe(sent / max(compacted.limit_tokens, 1))
-        if exchange.mode == "enforce" and not exchange.is_refused:
-            self.metrics.record_decisions(label, compacted.decisions)
-        if exchange.prefix_kept is not None:
-            self.metrics.prefix_kept.labels(label).observe(exchange.prefix_kept)
-        if exchange.reported_prompt_tokens:
-            error_ratio = min(exchange.reported_prompt_tokens / sent, MAX_ERROR_RATIO)
-            self.metrics.estimate_error.labels(label).observe(error_ratio)
+        self.metrics.context_used.labels(label).observe(sent / max(prompt.limit_tokens, 1))
+        if report.target.mode == "enforce" and not report.is_refused:
+            self.metrics.record_decisions(label, prompt.decisions)
+        if answered.prefix_kept is not None:
+            self.metrics.prefix_kept.labels(label).observe(answered.prefix_kept)
+        if answered.prompt_tokens:
+            self.metrics.estimate_error.labels(label).observe(min(answered.prompt_tokens / sent, MAX_ERROR_RATIO))
 
-    def _record_answer(self, label: str, exchange: Exchange) -> None:
-        relayed, pace = exchange.relayed, exchange.relayed.pace
-        if exchange.endpoint != "other" and relayed.last_byte_at:
-            self.metrics.upstream_seconds.labels(label).observe(relayed.last_byte_at - exchange.sent_at)
+    def _record_answer(self, label: str, report: Report) -> None:
+        answered, pace = report.answered, report.pace
+        if report.arrival.endpoint != OTHER_ENDPOINT and report.upstream_seconds is not None:
+            self.metrics.upstream_seconds.labels(label).observe(report.upstream_seconds)
         if pace.chars:
-            self.metrics.time_to_first_token.labels(label).observe(pace.first_at - exchange.started_at)
-        if exchange.completion_tokens is not None:
-            self.metrics.completion_tokens.labels(label, exchange.completion_source).inc(exchange.completion_tokens)
-        rate = pace.tokens_per_second(exchange.streamed_tokens or 0)
+            self.metrics.time_to_first_token.labels(label).observe(pace.first_at - report.arrival.started_at)
+        if answered.completion_tokens is not None:
+            source = "estimated" if answered.is_estimated else "upstream"
+            self.metrics.completion_tokens.labels(label, source).inc(answered.completion_tokens)
+        rate = pace.tokens_per_second(answered.streamed_tokens or 0)
         if rate is not None:
             self.metrics.output_rate.labels(label).observe(rate)
 
-    def _log_line(self, exchange: Exchange) -> None:
-        status = exchange.relayed.status
+    def _write_line(self, report: Report) -> None:
+        arrival, target, prompt, answered = report.arrival, report.target, report.prompt, report.answered
         fields: dict[str, Any] = {
-            "request_id": exchange.request_id,
-            "endpoint": exchange.endpoint,
-            "method": exchange.method,
-            "path": exchange.path,
-            "status": status,
-            "outcome": exchange.outcome,
-            "seconds": round(time.monotonic() - exchange.started_at, 4),
+            "request_id": arrival.request_id,
+            "endpoint": arrival.endpoint,
+            "method": arrival.method,
+            "path": arrival.path,
+            "status": report.status,
+            "outcome": report.outcome,
+            "seconds": round(report.seconds, 4),
         }
-        known = {"upstream": exchange.upstream, "model": exchange.shown_model, "match": exchange.match}
+        known = {"upstream": target.upstream, "model": target.shown_model, "match": target.match}
         fields |= {key: value for key, value in known.items() if value}
-        if exchange.error is not None:
+        if report.error is not None:
             # Its words hold no message text and no credential (http/errors.py); agents often swallow them.
-            fields |= {"error": exchange.error.code, "reason": str(exchange.error)}
-        compacted = exchange.compacted
-        if compacted is not None:
-            fields["original_tokens"] = compacted.original_tokens
-            fields["sent_tokens"] = exchange.sent_tokens
-            fields["limit_tokens"] = compacted.limit_tokens
+            fields |= {"error": report.error.code, "reason": str(report.error)}
+        if prompt is not None:
+            fields["original_tokens"] = prompt.original_tokens
+            fields["sent_tokens"] = prompt.sent_tokens
+            fields["limit_tokens"] = prompt.limit_tokens
             fields["decisions"] = [
                 {"rule": item.rule, "saved_tokens": item.saved_tokens, "first_changed": item.first_changed}
-                for item in compacted.decisions
+                for item in prompt.decisions
             ]
-        if exchange.prefix_kept is not None:
-            fields["prefix_kept"] = round(exchange.prefix_kept, 3)
-        if exchange.completion_tokens is not None:
-            fields["completion_tokens"] = exchange.completion_tokens
-        failed = exchange.outcome == "broken" or status >= 500
+        if answered.prefix_kept is not None:
+            fields["prefix_kept"] = round(answered.prefix_kept, 3)
+        if answered.completion_tokens is not None:
+            fields["completion_tokens"] = answered.completion_tokens
+        failed = report.outcome == "broken" or report.status >= 500
         (self._log.warning if failed else self._log.info)("request", **fields)
+
+
+@contextmanager
+def fail_open(recorder: Recorder, request_id: str, phases: Phases) -> Iterator[None]:
+    """Whatever breaks within, the request goes on without it, and the fault is counted under the current phase.
+
+    Raises UndecodableError and LimitExceededError, which are no faults.
+    """
+    try:
+        yield
+    except (UndecodableError, LimitExceededError):
+        raise
+    except Exception as error:  # noqa: BLE001 - nothing that trimtab adds may cost a request
+        recorder.record_fault(request_id, phases.current, error)

@@ -1,80 +1,90 @@
 """An upstream has refused a prompt for its length: learn from it, and plan again.
 
-Law: once for each request. Where nothing shorter can be sent, the refusal stands.
+Law: once for each request. If nothing shorter can be sent, the refusal stands.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import orjson
 
 from proxy.compaction.offload import run_work
-from proxy.exchange.observe import describe_sent
-from proxy.exchange.summary import Call, Carried, carry_out, make_call
-from proxy.state.models.lessons import Lesson, draw_lesson
+from proxy.exchange.call import Call, is_text_only
+from proxy.exchange.compact import Attempt, prepare_call
+from proxy.exchange.early_answer import Opening
+from proxy.exchange.record import Phases, fail_open
+from proxy.exchange.services import Services
+from proxy.exchange.summary import Carried, carry_out
+from proxy.http.relay import Reply
+from proxy.state.models.lessons import Lesson, Sent, draw_lesson
 from proxy.wire.codec import UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from rules.pipeline.plan import LimitExceededError
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """The second attempt, and what its success would teach."""
-
-    call: Call
-    carried: Carried
-    lesson: Lesson
-
-
-async def plan_again(call: Call, carried: Carried, overflow: Overflow) -> Again | None:
-    """The request planned within what the refusal tells; None where that does not make it shorter."""
-    lesson = await learn(call, carried, overflow)
-    if lesson is None:
+async def recover(services: Services, attempt: Attempt, overflow: Overflow, reply: Reply) -> Attempt | None:
+    """The second attempt, planned within what the refusal tells; None if that does not make it shorter."""
+    call, carried = attempt.call, attempt.carried
+    if call is None or carried is None:
         return None
-    again = await make_call(call.services, call.request, call.chat, call.settings, call.exchange)
-    again = _narrow(again, lesson)
-    try:
-        planned = await run_work(partial(again.compactor.plan, again.chat, again.policy), in_thread=True)
-        shorter = await carry_out(again, planned, in_thread=True)
-    except (LimitExceededError, UndecodableError):
+    phases = Phases("recover")
+    with suppress(LimitExceededError, UndecodableError), fail_open(services.recorder, call.arrival.request_id, phases):
+        return await _plan_again(services, attempt, overflow, reply, phases)
+    return None
+
+
+async def learn_from_retry(services: Services, attempt: Attempt, first: Overflow, opening: Opening) -> None:
+    """Learn from the answer to a second attempt, to which the refusal of the `first` had led."""
+    call, carried, lesson = attempt.call, attempt.carried, attempt.lesson
+    if call is None or carried is None or lesson is None:
+        return
+    with fail_open(services.recorder, call.arrival.request_id, Phases("recover")):
+        if opening.overflow is not None:
+            await _learn(services, call, carried, opening.overflow)
+        elif opening.status == 200:
+            _confirm(services, call, lesson, first)
+
+
+async def _plan_again(
+    services: Services, attempt: Attempt, overflow: Overflow, reply: Reply, phases: Phases
+) -> Attempt | None:
+    call, carried = attempt.call, attempt.carried
+    lesson = None if call is None or carried is None else await _learn(services, call, carried, overflow)
+    if call is None or carried is None or lesson is None:
         return None
+    again = await prepare_call(services, call.arrival, call.route, call.request)
+    again = replace(again, view=replace(again.view, policy=lesson.apply(again.view.policy)))
+    planned = await run_work(partial(again.compactor.plan, again.request, again.view.policy), in_thread=True)
+    shorter = await carry_out(services, again, planned, reply, phases, in_thread=True)
     if shorter.compacted.forwarded.tokens >= carried.compacted.forwarded.tokens:
         return None
-    return Again(again, shorter, lesson)
+    return Attempt("compacted", again, shorter, shorter.compacted, None, lesson, (*attempt.seconds, *phases.seconds))
 
 
-async def learn(call: Call, carried: Carried, overflow: Overflow) -> Lesson | None:
+async def _learn(services: Services, call: Call, carried: Carried, overflow: Overflow) -> Lesson | None:
     """What the refusal of what was sent teaches; the models learn at once what is certain."""
-    lesson = draw_lesson(overflow, call.policy, describe_sent(call, carried))
+    forwarded = carried.compacted.forwarded
+    sent = Sent(forwarded.tokens, call.request.max_tokens, is_text=is_text_only(forwarded))
+    lesson = draw_lesson(overflow, call.view.policy, sent)
     if lesson is None:
         return None
-    if _is_quoted(overflow, call.chat.body):  # whoever wrote that must not decide for others
+    if _is_quoted(overflow, call.request.body):  # whoever wrote that must not decide for others
         return replace(lesson, is_certain=False)
     if lesson.is_certain:
-        await call.services.models.learn(call.model, call.believed_tokens, lesson)
+        await services.models.learn(call.view.name, call.view.believed_tokens, lesson)
     return lesson
 
 
-def confirm(again: Again, overflow: Overflow) -> None:
-    """The second attempt has gone through: a guess is learned, where nobody knows better and no client has made it up.
+def _confirm(services: Services, call: Call, lesson: Lesson, overflow: Overflow) -> None:
+    """The second attempt has gone through: a guess is learned, if nobody knows better and no client has made it up.
 
     A window that the upstream tells, when asked or in a refusal, is better than a guess.
     """
-    call, lesson = again.call, again.lesson
-    facts = call.services.models.recall(call.model)
-    is_told = call.settings.context_window == "auto" and facts.window_tokens is not None and not facts.from_catalogue
-    if not (lesson.is_certain or is_told or _is_quoted(overflow, again.call.chat.body)):
-        call.services.models.learn_soon(call.model, call.believed_tokens, lesson)
-
-
-def _narrow(call: Call, lesson: Lesson) -> Call:
-    """The call within what the lesson says; and its summaries' own prompts, where they go to the same model."""
-    policy, summariser = lesson.apply(call.policy), call.summariser
-    if summariser.model == call.chat.model and call.settings.summary.upstream is None:
-        limit = policy.limit_tokens(call.settings.summary.max_tokens)
-        summariser = replace(summariser, window_tokens=min(summariser.window_tokens, limit))
-    return replace(call, policy=policy, summariser=summariser)
+    view, facts = call.view, services.models.recall(call.view.name)
+    is_told = view.settings.context_window == "auto" and facts.window_tokens is not None and not facts.from_catalogue
+    if not (lesson.is_certain or is_told or _is_quoted(overflow, call.request.body)):
+        services.models.learn_soon(view.name, view.believed_tokens, lesson)
 
 
 def _is_quoted(overflow: Overflow, body: bytes) -> bool:

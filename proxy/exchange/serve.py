@@ -1,152 +1,134 @@
-"""A chat completion, from the client's bytes to what is sent.
+"""A request that a codec claims, from its bytes to the end of its answer.
 
-Law: a fault inside compaction forwards the original bytes, and is counted.
+Law: the client sees one answer. The upstream is asked a second time only if it refused the first attempt unread.
 """
 
-import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
+import aiohttp
 from aiohttp import web
-from multidict import CIMultiDict
 
-from proxy.compaction.compactor import Planned, describe_refused
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
-from proxy.config.schema import Config, PolicyConfig
-from proxy.exchange.deliver import Delivery, Done
-from proxy.exchange.fail_open import fail_open
-from proxy.exchange.loggable import names_secret, tell_name, tell_upstream
-from proxy.exchange.record import Exchange
+from proxy.compaction.offload import LARGE_BODY_BYTES, run_work
+from proxy.exchange.call import Route, choose_route
+from proxy.exchange.compact import Attempt, compact
+from proxy.exchange.early_answer import Opening, read_opening
+from proxy.exchange.journey import Journey
+from proxy.exchange.observe import count_answer, observe
+from proxy.exchange.record import Phases, fail_open
+from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.services import Services
-from proxy.exchange.summary import Call, Carried, carry_out, make_call
-from proxy.http.errors import ContextExceededError, UnknownModeError, UnknownProfileError
-from proxy.http.headers import read_headers
-from proxy.http.request_body import read_request, receive_body
-from proxy.wire.codec import Request, UndecodableError
-from rules.pipeline.plan import LimitExceededError
+from proxy.exchange.summary import write_ahead
+from proxy.http.client import target_url
+from proxy.http.headers import request_headers
+from proxy.http.relay import relay_answer, replace_answer
+from proxy.http.request_body import ReceivedBody, receive_body
+from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
 
-MODES = ("off", "observe", "enforce")
-"""From the one that does least to the one that does most."""
+REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
+"""For the other kinds, `context_length_exceeded` would make the client compact for nothing."""
+MAX_ATTEMPTS = 2
 
 
-async def serve_chat(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
-    """Serve a chat completion, compacted where that is called for."""
-    received = await receive_body(request, services.config.limits.max_body_bytes, services.uploads)
-    chat = None if received.json is None else await read_request(exchange.codec, received.json)
-    done: Done | None = None
-    body: bytes | None = None
-    if chat is not None:
-        settings = _choose_settings(services, request, chat.model, exchange)
-        done = await _compact(services, request, chat, settings, exchange)
-        enforced = done.carried if done is not None and exchange.mode == "enforce" else None
-        body = enforced.compacted.body if enforced is not None else chat.body
+async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:
+    """Serve the request, compacted if that is called for. Raises ProxyError."""
+    arrival, reply, limits = journey.arrival, journey.reply, services.config.limits
+    received = await receive_body(reply.request, limits.max_body_bytes, services.uploads)
+    request = None if received.json is None else await _read(codec, received.json)
+    # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
+    model = codec.peek_model(received.beginning) if request is None else request.model
+    route = choose_route(services.config, arrival, reply.request.headers, model)
+    journey.target = route.target
+    if request is None:
+        journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
     else:
-        # Not decoded, but its model still says whose upstream it is for, and whose credential it carries.
-        settings = _choose_settings(services, request, exchange.codec.peek_model(received.beginning), exchange)
-        exchange.outcome = "too_large" if received.is_too_large else "undecodable"
-    return await Delivery(services, request, received, settings, exchange).run(body, done)
+        journey.attempt = await compact(services, arrival, route, request, reply)
+    if journey.attempt.refusal is not None:
+        raise journey.attempt.refusal
+    refused: Overflow | None = None
+    while True:
+        journey.begin_attempt()
+        async with _send(services, journey, route, received) as answer:
+            opening = journey.opening = await _open(journey, codec, answer)
+            if refused is not None:
+                await learn_from_retry(services, journey.attempt, refused, opening)
+            shorter = await _shorten(services, journey, opening)
+            if shorter is None:
+                return await _finish(services, journey, route, codec, answer)
+        journey.attempt, refused = shorter, opening.overflow
 
 
-def _choose_settings(services: Services, request: web.BaseRequest, model: str, exchange: Exchange) -> PolicyConfig:
-    """The policy of a request, its mode, and the label under which it is counted.
-
-    Raises UnknownModeError and UnknownProfileError.
-    """
-    config = services.config
-    overrides = request.headers if config.allow_header_override else CIMultiDict[str]()
-    match = config.match_for(model)
-    exchange.model, exchange.match = model, match.match if match else None
-    headers = read_headers(request.raw_headers)
-    exchange.shown_model, exchange.is_secret = tell_name(model, headers), names_secret(model, headers)
-    exchange.mode = _lower_mode(config.mode, overrides.getall("x-trimtab-mode", ()))
-    settings = _choose_policy(config, model, set(overrides.getall("x-trimtab-profile", ())))
-    exchange.upstream = tell_upstream(settings.upstream, config.upstream_for(settings.upstream).base_url)
-    return settings
-
-
-def _choose_policy(config: Config, model: str, profiles: set[str]) -> PolicyConfig:
-    """The policy of a request whose headers name these profiles. Raises UnknownProfileError."""
-    if len(profiles) > 1:
-        message = "x-trimtab-profile stands more than once, with different names; send it once"
-        raise UnknownProfileError(message)
+async def _read(codec: Codec, body: bytes) -> Request | None:
+    """The request split into its elements; None if it is none of this dialect, and the upstream shall judge."""
     try:
-        return config.policy_for(model, next(iter(profiles), None))
-    except KeyError as error:
-        known = ", ".join(config.profiles) or "there are none"
-        message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
-        raise UnknownProfileError(message) from error
-
-
-def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
-    """The weaker of two modes: a header makes the proxy do less, never more; `wanted` are all its values.
-
-    Raises UnknownModeError.
-    """
-    modes = {value.strip().lower() for value in wanted} or {configured}
-    if not modes.issubset(MODES):
-        message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
-        raise UnknownModeError(message)
-    if len(modes) > 1:
-        message = "x-trimtab-mode stands more than once, with different values; send it once"
-        raise UnknownModeError(message)
-    return MODES[min(map(MODES.index, (configured, *modes)))]
-
-
-async def _compact(
-    services: Services, request: web.BaseRequest, chat: Request, settings: PolicyConfig, exchange: Exchange
-) -> Done | None:
-    """The request compacted, or what would become of it; None where it goes out as it came.
-
-    Raises ContextExceededError where the policy refuses what cannot fit.
-    """
-    exchange.outcome = exchange.mode
-    if exchange.mode == "off":
-        return None
-    done: Done | None = None
-    try:
-        exchange.outcome = "failed_open"  # unless what follows comes to its end
-        with fail_open(services, exchange, "plan"):
-            call = await make_call(services, request, chat, settings, exchange)
-            uncounted_bytes = call.compactor.uncounted_bytes(chat)
-            done = Done(call, await _plan_and_carry_out(call, uncounted_bytes))
+        return await run_work(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
     except UndecodableError:
-        exchange.outcome = "undecodable"
-    except LimitExceededError as error:
-        exchange.outcome = exchange.mode
-        exchange.compacted = describe_refused(chat, error)
-        if exchange.mode == "enforce":
-            raise ContextExceededError(_describe_excess(error)) from error
-    if done is None:
         return None
-    exchange.outcome = exchange.mode
-    exchange.compacted = done.carried.compacted
-    if exchange.mode == "enforce":
-        exchange.outcome = "compacted" if exchange.compacted and exchange.compacted.decisions else "unchanged"
-    return done
 
 
-async def _plan_and_carry_out(call: Call, uncounted_bytes: int) -> Carried:
-    exchange, chat, compactor = call.exchange, call.chat, call.compactor
-    started = time.monotonic()
-    large = len(chat.body) > LARGE_BODY_BYTES or len(chat.raws) > MANY_MESSAGES
-    in_thread = large or uncounted_bytes > INLINE_BYTES
-    # Messages may be known, and what became of them forgotten.
-    planned: Planned = await run_bounded(partial(compactor.plan, chat, call.policy), in_thread=in_thread)
-    call.services.recorder.record_overhead("plan", started)
-    exchange.phase = "summary"
-    return await carry_out(call, planned, in_thread=in_thread)
+@asynccontextmanager
+async def _send(
+    services: Services, journey: Journey, route: Route, received: ReceivedBody
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The upstream's answer, its body not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
+    upstream, arrival = route.upstream, journey.arrival
+    url = target_url(upstream, arrival.target, is_api=True)
+    headers = request_headers(arrival.end_to_end, upstream, identity=True)
+    outgoing = received.write(journey.attempt.body, headers)
+    async with services.client.send("POST", url, headers, outgoing, upstream) as answer:
+        yield answer
 
 
-def _describe_excess(error: LimitExceededError) -> str:
-    done = (
-        ", ".join(f"{decision.rule} saved {decision.saved_tokens}" for decision in error.decisions) or "nothing helped"
-    )
-    # OpenAI's own wording, which clients look for.
-    return (
-        f"This model's maximum context length is {error.window} tokens."
-        f" However, your messages resulted in {error.tokens} tokens after compaction ({done})."
-        f" {error.window - error.limit} tokens of the window are reserved for the completion,"
-        f" which leaves a limit of {error.limit} tokens for the prompt."
-        " Please reduce the length of the newest messages, or of what is always kept:"
-        " system messages, tools, the first user message."
-    )
+async def _open(journey: Journey, codec: Codec, answer: aiohttp.ClientResponse) -> Opening:
+    """The beginning of the answer; nothing is read of it if there could be no second attempt."""
+    if journey.attempt.body is None:
+        return Opening(answer.status)
+    return await read_opening(journey.reply, answer, codec, journey.write_headers())
+
+
+async def _shorten(services: Services, journey: Journey, opening: Opening) -> Attempt | None:
+    """The next attempt; None if this answer is the client's."""
+    if opening.overflow is None or journey.attempts == MAX_ATTEMPTS:
+        return None
+    return await recover(services, journey.attempt, opening.overflow, journey.reply)
+
+
+async def _finish(
+    services: Services, journey: Journey, route: Route, codec: Codec, answer: aiohttp.ClientResponse
+) -> web.StreamResponse:
+    """Pass the answer on, and learn from it."""
+    attempt, opening, request_id = journey.attempt, journey.opening, journey.arrival.request_id
+    is_answered = answer.status == 200 and opening is not None and opening.overflow is None
+    if is_answered and attempt.body is not None and attempt.call is not None and attempt.carried is not None:
+        with fail_open(services.recorder, request_id, Phases("write_ahead")):
+            # The upstream has read the prompt by now: a question behind it finds it in the cache.
+            write_ahead(services, attempt.call, attempt.carried)
+    response = await _relay(services, journey, route, codec, answer)
+    if is_answered:
+        with fail_open(services.recorder, request_id, Phases("observe")):
+            prefix_kept = await observe(services, attempt, journey.answered)
+            journey.answered = replace(journey.answered, prefix_kept=prefix_kept)
+    return response
+
+
+async def _relay(
+    services: Services, journey: Journey, route: Route, codec: Codec, answer: aiohttp.ClientResponse
+) -> web.StreamResponse:
+    """Pass the answer on, and count what the model wrote."""
+    reply, opening = journey.reply, journey.opening or Opening(answer.status)
+    held, overflow = opening.held, opening.overflow
+    if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
+        held = codec.write_error(ErrorText(overflow.text, PROMPT_TOO_LONG), as_event=False)
+        if reply.response is None:
+            return await replace_answer(reply, answer, journey.write_headers(), held)
+    is_stream = answer.content_type == "text/event-stream"
+    tap = codec.tap(is_stream=is_stream) if answer.status == 200 else None
+    added = () if reply.response is not None else journey.write_headers()
+    response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
+    if tap is not None:
+        journey.answered = await count_answer(services, route, tap)
+    return response

@@ -1,24 +1,20 @@
 """What requests are served with."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-
-from aiohttp import web
 
 from proxy.compaction.pool import Compactors
 from proxy.compaction.prefix_watch import PrefixWatch
 from proxy.config.schema import Config
 from proxy.exchange.record import Recorder
 from proxy.http.client import UpstreamClient
-from proxy.http.relay import loses_what_follows
 from proxy.http.uploads import Uploads
 from proxy.state.models.service import Models
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
 from proxy.state.summaries.tenancy import Tenancy
 from proxy.wire.codec import Codec
-from proxy.wire.codecs import CODECS, by_path
 
 
 class Lifecycle:
@@ -48,7 +44,7 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a request is served with; one set per proxy."""
+    """What a request is served with; one set per proxy. `codecs` are the dialects, by the paths that they claim."""
 
     config: Config
     client: UpstreamClient
@@ -58,28 +54,7 @@ class Services:
     compactors: Compactors
     models: Models
     uploads: Uploads
-    codecs: Mapping[str, Codec] = field(default_factory=lambda: by_path(CODECS))
+    codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
-
-
-Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
-
-
-@dataclass(slots=True)
-class Current:
-    """The services of requests to come, which may be replaced; a request keeps those that it began with."""
-
-    services: Services
-
-    def serve_by(self, handler: Handler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        """The handler for a server."""
-
-        async def answer(request: web.BaseRequest) -> web.StreamResponse:
-            response = await handler(self.services, request)
-            if loses_what_follows(request):
-                response.force_close()
-            return response
-
-        return answer

@@ -3,55 +3,36 @@
 Law: a request waits only if it fits the window in no other way. One summary for one request at most.
 """
 
-import time
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
-from aiohttp import web
-
-from proxy.compaction.compactor import Compacted, Compactor, Planned
+from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import run_bounded, run_work
-from proxy.config.schema import PolicyConfig, UpstreamConfig
-from proxy.exchange.record import Exchange
+from proxy.exchange.call import Call, find_credentials_for
+from proxy.exchange.early_answer import wait_aloud
+from proxy.exchange.record import Phases
 from proxy.exchange.services import Services
-from proxy.exchange.waiting import wait_aloud
 from proxy.http.client import target_url
-from proxy.http.headers import AFFINITY_HEADERS, SUMMARY_HEADERS, Headers, drop_hop_by_hop, read_headers
-from proxy.state.models.records import ModelName
+from proxy.http.headers import AFFINITY_HEADERS
+from proxy.http.relay import Reply
+from proxy.state.models.view import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
-from proxy.wire.codec import Request
-from proxy.wire.codecs import DEFAULT
-from rules.policy import OnExceeded, Policy
+from rules.policy import OnExceeded
 from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A chat request on its way, and what it is served with.
-
-    `believed_tokens` is the window that is configured, or found, or assumed, whatever refusals have taught.
-    """
-
-    services: Services
-    request: web.BaseRequest
-    chat: Request
-    settings: PolicyConfig
-    exchange: Exchange
-    compactor: Compactor
-    policy: Policy
-    believed_tokens: int
-    model: ModelName
-    summariser: Summariser
-
-
-@dataclass(frozen=True, slots=True)
 class Carried:
-    """A plan carried out, and the text that is to be written once the request is on its way."""
+    """A plan carried out, and the text that is to be written once the request is on its way.
+
+    `summariser` is whoever writes texts for this request; None if it needs none.
+    """
 
     planned: Planned
     compacted: Compacted
     later: SummaryRequest | None
+    summariser: Summariser | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,163 +44,149 @@ class _Chosen:
     later: SummaryRequest | None = None
 
 
-async def make_call(
-    services: Services, request: web.BaseRequest, chat: Request, settings: PolicyConfig, exchange: Exchange
-) -> Call:
-    """A call, what is known of its model, and whom to ask for its summaries."""
-    label = services.recorder.label(exchange)
-    compactor = await services.compactors.get(settings, chat.model)
-    upstream = services.config.upstream_for(settings.upstream)
-    model = ModelName(upstream.base_url, chat.model, settings.count)
-    facts = await services.models.look_up(model, label)
-    if settings.context_window == "auto":
-        services.models.seek_windows(upstream, _find_credential_headers(request, upstream))
-    policy = settings.to_policy(
-        services.config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens
-    )
-    believed_tokens = policy.context_window
-    policy = facts.correct_policy(policy, is_configured=settings.context_window != "auto")
-    summariser = _choose_summariser(services, request, chat, settings, label)
-    return Call(services, request, chat, settings, exchange, compactor, policy, believed_tokens, model, summariser)
-
-
-async def carry_out(call: Call, planned: Planned, *, in_thread: bool) -> Carried:
+async def carry_out(
+    services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, in_thread: bool
+) -> Carried:
     """The planned request with the text that it needs.
 
     If that has not been written yet, the request goes out as the one before it did, as long as the window holds it
-    together with the completion that it asks for; else it waits. Raises LimitExceededError where the policy refuses,
-    UndecodableError where the body defies splicing.
+    together with the completion that it asks for; else it waits. Raises LimitExceededError if the policy refuses,
+    UndecodableError if the body defies splicing.
     """
-    exchange, recorder = call.exchange, call.services.recorder
-    chosen = _Chosen(planned, None, planned.plan.prefetch)
-    if planned.plan.request is not None and exchange.mode == "enforce":
-        started = time.monotonic()
-        chosen = await _choose_text(call, planned, planned.plan.request)
-        recorder.record_overhead("summary", started)
-    exchange.phase, started = "apply", time.monotonic()
-    writes_digest = chosen.planned.plan.window.cut is not None and chosen.text is None
-    work = partial(call.compactor.apply, chosen.planned, chosen.text)
-    compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
-    recorder.record_overhead("apply", started)
-    return Carried(chosen.planned, compacted, chosen.later)
+    chosen, summariser = _Chosen(planned, None, planned.plan.prefetch), None
+    if planned.plan.request is not None or planned.plan.prefetch is not None:
+        summariser = choose_summariser(services, call)
+    if summariser is not None and planned.plan.request is not None and call.route.target.mode == "enforce":
+        with phases.timed("summary"):
+            choice = _Choice(services, call, summariser, reply, phases)
+            chosen = await choice.choose_text(planned, planned.plan.request)
+    with phases.timed("apply"):
+        writes_digest = chosen.planned.plan.window.cut is not None and chosen.text is None
+        work = partial(call.compactor.apply, chosen.planned, chosen.text)
+        compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
+    return Carried(chosen.planned, compacted, chosen.later, summariser)
 
 
-def write_ahead(call: Call, carried: Carried) -> None:
+def write_ahead(services: Services, call: Call, carried: Carried) -> None:
     """Have the text written in the background that the next cut needs."""
-    client, sliding = call.summariser.client_id, call.services.sliding
-    if carried.later is not None and not sliding.slides(client, carried.planned.plan):
-        inline = _write_inline(call, carried.later, carried.planned, carried.compacted)
-        if call.services.summaries.prefetch(_make_task(call, carried.later, inline)):
-            sliding.note(client, carried.later)
+    later, summariser = carried.later, carried.summariser
+    if later is None or summariser is None or services.sliding.slides(summariser.client_id, carried.planned.plan):
+        return
+    inline = _write_inline(call, summariser, later, carried.planned, carried.compacted)
+    if services.summaries.prefetch(Task(later, summariser, call.compactor.count, inline)):
+        services.sliding.note(summariser.client_id, later)
 
 
-async def _choose_text(call: Call, planned: Planned, wanted: SummaryRequest) -> _Chosen:
-    """The text that is there; else the plan as it was before; else the text waited for."""
-    services, summariser = call.services, call.summariser
-    text = await services.summaries.find(wanted, summariser)
-    if text is not None:
-        services.recorder.metrics.summaries.labels(summariser.label, "hit").inc()
-        services.sliding.use(summariser.client_id, wanted)
-        return _Chosen(planned, text, planned.plan.prefetch)
-    # Where nobody is going to write it, nothing is gained by putting the cut off.
-    paused = services.summaries.is_paused(summariser) and not services.summaries.is_under_way(wanted, summariser)
-    if not wanted.asks_model or paused or services.sliding.slides(summariser.client_id, planned.plan):
-        task = replace(_make_task(call, wanted), may_ask=False)
-        return _Chosen(planned, await services.summaries.get(task), planned.plan.prefetch)
-    earlier, inline = await _put_off(call, planned), None
-    if earlier is not None:
-        if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
-            return replace(earlier, later=wanted)
-        # A summary may be shorter than its reserve, and results like others are shorter still.
-        phase, call.exchange.phase = call.exchange.phase, "apply"
-        work = partial(call.compactor.apply, earlier.planned, earlier.text)
-        compacted = await run_work(work, in_thread=True)
-        call.exchange.phase = phase
-        if compacted.forwarded.tokens <= planned.plan.fitting:
-            return replace(earlier, later=wanted)
-        inline = _write_inline(call, wanted, earlier.planned, compacted)
-    return _Chosen(planned, await _wait(call, wanted, inline))
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The choice of a text for one request."""
 
+    services: Services
+    call: Call
+    summariser: Summariser
+    reply: Reply
+    phases: Phases
 
-async def _wait(call: Call, wanted: SummaryRequest, inline: Inline | None) -> Summary:
-    """The text, written while the request waits; asked inline where that is behind what the request before was."""
-    services = call.services
-    services.sliding.note(call.summariser.client_id, wanted)
-    text = services.summaries.get(_make_task(call, wanted, inline))
-    # Only who asked for a stream knows what to do with comments.
-    return await (wait_aloud(call.request, call.exchange, text) if call.chat.stream else text)
-
-
-async def _put_off(call: Call, planned: Planned) -> _Chosen | None:
-    """The plan without its last cuts, back to one whose text is there, and that text; None where nothing was cut.
-
-    The cut before the last may still be waiting for its text, too: then the prefix is the one before that.
-    """
-    plan, text = planned.plan.put_off(), None
-    while plan is not None and plan.request is not None:
-        text = await call.services.summaries.find(plan.request, call.summariser)
+    async def choose_text(self, planned: Planned, wanted: SummaryRequest) -> _Chosen:
+        """The text that is there; else the plan as it was before; else the text waited for."""
+        summaries, sliding, client_id = self.services.summaries, self.services.sliding, self.summariser.client_id
+        text = await summaries.find(wanted, self.summariser)
         if text is not None:
-            break
-        plan = plan.put_off()
-    if plan is None:
-        return None
-    policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
-    return _Chosen(replace(planned, plan=plan, policy=policy), text)
+            self.services.recorder.metrics.summaries.labels(self.summariser.label, "hit").inc()
+            sliding.use(client_id, wanted)
+            return _Chosen(planned, text, planned.plan.prefetch)
+        # If nobody is going to write it, nothing is gained by putting the cut off.
+        paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
+        if not wanted.asks_model or paused or sliding.slides(client_id, planned.plan):
+            task = replace(self._make_task(wanted), may_ask=False)
+            return _Chosen(planned, await summaries.get(task), planned.plan.prefetch)
+        earlier, inline = await self._put_off(planned), None
+        if earlier is not None:
+            if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
+                return replace(earlier, later=wanted)
+            # A summary may be shorter than its reserve, and results like others are shorter still.
+            with self.phases.during("apply"):
+                work = partial(self.call.compactor.apply, earlier.planned, earlier.text)
+                compacted = await run_work(work, in_thread=True)
+            if compacted.forwarded.tokens <= planned.plan.fitting:
+                return replace(earlier, later=wanted)
+            inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, compacted)
+        return _Chosen(planned, await self._wait(wanted, inline))
+
+    async def _wait(self, wanted: SummaryRequest, inline: Inline | None) -> Summary:
+        """The text, written while the request waits; asked inline if that is behind what the request before was."""
+        self.services.sliding.note(self.summariser.client_id, wanted)
+        text = self.services.summaries.get(self._make_task(wanted, inline))
+        # Only a client that asked for a stream knows what to do with comments.
+        is_stream = self.call.request.stream
+        return await (wait_aloud(self.reply, self.call.arrival.request_id, text) if is_stream else text)
+
+    async def _put_off(self, planned: Planned) -> _Chosen | None:
+        """The plan without its last cuts, back to one whose text is there, and that text; None if nothing was cut.
+
+        The cut before the last may still be waiting for its text, too: then the prefix is the one before that.
+        """
+        plan, text = planned.plan.put_off(), None
+        while plan is not None and plan.request is not None:
+            text = await self.services.summaries.find(plan.request, self.summariser)
+            if text is not None:
+                break
+            plan = plan.put_off()
+        if plan is None:
+            return None
+        policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
+        return _Chosen(replace(planned, plan=plan, policy=policy), text)
+
+    def _make_task(self, wanted: SummaryRequest, inline: Inline | None = None) -> Task:
+        return Task(wanted, self.summariser, self.call.compactor.count, inline)
 
 
-def _make_task(call: Call, wanted: SummaryRequest, inline: Inline | None = None) -> Task:
-    return Task(wanted, call.summariser, call.compactor.count, inline)
-
-
-def _write_inline(call: Call, wanted: SummaryRequest, planned: Planned, compacted: Compacted) -> Inline | None:
-    """The question behind what was forwarded; None where the transcript must be written out."""
-    settings = call.settings.summary
+def _write_inline(
+    call: Call, summariser: Summariser, wanted: SummaryRequest, planned: Planned, compacted: Compacted
+) -> Inline | None:
+    """The question behind what was forwarded; None if the transcript must be written out."""
     prefix = planned.plan.find_prefix(compacted.forwarded, wanted.at)
-    if settings.upstream is not None or prefix is None:
+    if call.route.settings.summary.upstream is not None or prefix is None:
         return None
-    if settings.model not in {None, call.chat.model}:
+    if summariser.model != call.route.target.model:
         return None  # another model's prompt cache knows nothing of this
     tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
     tokens += EXCERPTS_TOKENS if wanted.pruned else 0
     if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None
-    return Inline(partial(call.compactor.ask_behind, call.chat, prefix, wanted), tokens)
+    return Inline(partial(call.compactor.ask_behind, call.request, prefix, wanted), tokens)
 
 
-def _find_credential_headers(request: web.BaseRequest, upstream: UpstreamConfig) -> Headers:
-    """The client's credential headers; none for an upstream that has a key of its own."""
-    return [] if upstream.api_key is not None else _pick_headers(request, SUMMARY_HEADERS)
-
-
-def _pick_headers(request: web.BaseRequest, names: frozenset[str]) -> Headers:
-    headers = drop_hop_by_hop(read_headers(request.raw_headers))
-    return [item for item in headers if item[0].lower() in names]
-
-
-def _choose_summariser(
-    services: Services, request: web.BaseRequest, chat: Request, policy: PolicyConfig, label: str
-) -> Summariser:
+def choose_summariser(services: Services, call: Call) -> Summariser:
     """Whom to ask: with the client's own credential, unless the upstream has a key of its own."""
-    config, settings = services.config, policy.summary
+    config, settings, codec = services.config, call.route.settings.summary, call.request.codec
     own = settings.upstream is None
-    upstream = config.upstream_for(policy.upstream if own else settings.upstream)
-    model = settings.model or chat.model
-    asked = config.policy_for(settings.model) if settings.model else policy
-    facts = services.models.recall(ModelName(upstream.base_url, model, asked.count))
-    numbers = asked.to_policy(config.prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
-    numbers = facts.correct_policy(numbers, is_configured=asked.context_window != "auto")
-    headers = [*_find_credential_headers(request, upstream), *_pick_headers(request, AFFINITY_HEADERS)] if own else []
-    codec = chat.codec if own else DEFAULT
+    upstream = call.route.upstream if own else config.upstream_for(settings.upstream)
+    view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
+    headers = call.arrival.end_to_end if own else ()
+    affinity = [item for item in headers if item[0].lower() in AFFINITY_HEADERS]
     return Summariser(
-        codec=codec,
         upstream=upstream,
-        url=target_url(upstream, request.raw_path if own else codec.path, is_api=True),
-        headers=tuple(headers),
-        secret=services.tenancy.find_secret(drop_hop_by_hop(read_headers(request.raw_headers))),
-        model=model,
-        window_tokens=numbers.limit_tokens(settings.max_tokens),
-        token_ratio=facts.ratio,
-        label=label,
+        url=target_url(upstream, call.arrival.target if own else codec.path, is_api=True),
+        codec=codec,
+        headers=(*find_credentials_for(upstream, headers), *affinity),
+        secret=call.secret,
+        model=view.name.model,
+        window_tokens=view.policy.limit_tokens(settings.max_tokens),
+        label=call.label,
         settings=settings,
-        is_reasoning=settings.model is None and chat.is_reasoning,
+        token_ratio=view.facts.ratio,
+        is_reasoning=settings.model is None and call.request.is_reasoning,
     )
+
+
+def _view_other(services: Services, call: Call) -> ModelView:
+    """The model that writes the summaries, if it is another one or at another upstream."""
+    config, settings = services.config, call.route.settings
+    asked = config.policy_for(settings.summary.model) if settings.summary.model else settings
+    upstream = settings.upstream if settings.summary.upstream is None else settings.summary.upstream
+    name = replace(
+        name_model(config, asked, settings.summary.model or call.route.target.model),
+        base_url=config.upstream_for(upstream).base_url,
+    )
+    return ModelView.of(config, asked, name, services.models.recall(name))

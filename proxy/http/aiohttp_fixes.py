@@ -1,18 +1,28 @@
-"""Connections to upstreams, where aiohttp alone would trust the other side too far.
+"""Every repair of aiohttp, of its client and of its server.
 
-Law: nobody gets an answer that was not meant for them, and no answer is waited for that can no longer come.
+Law: nobody gets an answer that was not meant for them, and no answer is waited for that can no longer come. The bytes
+of a head cross as they are. Nothing else in the program touches a private part of aiohttp.
 """
 
 import asyncio
+import socket
+import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import aiohttp
+from aiohttp import http_writer, web
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import Connection
+from multidict import CIMultiDict
+
+_RESET = struct.pack("ii", 1, 0)
+"""Linger for no time: closing sends a reset."""
+_write_plainly = http_writer._serialize_headers  # noqa: SLF001 - the one place where requests and responses are written
 
 
 class TunnelError(aiohttp.ClientError):
@@ -133,3 +143,65 @@ def _break_off(content: aiohttp.StreamReader, closed: asyncio.Future[None] | Non
         _take_note(closed)  # it is told by the body's own
     if not content.is_eof() and content.exception() is None:
         content.set_exception(aiohttp.ClientPayloadError("the answer cannot be read further"))
+
+
+def loses_what_follows(request: web.BaseRequest) -> bool:
+    """Whether what came at once behind a request is lost: the parser drops it behind an upgrade that it does not know.
+
+    Then the connection must end with the answer, so that the client asks again.
+    """
+    return request.headers.get("Upgrade", "websocket").lower() != "websocket"
+
+
+class PlainResponse(web.StreamResponse):
+    """A response with no header that the upstream did not send, but for `Date` and what frames the body."""
+
+    def hold_head(self) -> None:
+        """Send the head together with the first bytes of the body, not before."""
+        self._send_headers_immediately = False
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the head."""
+        if loses_what_follows(request):
+            self.force_close()
+        return await super().prepare(request)
+
+    async def _prepare_headers(self) -> None:
+        given = {"content-type", "server"} & {name.lower() for name in self.headers}
+        await super()._prepare_headers()
+        for name in {"content-type", "server"} - given:
+            self.headers.popall(name, None)
+
+
+class OwnRequest(web.BaseRequest):
+    """A request whose answer, if it is our own, names no library in `Server`."""
+
+    async def _prepare_hook(self, resp: web.StreamResponse) -> None:
+        if not isinstance(resp, PlainResponse):
+            resp.headers.popall("Server", None)
+
+
+def reset_transport(transport: asyncio.Transport) -> None:
+    """End a connection so that the other side notices."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):  # it is gone already
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    transport.abort()
+
+
+def keep_header_bytes() -> None:
+    """From now on, in this process, header bytes beyond UTF-8 cross unchanged; some clients send Latin-1 (Node does).
+
+    aiohttp reads them as surrogate escapes and drops those when it writes.
+    """
+    http_writer._serialize_headers = _serialize  # noqa: SLF001 - see above
+
+
+def _serialize(status_line: str, headers: CIMultiDict[str]) -> bytes:
+    """The head of a request or response. Raises ValueError for control characters."""
+    written = _write_plainly(status_line, headers)
+    if status_line.isascii() and all(value.isascii() for value in headers.values()):
+        return written
+    lines = [status_line, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    return "\r\n".join(lines).encode("utf-8", "surrogateescape")

@@ -54,6 +54,19 @@ def origin_form(target: str) -> str:
     return start[0] if start[0].startswith("/") else f"/{start[0]}"
 
 
+async def read_bounded(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
+    """The whole body of an answer; None if it is longer than `max_bytes`, of which no more is read then.
+
+    Faults of the body are raised as aiohttp's own.
+    """
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > max_bytes:
+            return None
+    return bytes(body)
+
+
 class UpstreamClient:
     """Sends requests. One per proxy; close it when done."""
 

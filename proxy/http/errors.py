@@ -22,7 +22,7 @@ class ProxyError(Exception):
     closes = False
 
     def text(self) -> ErrorText:
-        """The error as a codec writes it."""
+        """The error as a codec can write it."""
         return ErrorText(str(self), self.code, self.type, self.param)
 
 

@@ -5,18 +5,15 @@ it were whole.
 """
 
 import asyncio
-import socket
-import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import HttpVersion11, web
-from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
+from proxy.http.aiohttp_fixes import PlainResponse, reset_transport
 from proxy.http.errors import UpstreamInvalidError
 from proxy.http.headers import Headers, answer_headers, is_sendable, read_headers
 from proxy.telemetry.pace import Pace
@@ -25,158 +22,132 @@ from proxy.wire.tap import Tap
 
 STALLED_SECONDS = 600.0
 """A client that takes nothing of its answer for so long has gone without a word."""
-_RESET = struct.pack("ii", 1, 0)
-"""Linger for no time: closing sends a reset."""
+
+WriteEvent = Callable[[int, bytes], bytes]
+"""The event that stands for an upstream's answer of some status, which is no stream."""
 
 
-def loses_what_follows(request: web.BaseRequest) -> bool:
-    """Whether what came at once behind a request is lost: the parser drops it behind an upgrade that it does not know.
+class Reply:
+    """The answer to one client: one head at most, then its body; and how that went.
 
-    Then the connection must end with the answer, so that the client asks again.
-    """
-    return request.headers.get("Upgrade", "websocket").lower() != "websocket"
-
-
-class PlainResponse(web.StreamResponse):
-    """A response with no header that the upstream did not send, but for `Date` and what frames the body."""
-
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send the head."""
-        if loses_what_follows(request):
-            self.force_close()
-        return await super().prepare(request)
-
-    async def _prepare_headers(self) -> None:
-        given = {"content-type", "server"} & {name.lower() for name in self.headers}
-        await super()._prepare_headers()
-        for name in {"content-type", "server"} - given:
-            self.headers.popall(name, None)
-
-
-class OwnRequest(web.BaseRequest):
-    """A request whose answer, if it is our own, names no library in `Server`."""
-
-    async def _prepare_hook(self, resp: web.StreamResponse) -> None:
-        if not isinstance(resp, PlainResponse):
-            resp.headers.popall("Server", None)
-
-
-@dataclass(slots=True)
-class Relayed:
-    """How an answer went. Times are of the monotonic clock, 0.0 where there was no such moment.
-
-    `pace` is that of a stream's text; of an answer that is no stream it stays empty.
+    `response` is the answer as it was begun, None before that. `status` is the upstream's, or that of our own error; 0
+    until one of them is known. Times are of the monotonic clock, 0.0 if there was no such moment. `pace` is that of a
+    stream's text. `broken`: the upstream's answer broke off. `client_left`: the client did not take its answer.
     """
 
-    status: int = 0
-    last_byte_at: float = 0.0
-    pace: Pace = field(default_factory=Pace)
-    broken: bool = False
-    client_left: bool = False
+    __slots__ = ("broken", "client_left", "last_byte_at", "pace", "request", "response", "status")
 
+    def __init__(self, request: web.BaseRequest) -> None:
+        self.request = request
+        self.response: PlainResponse | None = None
+        self.status = 0
+        self.last_byte_at = 0.0
+        self.pace = Pace()
+        self.broken = False
+        self.client_left = False
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How an answer is read on its way: `held` was read already, `tap` reads along.
+    @property
+    def is_stream(self) -> bool:
+        """Whether an event stream has been begun."""
+        return self.response is not None and self.response.content_type == "text/event-stream"
 
-    `write_event` writes an answer of some status that is no stream as an event of one.
-    """
+    async def begin(self, response: PlainResponse) -> PlainResponse:
+        """Send the head of the answer."""
+        if self.request.version < HttpVersion11 and "Content-Length" not in response.headers:
+            response.force_close()  # its end is the connection's
+        self.response = response
+        await response.prepare(self.request)
+        return response
 
-    tap: Tap | None = None
-    held: bytes = b""
-    write_event: Callable[[int, bytes], bytes] | None = None
+    async def write(self, chunk: bytes) -> None:
+        """Write a chunk of the body. Raises ConnectionError or TimeoutError if the client has left or reads no more."""
+        if self.response is None:
+            message = "the answer has not been begun"
+            raise RuntimeError(message)
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):
+                await self.response.write(chunk)
+        except (ConnectionError, TimeoutError):
+            self.client_left = True
+            raise
 
-
-UNREAD = Reading()
-
-
-async def relay_answer(
-    request: web.BaseRequest,
-    answer: aiohttp.ClientResponse,
-    added: Headers,
-    relayed: Relayed,
-    reading: Reading = UNREAD,
-) -> web.StreamResponse:
-    """Pass the answer on, with the headers `added`; `relayed` is filled in on the way. Raises UpstreamInvalidError."""
-    response = await begin_answer(request, answer, added, relayed)
-    return await _copy(request, answer, response, relayed, reading)
+    def reset(self) -> None:
+        """End the connection so that the client notices: the end looks regular if no length was announced."""
+        if self.request.transport is not None:
+            reset_transport(self.request.transport)
 
 
 async def begin_answer(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, added: Headers, relayed: Relayed
+    reply: Reply, answer: aiohttp.ClientResponse, added: Headers, *, holds_head: bool = False
 ) -> PlainResponse:
-    """Pass on the answer's status and headers, with the headers `added`. Raises UpstreamInvalidError."""
+    """Pass on the answer's status and headers, and the headers `added`. Raises UpstreamInvalidError.
+
+    The head goes out together with the first chunk if `holds_head` says so.
+    """
     if answer.status < 200:
         message = f"the upstream answered with status {answer.status}, which ends no request; check upstream.base_url"
         raise UpstreamInvalidError(message)
-    relayed.status = answer.status
+    reply.status = answer.status
     headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
     headers.extend(added)
     reason = answer.reason if is_sendable(answer.reason or "") else None
     response = PlainResponse(status=answer.status, reason=reason, headers=headers)
-    if request.version < HttpVersion11 and "Content-Length" not in headers:
-        response.force_close()  # its end is the connection's
-    await response.prepare(request)
-    return response
+    if holds_head:
+        response.hold_head()
+    return await reply.begin(response)
 
 
 async def replace_answer(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, added: Headers, relayed: Relayed, body: bytes
+    reply: Reply, answer: aiohttp.ClientResponse, added: Headers, body: bytes
 ) -> web.StreamResponse:
     """Pass the answer on with another body, which is JSON."""
-    relayed.status = answer.status
-    relayed.last_byte_at = time.monotonic()
+    reply.status = answer.status
+    reply.last_byte_at = time.monotonic()
     headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
     for name in ("Content-Length", "Content-Encoding", "Content-Type"):
         headers.popall(name, None)
     headers.extend([("Content-Type", "application/json"), *added])
     response = PlainResponse(status=answer.status, reason=answer.reason, headers=headers)
     response.content_length = len(body)
-    await response.prepare(request)
+    await reply.begin(response)
     with suppress(ConnectionError):  # the client has left
         await response.write_eof(body)
     return response
 
 
-async def relay_into_stream(
-    request: web.BaseRequest,
+async def relay_answer(
+    reply: Reply,
     answer: aiohttp.ClientResponse,
-    stream: web.StreamResponse,
-    relayed: Relayed,
-    reading: Reading,
+    added: Headers = (),
+    *,
+    held: bytes = b"",
+    tap: Tap | None = None,
+    write_event: WriteEvent | None = None,
 ) -> web.StreamResponse:
-    """The same where an event stream has been begun already: an answer that is none becomes one event of it."""
-    relayed.status = answer.status
-    return await _copy(request, answer, stream, relayed, reading)
+    """Pass the answer on: its head, unless the reply has one, with the headers `added`; then its body.
 
-
-async def _copy(
-    request: web.BaseRequest,
-    answer: aiohttp.ClientResponse,
-    response: web.StreamResponse,
-    relayed: Relayed,
-    reading: Reading,
-) -> web.StreamResponse:
-    """The answer's body, chunk by chunk, and its end; as one event where a stream was begun and this is none."""
-    tap = reading.tap
-    write_event = reading.write_event if _is_stream(response) and not _is_stream(answer) else None
-    event = bytearray()
+    `held` are the first bytes of the body, if they were read already. `write_event` is needed if an event stream may
+    have been begun: an answer that is no stream becomes one event of it. Raises UpstreamInvalidError.
+    """
+    reply.status = answer.status
+    response = reply.response or await begin_answer(reply, answer, added, holds_head=bool(held))
+    event = bytearray() if reply.is_stream and not _is_stream(answer) and write_event is not None else None
     try:
-        async for chunk in _chain(reading.held, answer):
+        async for chunk in _chain(held, answer):
             arrived = time.monotonic()
-            if write_event is not None:
-                event += chunk[: MAX_EVENT_BYTES - len(event)]
+            if event is None:
+                await reply.write(chunk)
             else:
-                await write_chunk(response, chunk, relayed)
+                event += chunk[: MAX_EVENT_BYTES - len(event)]
             if tap is not None:
                 tap.feed(chunk)
-                relayed.pace.note(tap.text_chars, arrived)
+                reply.pace.note(tap.text_chars, arrived)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
-        relayed.broken = not relayed.client_left
-        reset(request)
+        reply.broken = not reply.client_left
+        reply.reset()
         return response
-    relayed.last_byte_at = time.monotonic()
-    await response.write_eof(b"" if write_event is None else write_event(answer.status, bytes(event)))
+    reply.last_byte_at = time.monotonic()
+    await response.write_eof(b"" if event is None or write_event is None else write_event(answer.status, bytes(event)))
     if tap is not None:
         tap.finish()
     return response
@@ -187,22 +158,7 @@ def _ends_with_connection(answer: aiohttp.ClientResponse) -> bool:
     return "Content-Length" not in answer.headers and "Transfer-Encoding" not in answer.headers
 
 
-def reset(request: web.BaseRequest) -> None:
-    """End the client's connection so that it notices: without this, the end looks regular where no length was given."""
-    if request.transport is not None:
-        reset_transport(request.transport)
-
-
-def reset_transport(transport: asyncio.Transport) -> None:
-    """End a connection so that the other side notices."""
-    connection = transport.get_extra_info("socket")
-    if connection is not None:
-        with suppress(OSError):  # it is gone already
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    transport.abort()
-
-
-def _is_stream(answer: aiohttp.ClientResponse | web.StreamResponse) -> bool:
+def _is_stream(answer: aiohttp.ClientResponse) -> bool:
     return answer.status == 200 and answer.content_type == "text/event-stream"
 
 
@@ -215,13 +171,3 @@ async def _chain(held: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[b
         yield chunk
     if _ends_with_connection(answer) and upstream is not None and isinstance(upstream.exception(), OSError):
         raise aiohttp.ClientPayloadError  # aiohttp takes this for an end
-
-
-async def write_chunk(response: web.StreamResponse, chunk: bytes, relayed: Relayed) -> None:
-    """Write a chunk; a failure is the client's, who has left, or reads no more."""
-    try:
-        async with asyncio.timeout(STALLED_SECONDS):
-            await response.write(chunk)
-    except (ConnectionError, TimeoutError):
-        relayed.client_left = True
-        raise

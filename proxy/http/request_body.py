@@ -1,17 +1,18 @@
-"""A chat request's body: read whole, decompressed, split into messages, or only peeked at."""
+"""A request's body: read whole, decompressed, or only its beginning.
 
+Law: what goes out is the client's own bytes unless somebody says otherwise.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import partial
 
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.compaction.offload import LARGE_BODY_BYTES, run_work
 from proxy.http.client import Body
 from proxy.http.content_coding import Decoded, decode_body, read_codings
 from proxy.http.uploads import Uploads
-from proxy.wire.codec import Codec, Request, UndecodableError
 
 PEEK_BYTES = 64 * 1024
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
@@ -69,7 +70,7 @@ async def receive_body(request: web.BaseRequest, max_bytes: int, uploads: Upload
 
 async def _decode(wire: bytes, codings: tuple[str, ...], max_bytes: int) -> Decoded:
     """Always in a thread: a few bytes may become millions."""
-    return await run_work(partial(decode_body, wire, codings, max_bytes), in_thread=True)
+    return await asyncio.to_thread(decode_body, wire, codings, max_bytes)
 
 
 async def _read(
@@ -95,11 +96,3 @@ async def _chain(pieces: list[bytes], rest: AsyncIterator[bytes] | None) -> Asyn
     if rest is not None:
         async for piece in rest:
             yield piece
-
-
-async def read_request(codec: Codec, body: bytes) -> Request | None:
-    """The request split into messages; None if it is none of this dialect, and the upstream shall judge."""
-    try:
-        return await run_work(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
-    except UndecodableError:
-        return None

@@ -15,10 +15,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
+from proxy.http.aiohttp_fixes import PlainResponse
 from proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient
 from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
 from proxy.http.headers import answer_headers, is_sendable, read_headers
-from proxy.http.relay import STALLED_SECONDS, PlainResponse, Relayed, relay_answer, reset
+from proxy.http.relay import STALLED_SECONDS, Reply, relay_answer
 from proxy.http.unreachable import name_host
 
 BUFFER_BYTES = 64 * 1024
@@ -37,12 +38,7 @@ def is_upgrade(request: web.BaseRequest) -> bool:
 
 
 async def relay_websocket(
-    request: web.BaseRequest,
-    client: UpstreamClient,
-    url: URL,
-    headers: CIMultiDict[str],
-    upstream: UpstreamConfig,
-    relayed: Relayed,
+    reply: Reply, client: UpstreamClient, url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig
 ) -> web.StreamResponse:
     """Pass the handshake on, and then bytes both ways until one end closes.
 
@@ -60,16 +56,14 @@ async def relay_websocket(
             )
             raise UpstreamTimeoutError(message) from error
         if answer.status != SWITCHING_PROTOCOLS:
-            return await relay_answer(request, answer, [], relayed)
+            return await relay_answer(reply, answer)
         try:
-            return await _open_tunnel(request, answer, relayed)
+            return await _open_tunnel(reply, answer)
         finally:
             answer.close()
 
 
-async def _open_tunnel(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, relayed: Relayed
-) -> web.StreamResponse:
+async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse) -> web.StreamResponse:
     """Accept the client as the upstream has accepted us, and pass bytes."""
     upstream = answer.connection.protocol if answer.connection is not None else None
     if upstream is None:
@@ -82,20 +76,20 @@ async def _open_tunnel(
         headers=CIMultiDict([*answer_headers(read_headers(answer.raw_headers)), *_UPGRADE]),
     )
     response.force_close()
-    await response.prepare(request)
-    relayed.status = answer.status
-    loop = asyncio.get_running_loop()
-    from_client = _Inlet(aiohttp.StreamReader(request.protocol, BUFFER_BYTES, loop=loop))
+    await reply.begin(response)
+    reply.status = answer.status
+    loop, client = asyncio.get_running_loop(), reply.request.protocol
+    from_client = _Inlet(aiohttp.StreamReader(client, BUFFER_BYTES, loop=loop))
     from_upstream = _Inlet(aiohttp.StreamReader(upstream, BUFFER_BYTES, loop=loop))
-    request.protocol.set_parser(from_client)  # type: ignore[arg-type] # it asks for no more than an inlet has
+    client.set_parser(from_client)  # type: ignore[arg-type] # it asks for no more than an inlet has
     upstream.set_parser(from_upstream, EMPTY_PAYLOAD)  # there is no body that a lost connection could spoil
     ended = await _pump_both(
         (from_client.stream, StreamWriter(upstream, loop)),
-        (from_upstream.stream, StreamWriter(request.protocol, loop)),
+        (from_upstream.stream, StreamWriter(client, loop)),
     )
     if not ended or isinstance(upstream.exception(), OSError):  # what was not taken, or not sent, is not whole
         upstream.abort()
-        reset(request)
+        reply.reset()
     return response
 
 

@@ -1,12 +1,10 @@
 """Wiring and lifecycle: a configuration becomes a proxy that listens."""
 
 import asyncio
-import os
 import secrets
-import signal
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,11 @@ from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
 from proxy.exchange.record import Recorder
-from proxy.exchange.services import Current, Lifecycle, Services
+from proxy.exchange.services import Lifecycle, Services
+from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
-from proxy.http.raw_headers import keep_header_bytes
-from proxy.http.relay import OwnRequest, reset_transport
 from proxy.http.uploads import Uploads
+from proxy.server.current import Current
 from proxy.server.router import handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
@@ -69,15 +67,15 @@ async def run_proxy(
 ) -> AsyncIterator[Proxy]:
     """A proxy that takes requests until the block is left; then those in flight may finish.
 
-    `lifecycle` is one of the caller's, that shows from outside how far it is. `codecs` are the dialects that it speaks.
+    `lifecycle` is one of the caller's, that shows from outside how far it is. `codecs` are the dialects it speaks.
     Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
     keep_header_bytes()
     compactors = compactors or Compactors(log)
     catalogue: asyncio.Future[None] | None = None
     try:
-        async with _open_services(config, log, compactors, lifecycle or Lifecycle(), codecs) as services:
-            current = Current(services)
+        async with _open_services(config, log, compactors, lifecycle or Lifecycle()) as services:
+            current = Current(replace(services, codecs=by_path(codecs)))
             async with _serve_pages(current) as pages_url, _serve_requests(current) as url:
                 base_urls = tuple(upstream.base_url for upstream in config.discovered_upstreams())
                 # Slow, and not needed at the start.
@@ -92,7 +90,7 @@ async def run_proxy(
 
 @asynccontextmanager
 async def _open_services(
-    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle, codecs: Iterable[Codec]
+    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle
 ) -> AsyncIterator[Services]:
     """What requests are served with, closed in the end. Raises ConfigError for a store that cannot be."""
     metrics = Metrics()
@@ -103,9 +101,7 @@ async def _open_services(
     recorder = Recorder(metrics, log)
     uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
     try:
-        yield Services(
-            config, client, summaries, recorder, tenancy, compactors, models, uploads, by_path(codecs), lifecycle
-        )
+        yield Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, lifecycle=lifecycle)
     finally:
         await summaries.close()
         await models.close()
@@ -187,21 +183,6 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
         yield site_url(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
-
-
-def stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecycle, log: Any) -> None:
-    """At the first signal, have the proxy drain; at the second, end the process: nothing that still runs may hold it.
-
-    The status is 128 and the signal's number, as shells have it.
-    """
-    if not stop.is_set():
-        stop.set()
-        return
-    try:
-        log.warning("ended_at_once", signal=number.name, requests=lifecycle.in_flight)
-        lifecycle.reset_clients()
-    finally:
-        os._exit(128 + number)
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:

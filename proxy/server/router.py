@@ -1,66 +1,58 @@
 """Every request comes in here.
 
-Law: our own pages are answered, chat completions go to exchange/serve.py, and whatever no codec claims streams through.
+Law: our own pages are answered, what a codec claims goes to exchange/serve.py, and everything else streams through.
 """
 
 import asyncio
-import time
 from contextlib import suppress
 
 from aiohttp import HttpVersion11, web
 
-from proxy.exchange.loggable import tell_name, tell_path, tell_upstream
-from proxy.exchange.record import Exchange
-from proxy.exchange.serve import serve_chat
+from proxy.exchange.arrival import find_secrets, read_arrival, tell_path, tell_upstream
+from proxy.exchange.compact import Attempt
+from proxy.exchange.journey import Journey
+from proxy.exchange.record import OTHER_ENDPOINT, Target
+from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
 from proxy.http.client import SWITCHING_PROTOCOLS, Body, target_url
 from proxy.http.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.http.framing import check_framing
 from proxy.http.headers import read_headers, request_headers
-from proxy.http.relay import relay_answer
+from proxy.http.relay import Reply, relay_answer
 from proxy.http.websocket import is_upgrade, relay_websocket
 from proxy.server.access import admit_client
 from proxy.server.admin.pages import answer_error, answer_page, is_own
+from proxy.wire.codec import Codec
 from proxy.wire.codecs import DEFAULT
-
-OTHER = "other"
-"""The endpoint, in metrics and log lines, of what no codec claims."""
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer one request, whatever it is."""
     if is_own(services.config, request.path):
         return _answer_page(services, request, of_pages=False)
-    exchange = _begin_exchange(services, request)
+    codec = _find_codec(services, request)
+    journey = Journey(read_arrival(request, OTHER_ENDPOINT if codec is None else codec.name), Reply(request))
+    services.recorder.record_arrival(journey.arrival)
     lifecycle = services.lifecycle
     lifecycle.enter()
     services.recorder.metrics.in_flight.set(lifecycle.in_flight)
     try:
-        check_framing(request)
-        admit_client(services.config, read_headers(request.raw_headers))
-        if lifecycle.in_flight > services.config.limits.max_concurrent_requests:
-            message = "too many requests at once (limits.max_concurrent_requests); try again"
-            raise OverloadedError(message)
-        if request.method == "CONNECT":
-            message = "this proxy opens no tunnels; send the request itself"
-            raise MethodNotAllowedError(message)
+        _admit(services, request, journey)
         await _invite_body(request)
-        if exchange.endpoint != OTHER:
-            return await serve_chat(services, request, exchange)
-        return await _pass_through(services, request, exchange)
+        return await (_pass_through(services, journey) if codec is None else serve(services, journey, codec))
     except ProxyError as error:
-        exchange.refuse(error)
-        return await _answer_error(error, exchange)
+        journey.error = error
+        return await _answer_error(journey, error, codec)
     except asyncio.CancelledError:
         # A client that has its answer may be gone at once; a WebSocket's, before the upstream has answered.
-        relayed = exchange.relayed
-        relayed.client_left = relayed.status != SWITCHING_PROTOCOLS and not relayed.last_byte_at
+        reply = journey.reply
+        reply.client_left = reply.status != SWITCHING_PROTOCOLS and not reply.last_byte_at
         raise
     finally:
         services.uploads.release(request)
         lifecycle.leave()
         services.recorder.metrics.in_flight.set(lifecycle.in_flight)
-        services.recorder.record(exchange)
+        services.recorder.record(journey.report())
 
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -68,24 +60,28 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
     return _answer_page(services, request, of_pages=True)
 
 
-def _begin_exchange(services: Services, request: web.BaseRequest) -> Exchange:
-    headers = read_headers(request.raw_headers)
-    codec = services.codecs.get(request.path) if request.method == "POST" else None
-    exchange = Exchange(
-        endpoint=OTHER if codec is None else codec.name,
-        method=tell_name(request.method, headers),
-        path=tell_path(request.raw_path, headers),
-        codec=codec or DEFAULT,
-    )
-    services.recorder.record_arrival(exchange)
-    return exchange
+def _find_codec(services: Services, request: web.BaseRequest) -> Codec | None:
+    """The dialect that claims a request; None if it streams through."""
+    return services.codecs.get(request.path) if request.method == "POST" else None
 
 
 def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
     headers = read_headers(request.raw_headers)
     answer = answer_page(services, request.path, headers, of_pages=of_pages)
-    services.recorder.record_page(tell_path(request.raw_path, headers), answer.status)
+    services.recorder.record_page(tell_path(request.raw_path, find_secrets(headers)), answer.status)
     return answer
+
+
+def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> None:
+    """Let a request in, by its head alone. Raises ProxyError."""
+    check_framing(request)
+    admit_client(services.config, journey.arrival.headers)
+    if services.lifecycle.in_flight > services.config.limits.max_concurrent_requests:
+        message = "too many requests at once (limits.max_concurrent_requests); try again"
+        raise OverloadedError(message)
+    if request.method == "CONNECT":
+        message = "this proxy opens no tunnels; send the request itself"
+        raise MethodNotAllowedError(message)
 
 
 async def _invite_body(request: web.BaseRequest) -> None:
@@ -95,26 +91,32 @@ async def _invite_body(request: web.BaseRequest) -> None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-async def _answer_error(error: ProxyError, exchange: Exchange) -> web.StreamResponse:
-    if exchange.stream is not None:
+async def _answer_error(journey: Journey, error: ProxyError, codec: Codec | None) -> web.StreamResponse:
+    """Our own error: the answer, or an event of a stream that has been begun already."""
+    stream = journey.reply.response
+    if stream is not None and codec is not None and journey.reply.is_stream:
         with suppress(ConnectionError):  # the client has left
-            await exchange.stream.write_eof(exchange.codec.write_error(error.text(), as_event=True))
-        return exchange.stream
-    answer = answer_error(error, exchange.codec)
-    answer.headers.extend(exchange.response_headers())
+            await stream.write_eof(codec.write_error(error.text(), as_event=True))
+        return stream
+    if stream is not None:  # a second head would be taken for the answer to the next request
+        journey.reply.reset()
+        return stream
+    answer = answer_error(error, codec or DEFAULT)
+    answer.headers.extend(journey.write_headers())
     return answer
 
 
-async def _pass_through(services: Services, request: web.BaseRequest, exchange: Exchange) -> web.StreamResponse:
+async def _pass_through(services: Services, journey: Journey) -> web.StreamResponse:
     """Stream a request that no codec claims to the main upstream, and its answer back."""
-    upstream = services.config.upstream
-    url = target_url(upstream, request.raw_path)
-    headers = request_headers(read_headers(request.raw_headers), upstream, identity=False)
-    exchange.outcome, exchange.upstream = "passed", tell_upstream(None, upstream.base_url)
+    upstream, arrival, reply = services.config.upstream, journey.arrival, journey.reply
+    request = reply.request
+    url = target_url(upstream, arrival.target)
+    headers = request_headers(arrival.end_to_end, upstream, identity=False)
+    journey.target, journey.attempt = Target(tell_upstream(None, upstream.base_url)), Attempt("passed")
     if is_upgrade(request):
-        exchange.sent_at = time.monotonic()
-        return await relay_websocket(request, services.client, url, headers, upstream, exchange.relayed)
+        journey.begin_attempt()
+        return await relay_websocket(reply, services.client, url, headers, upstream)
     body: Body | None = services.uploads.read(request) if request.body_exists else None
-    exchange.sent_at = time.monotonic()
+    journey.begin_attempt()
     async with services.client.send(request.method, url, headers, body, upstream) as answer:
-        return await relay_answer(request, answer, [], exchange.relayed)
+        return await relay_answer(reply, answer)

@@ -5,8 +5,10 @@ for it.
 """
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -31,6 +33,10 @@ _OVERHEAD_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.
 _SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _RATE_BUCKETS = (1, 5, 10, 20, 40, 80, 160, 320, 640)
 _RATIO_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.5)
+_ERROR_BUCKETS = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 4, 8)
+_PREFIX_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+
+C = TypeVar("C", Counter, Gauge, Histogram)
 
 
 class _Registry(CollectorRegistry):
@@ -53,151 +59,110 @@ def _read_version() -> str:
         return "unknown"
 
 
+class _Row(Generic[C]):
+    """A row of the table: what a collector is made by. Read from a Metrics, it is that one's collector."""
+
+    def __init__(self, kind: type[C], name: str, documentation: str, labels: str = "", **options: Any) -> None:
+        self.make: Callable[..., C] = partial(kind, f"trimtab_{name}", documentation, labels.split(), **options)
+
+    def __get__(self, metrics: "Metrics", _: type) -> C:
+        raise NotImplementedError  # for the type alone: each Metrics has its collector in an attribute of the same name
+
+
 class Metrics:
-    """The collectors of one proxy, in a registry of its own."""
+    """The collectors of one proxy, in a registry of its own: kind, name, help, labels, buckets."""
+
+    requests = _Row(Counter, "requests", "Requests answered.", "model endpoint status outcome")
+    in_flight = _Row(Gauge, "requests_in_flight", "Requests being served.")
+    prompt_tokens = _Row(
+        Counter, "prompt_tokens", "Prompt tokens, as the client sent them and as forwarded.", "model stage"
+    )
+    tokens_saved = _Row(Counter, "tokens_saved", "Prompt tokens saved, gross.", "model rule")
+    tokens_added = _Row(Counter, "tokens_added", "Prompt tokens that a rule had to add.", "model rule")
+    completion_tokens = _Row(Counter, "completion_tokens", "Completion tokens.", "model source")
+    context_used = _Row(
+        Histogram, "context_used_ratio", "Prompt tokens forwarded over the limit.", "model", buckets=_RATIO_BUCKETS
+    )
+    estimate_error = _Row(
+        Histogram,
+        "estimate_error_ratio",
+        "Prompt tokens reported by the upstream over our estimate.",
+        "model",
+        buckets=_ERROR_BUCKETS,
+    )
+    policy_changes = _Row(
+        Counter, "policy_changes", "Changes of what is known of a model, each of which may move a cut.", "model cause"
+    )
+    overflow_retries = _Row(
+        Counter,
+        "overflow_retries",
+        "Refusals for the length of the prompt, by what became of the second attempt.",
+        "model result",
+    )
+    silent_truncations = _Row(
+        Counter,
+        "silent_truncations",
+        "Answers that report far fewer prompt tokens than were sent, as an upstream does that cuts prompts short.",
+        "model",
+    )
+    fail_open = _Row(
+        Counter, "fail_open", "Faults inside compaction; the request went on without what was at fault.", "phase"
+    )
+    summaries = _Row(Counter, "summaries", "Summaries wanted, by how they came.", "model result")
+    summary_tokens = _Row(
+        Counter, "summary_tokens", "What summaries cost, as the upstream reported it, else as counted.", "model kind"
+    )
+    summary_seconds = _Row(
+        Histogram,
+        "summary_seconds",
+        "Calls for summaries, by how they ended.",
+        "model result",
+        buckets=_SECONDS_BUCKETS,
+    )
+    store_errors = _Row(Counter, "store_errors", "Operations of the summaries' store that failed.", "store")
+    prefix_kept = _Row(
+        Histogram,
+        "prefix_kept_ratio",
+        "Share of the prompt tokens sent that began the session's request before, too, byte for byte.",
+        "model",
+        buckets=_PREFIX_BUCKETS,
+    )
+    cuts = _Row(Counter, "cuts", "Requests forwarded with a cut, by what stands for the cut part.", "model kind")
+    overhead = _Row(
+        Histogram, "overhead_seconds", "Time added before the request left.", "phase", buckets=_OVERHEAD_BUCKETS
+    )
+    time_to_first_token = _Row(
+        Histogram,
+        "time_to_first_token_seconds",
+        "From the request's arrival to the first text of a stream, reasoning and tool calls included.",
+        "model",
+        buckets=_SECONDS_BUCKETS,
+    )
+    upstream_seconds = _Row(
+        Histogram,
+        "upstream_seconds",
+        "From sending the request to the answer's last byte.",
+        "model",
+        buckets=_SECONDS_BUCKETS,
+    )
+    output_rate = _Row(
+        Histogram,
+        "output_tokens_per_second",
+        "Completion tokens of a stream by the time in which they came, its first chunk left out.",
+        "model",
+        buckets=_RATE_BUCKETS,
+    )
 
     def __init__(self) -> None:
         self.registry: CollectorRegistry = _Registry()
         self._models: set[str] = set()
-        self._make_process_collectors(self.registry)
-        self._make_request_collectors(self.registry)
-        self._make_token_collectors(self.registry)
-        self._make_fault_collectors(self.registry)
-        self._make_summary_collectors(self.registry)
-        self._make_time_collectors(self.registry)
-
-    def _make_process_collectors(self, registry: CollectorRegistry) -> None:
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-        GCCollector(registry=registry)
-        build = Info("trimtab_build", "The version that runs.", registry=registry)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        build = Info("trimtab_build", "The version that runs.", registry=self.registry)
         build.info({"version": _read_version(), "python": platform.python_version()})
-
-    def _make_request_collectors(self, registry: CollectorRegistry) -> None:
-        self.requests = Counter(
-            "trimtab_requests", "Requests answered.", ("model", "endpoint", "status", "outcome"), registry=registry
-        )
-        self.in_flight = Gauge("trimtab_requests_in_flight", "Requests being served.", registry=registry)
-
-    def _make_token_collectors(self, registry: CollectorRegistry) -> None:
-        self.prompt_tokens = Counter(
-            "trimtab_prompt_tokens",
-            "Prompt tokens, as the client sent them and as forwarded.",
-            ("model", "stage"),
-            registry=registry,
-        )
-        self.tokens_saved = Counter(
-            "trimtab_tokens_saved", "Prompt tokens saved, gross.", ("model", "rule"), registry=registry
-        )
-        self.tokens_added = Counter(
-            "trimtab_tokens_added", "Prompt tokens that a rule had to add.", ("model", "rule"), registry=registry
-        )
-        self.completion_tokens = Counter(
-            "trimtab_completion_tokens", "Completion tokens.", ("model", "source"), registry=registry
-        )
-        self.context_used = Histogram(
-            "trimtab_context_used_ratio",
-            "Prompt tokens forwarded over the limit.",
-            ("model",),
-            buckets=_RATIO_BUCKETS,
-            registry=registry,
-        )
-        self.estimate_error = Histogram(
-            "trimtab_estimate_error_ratio",
-            "Prompt tokens reported by the upstream over our estimate.",
-            ("model",),
-            buckets=(0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 4, 8),
-            registry=registry,
-        )
-
-    def _make_fault_collectors(self, registry: CollectorRegistry) -> None:
-        self.policy_changes = Counter(
-            "trimtab_policy_changes",
-            "Changes of what is known of a model, each of which may move a cut.",
-            ("model", "cause"),
-            registry=registry,
-        )
-        self.overflow_retries = Counter(
-            "trimtab_overflow_retries",
-            "Refusals for the length of the prompt, by what became of the second attempt.",
-            ("model", "result"),
-            registry=registry,
-        )
-        self.silent_truncations = Counter(
-            "trimtab_silent_truncations",
-            "Answers that report far fewer prompt tokens than were sent, as an upstream does that cuts prompts short.",
-            ("model",),
-            registry=registry,
-        )
-        self.fail_open = Counter(
-            "trimtab_fail_open",
-            "Faults inside compaction; the request went on without what was at fault.",
-            ("phase",),
-            registry=registry,
-        )
-
-    def _make_summary_collectors(self, registry: CollectorRegistry) -> None:
-        self.summaries = Counter(
-            "trimtab_summaries", "Summaries wanted, by how they came.", ("model", "result"), registry=registry
-        )
-        self.summary_tokens = Counter(
-            "trimtab_summary_tokens",
-            "What summaries cost, as the upstream reported it, else as counted.",
-            ("model", "kind"),
-            registry=registry,
-        )
-        self.summary_seconds = Histogram(
-            "trimtab_summary_seconds",
-            "Calls for summaries, by how they ended.",
-            ("model", "result"),
-            buckets=_SECONDS_BUCKETS,
-            registry=registry,
-        )
-        self.store_errors = Counter(
-            "trimtab_store_errors", "Operations of the summaries' store that failed.", ("store",), registry=registry
-        )
-        self.prefix_kept = Histogram(
-            "trimtab_prefix_kept_ratio",
-            "Share of the prompt tokens sent that began the session's request before, too, byte for byte.",
-            ("model",),
-            buckets=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0),
-            registry=registry,
-        )
-        self.cuts = Counter(
-            "trimtab_cuts",
-            "Requests forwarded with a cut, by what stands for the cut part.",
-            ("model", "kind"),
-            registry=registry,
-        )
-
-    def _make_time_collectors(self, registry: CollectorRegistry) -> None:
-        self.overhead = Histogram(
-            "trimtab_overhead_seconds",
-            "Time added before the request left.",
-            ("phase",),
-            buckets=_OVERHEAD_BUCKETS,
-            registry=registry,
-        )
-        self.time_to_first_token = Histogram(
-            "trimtab_time_to_first_token_seconds",
-            "From the request's arrival to the first text of a stream, reasoning and tool calls included.",
-            ("model",),
-            buckets=_SECONDS_BUCKETS,
-            registry=registry,
-        )
-        self.upstream_seconds = Histogram(
-            "trimtab_upstream_seconds",
-            "From sending the request to the answer's last byte.",
-            ("model",),
-            buckets=_SECONDS_BUCKETS,
-            registry=registry,
-        )
-        self.output_rate = Histogram(
-            "trimtab_output_tokens_per_second",
-            "Completion tokens of a stream by the time in which they came, its first chunk left out.",
-            ("model",),
-            buckets=_RATE_BUCKETS,
-            registry=registry,
+        vars(self).update(
+            {name: row.make(registry=self.registry) for name, row in vars(Metrics).items() if isinstance(row, _Row)}
         )
 
     def label_model(self, model: str, match: str | None) -> str:

@@ -26,6 +26,7 @@ from rules.conversation import (
 from rules.results.calls import OpenCalls
 from rules.results.incremental import SeenMemo, keep_seen, take_seen, weigh_message
 from rules.text.line_diff import write_diff
+from rules.text.markers import POINTER, tells_omission
 
 MIN_CHARS = 160
 """Some 40 tokens. A result that is no longer is left alone: a pointer costs 20 to 60."""
@@ -44,8 +45,6 @@ SEEN_BYTES = 1600
 """What a result costs beside its message: its place, and its sketch in the table of lines."""
 NAME_CHARS = 64
 ARGUMENTS_CHARS = 80
-MARK = "[trimtab: same as the tool result "
-OMITTED = " omitted here"
 SHOWN = ", as far as both are shown"
 
 K_contra = TypeVar("K_contra", contravariant=True)
@@ -225,7 +224,7 @@ class View:
         if len(message.texts) != 1 or len(message.texts[0]) > MAX_DIFF_CHARS:
             return None
         text = message.texts[0]
-        if message.edited and OMITTED in text:
+        if message.edited and tells_omission(text):
             return None  # a diff would tell of markers that say another count, and of nothing else that is sure
         sketch = self._memos.sketches.get(text)
         if sketch is None:
@@ -244,7 +243,7 @@ def sketch_text(text: str) -> Sketch:
 
 def _is_comparable(message: Message) -> bool:
     is_of_size = MIN_CHARS < sum(map(len, message.texts)) <= MAX_CHARS
-    return is_of_size and not message.media and not message.texts[0].startswith(MARK)
+    return is_of_size and not message.media and not message.texts[0].startswith(POINTER)
 
 
 def _replace(seen: _Seen, view: View, count: CountTokens) -> Message:
@@ -268,7 +267,7 @@ def _point(seen: _Seen, target: _Seen) -> str:
     Not by its id: most models never see ids, and clients use one twice. Of two that were shortened it is not known
     whether they were the same.
     """
-    where = f"{MARK}{seen.number - target.number} back"
+    where = f"{POINTER}{seen.number - target.number} back"
     if seen.message.edited or target.message.edited:
         where += SHOWN
     if target.call is None:

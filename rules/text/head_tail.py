@@ -6,6 +6,7 @@ Law: never longer than the limit, exact by the measure given. The marker says ho
 from collections.abc import Callable
 
 from rules.text.graphemes import ceil_boundary, floor_boundary
+from rules.text.markers import mark_middle
 
 HEAD_SHARE = 0.4
 """Of the budget. Errors and totals stand at the end of logs, so the tail gets the larger part."""
@@ -74,7 +75,7 @@ def _count_lines(text: str, start: int, stop: int) -> int:
 
 
 def _mark(lines: int, size: int, unit: str) -> str:
-    return f"\n[trimtab: {lines} lines ({size} {unit}) omitted here]\n"
+    return f"\n{mark_middle(lines, size, unit)}\n"
 
 
 def _take(text: str, limit: int, measure: Measure, *, from_end: bool = False) -> str:

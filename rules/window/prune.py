@@ -7,6 +7,7 @@ truncation left of it. A result that is no longer than its placeholder stays.
 from dataclasses import replace
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
+from rules.text.markers import mark_pruned
 
 PLACEHOLDER_TOKENS = 40
 """What a pruned result costs at most, its frame included; a result no longer than this is left alone."""
@@ -37,6 +38,6 @@ def is_prunable(message: Message) -> bool:
 def _prune(message: Message, count: CountTokens) -> Message:
     if not is_prunable(message):
         return message
-    text = f"[trimtab: tool result of {message.original_tokens} tokens removed; call the tool again if you need it]"
+    text = mark_pruned(message.original_tokens)
     saved = sum(map(count, message.texts)) + sum(part.tokens for part in message.media) - count(text)
     return replace(message.shorten((text,), saved), media=()) if saved > 0 else message

@@ -119,9 +119,7 @@ async def test_a_window_that_the_upstream_tells_is_not_guessed_at(client, upstre
 
 async def settle_questions(proxy: Any) -> None:
     """Wait until nothing is asked of upstreams."""
-    while tasks := list(proxy.services.models._tasks):
-        await asyncio.wait(tasks)
-        await asyncio.sleep(0)
+    await proxy.services.models.settle()
 
 
 async def test_a_configured_window_is_never_made_larger(client, upstream, start_proxy):

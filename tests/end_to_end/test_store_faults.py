@@ -192,9 +192,7 @@ async def ask_all(client: Any, proxy: Proxy, bodies: list[dict[str, Any]]) -> No
 
 async def recover(proxy: Proxy) -> None:
     """Wait until the durable store is there again, if it was out."""
-    recovery = proxy.services.summaries._store._recovery
-    if recovery is not None:
-        await recovery
+    await proxy.services.summaries._store.settle()
 
 
 @contextmanager

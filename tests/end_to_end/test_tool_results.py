@@ -136,7 +136,7 @@ async def test_profiles_and_models_have_tools_of_their_own(client, upstream, sta
     proxy = await start_proxy(
         "defaults.tools={'run': {exclude: true}}",
         "profiles={tight: {tools: {'run': {max_tool_result_tokens: 100}}}}",
-        "models=[{match: 'tiny*', tidy: {repeats: false}, tools: {}}]",
+        "models=[{match: 'tiny*', tidy: {tables: false}, tools: {}}]",
     )
     body = talk(("run", {}, text := log()))
     assert await send(client, upstream, proxy, body) == ([text], "")

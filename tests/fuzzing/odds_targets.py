@@ -12,7 +12,7 @@ from proxy.http.client import target_url
 from proxy.http.headers import CREDENTIAL_HEADERS, HOP_BY_HOP, find_credentials, read_headers, request_headers
 from proxy.state.models.records import MAX_RATIO, _decode
 from proxy.state.summaries.sealing import seal, unseal
-from proxy.wire.chat.request import peek_model
+from proxy.wire.chat.codec import CHAT
 from rules.summary.request import Summary
 
 _UPSTREAMS = (UpstreamConfig(base_url="http://up:1/v1"), UpstreamConfig(base_url="https://up/a/v1", api_key="sk-own"))
@@ -69,7 +69,7 @@ def fuzz_addresses(data: bytes) -> None:
     assert upstream.api_key is None or shown == ["Bearer sk-own"], "the client's credential went beside ours"
     credentials = find_credentials(headers)
     assert len(set(credentials)) == len(credentials), "a credential twice"
-    peek_model(choices.take(20) + b'{"model" : "m' + choices.rest())
+    CHAT.peek_model(choices.take(20) + b'{"model" : "m' + choices.rest())
 
 
 def _is_url(path: str) -> bool:

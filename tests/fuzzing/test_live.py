@@ -1,4 +1,4 @@
-"""A proxy between a client and an upstream that both send anything, briefly: `bench/fuzz.py --target live` goes on."""
+"""A proxy between a client and an upstream that both send anything, briefly: `bench.fuzz.run --target live` goes on."""
 
 import random
 
@@ -35,11 +35,11 @@ async def test_faults_are_seen(compactors: Compactors, monkeypatch: pytest.Monke
         raise RuntimeError
 
     async with run_live(compactors) as live:
-        monkeypatch.setattr("proxy.exchange.serve.make_call", fail)
+        monkeypatch.setattr("proxy.exchange.compact.prepare_call", fail)
         with pytest.raises(AssertionError, match="failed open"):
             await live.judge(request)
         live.log.lines.clear()
-        monkeypatch.setattr("proxy.exchange.serve.read_request", fail)
+        monkeypatch.setattr("proxy.exchange.serve._read", fail)
         with pytest.raises(AssertionError, match="500"):
             await live.judge(request)
         with pytest.raises(AssertionError, match="RuntimeError"):

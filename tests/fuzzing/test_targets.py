@@ -1,4 +1,4 @@
-"""Every fuzz target, briefly: `bench/fuzz.py` runs the same ones for long."""
+"""Every fuzz target, briefly: `bench.fuzz.run` runs the same ones for long."""
 
 from pathlib import Path
 

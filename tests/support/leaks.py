@@ -10,11 +10,11 @@ from aiohttp import ClientResponse, web
 from upstreams.faulty import FaultyUpstream
 from yarl import URL
 
-from proxy.exchange.record import Exchange
+from proxy.exchange.journey import Journey
 from proxy.server.app import Proxy
 
 CALM_SECONDS = 3.0
-PER_REQUEST = (Exchange, ClientResponse, web.BaseRequest, web.StreamResponse)
+PER_REQUEST = (Journey, ClientResponse, web.BaseRequest, web.StreamResponse)
 """Of these none outlives its request."""
 
 

@@ -1,6 +1,5 @@
 """Processes that learn of models, each with its own metrics and log, and a time that only the test moves."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -67,9 +66,7 @@ class Process:
 
     async def settle(self) -> None:
         """Wait until nothing is under way."""
-        while self.models._tasks:
-            await asyncio.wait(list(self.models._tasks))
-            await asyncio.sleep(0)  # for them to be struck off
+        await self.models.settle()
 
     async def look_up(self, name: ModelName = NAME, label: str = "other") -> Facts:
         """The facts, once what the question sets off has come to its end, too."""

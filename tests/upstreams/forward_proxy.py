@@ -7,9 +7,11 @@ import asyncio
 import re
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+from upstreams.sockets import listen
 
 _LENGTH = re.compile(rb"(?im)^content-length: *(\d+)\r$")
 _OWN_LINE = re.compile(rb"(?im)^(?:proxy-[a-z]+|connection): [^\r]*\r\n")
@@ -42,29 +44,15 @@ class ForwardProxy:
 async def run_forward_proxy(tls: ssl.SSLContext | None = None) -> AsyncIterator[ForwardProxy]:
     """The proxy on a free port, for as long as the block runs."""
     proxy = ForwardProxy()
-    writers: set[asyncio.StreamWriter] = set()
-    tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.add(writer)
-        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while not writer.is_closing():
-                head = (await reader.readuntil(b"\r\n\r\n"))[:-2]
-                await _serve_one(proxy, head, reader, writer)
-                await writer.drain()
-        writer.close()
+        while not writer.is_closing():
+            head = (await reader.readuntil(b"\r\n\r\n"))[:-2]
+            await _serve_one(proxy, head, reader, writer)
+            await writer.drain()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
-    proxy.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with listen(serve, tls) as proxy.address:
         yield proxy
-    finally:
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
 
 
 async def _serve_one(
@@ -90,9 +78,10 @@ async def _tunnel(proxy: ForwardProxy, head: bytes, reader: asyncio.StreamReader
     port = int(head.split(b" ")[1].rpartition(b":")[2])
     upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(proxy.established)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_pump(reader, upstream_writer))
-        tasks.create_task(_pump(upstream_reader, writer))
+    with closing(upstream_writer):
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_pump(reader, upstream_writer))
+            tasks.create_task(_pump(upstream_reader, writer))
 
 
 async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -112,9 +101,9 @@ async def _forward(head: bytes, reader: asyncio.StreamReader, writer: asyncio.St
     length = _LENGTH.search(head)
     body = await reader.readexactly(int(length[1])) if length else b""
     upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", parts.port or 80)
-    upstream_writer.write(b"%s /%s %s\r\n" % (method, origin[2], version) + lines + body)
-    answer = await upstream_reader.readuntil(b"\r\n\r\n")
-    writer.write(answer.replace(b"Connection: close\r\n", b"", 1))
-    size = _LENGTH.search(answer)
-    writer.write(await (upstream_reader.readexactly(int(size[1])) if size else upstream_reader.read()))
-    upstream_writer.close()
+    with closing(upstream_writer):
+        upstream_writer.write(b"%s /%s %s\r\n" % (method, origin[2], version) + lines + body)
+        answer = await upstream_reader.readuntil(b"\r\n\r\n")
+        writer.write(answer.replace(b"Connection: close\r\n", b"", 1))
+        size = _LENGTH.search(answer)
+        writer.write(await (upstream_reader.readexactly(int(size[1])) if size else upstream_reader.read()))

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import h11
+from upstreams.sockets import listen
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -17,7 +18,6 @@ class ParsingUpstream:
     answer: bytes = PLAIN
     url: str = ""
     connections: list[bytearray] = field(default_factory=list)
-    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     @property
     def requests(self) -> list[tuple[str, str, bytes]]:
@@ -42,24 +42,13 @@ class ParsingUpstream:
         """One connection, for as long as the other side keeps it."""
         received = bytearray()
         self.connections.append(received)
-        self._writers.append(writer)
         answered = 0
-        with suppress(ConnectionError, h11.RemoteProtocolError):
+        with suppress(h11.RemoteProtocolError):
             while data := await reader.read(65536):
                 received += data
                 whole = len(read_requests(bytes(received)))
                 writer.write(self.answer * (whole - answered))
                 answered = whole
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        self._writers.remove(writer)
-
-    async def close(self) -> None:
-        """End every connection."""
-        while self._writers:
-            self._writers[0].transport.abort()
-            await asyncio.sleep(0)
 
 
 def read_requests(received: bytes) -> list[tuple[h11.Request, bytes]]:
@@ -87,11 +76,6 @@ def read_requests(received: bytes) -> list[tuple[h11.Request, bytes]]:
 async def run_parsing_upstream(answer: bytes = PLAIN) -> AsyncIterator[ParsingUpstream]:
     """The server on a free port, for as long as the block runs."""
     upstream = ParsingUpstream(answer)
-    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
-    upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    try:
+    async with listen(upstream.serve) as address:
+        upstream.url = f"http://{address}/v1"
         yield upstream
-    finally:
-        server.close()
-        await upstream.close()
-        await server.wait_closed()

@@ -4,9 +4,11 @@ import asyncio
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from upstreams.sockets import listen
 
 Answer = Callable[["RawRequest", asyncio.StreamWriter], Coroutine[Any, Any, None]]
 """Writes an answer; where it closes the writer, the connection ends."""
@@ -68,33 +70,22 @@ async def _read_request(reader: asyncio.StreamReader, connection: int) -> RawReq
 async def run_raw_upstream(tls: ssl.SSLContext | None = None) -> AsyncIterator[RawUpstream]:
     """The server on a free port, with TLS if told so; connections are kept open until their client closes them."""
     upstream = RawUpstream()
-    writers: set[asyncio.StreamWriter] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream.connections += 1
         connection = upstream.connections
-        writers.add(writer)
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while not writer.is_closing():
-                request = await _read_request(reader, connection)
-                if request.asks_for_windows:
-                    writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-                    continue
-                upstream.requests.append(request)
-                if isinstance(upstream.answer, bytes):
-                    writer.write(upstream.answer)
-                else:
-                    await upstream.answer(request, writer)
-                await writer.drain()
-        writer.close()
-        writers.discard(writer)
+        while not writer.is_closing():
+            request = await _read_request(reader, connection)
+            if request.asks_for_windows:
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                continue
+            upstream.requests.append(request)
+            if isinstance(upstream.answer, bytes):
+                writer.write(upstream.answer)
+            else:
+                await upstream.answer(request, writer)
+            await writer.drain()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
-    upstream.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    try:
+    async with listen(serve, tls) as address:
+        upstream.url = f"http{'s' if tls else ''}://{address}/v1"
         yield upstream
-    finally:
-        server.close()
-        for writer in list(writers):
-            writer.transport.abort()
-        await asyncio.sleep(0)

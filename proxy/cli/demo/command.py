@@ -1,28 +1,23 @@
 """`trimtab demo`: the replay as a person sees it, a bar while it runs and a table when it is done.
 
-Law: shows what replay.py measured; computes nothing but shares of it.
+Law: shows what replay.py measured; computes nothing but sums and shares of it.
 """
 
 import asyncio
 import signal
+import statistics
+from collections import Counter
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from proxy.cli.demo.replay import (
-    CACHED_INPUT_PRICE,
-    INPUT_PRICE,
-    OUTPUT_PRICE,
-    WINDOW_TOKENS,
-    DemoReport,
-    Stage,
-    Tally,
-    replay_session,
-    run_stage,
-)
+from proxy.cli.demo.replay import WINDOW_TOKENS, Replay, Stage, replay_session, run_stage
 from proxy.cli.demo.session import MODEL, make_session
-from proxy.cli.demo.upstream import Served
+from proxy.cli.demo.upstream import Cost
+
+CACHED_INPUT_PRICE, INPUT_PRICE, OUTPUT_PRICE = 0.1, 1.0, 4.0
+"""Per prompt token that is cached, one that is not, and a completion token. Source: the usual ratios of list prices."""
 
 
 async def run_demo(*, keep: bool) -> None:
@@ -34,92 +29,89 @@ async def run_demo(*, keep: bool) -> None:
         f" window of {WINDOW_TOKENS:,} tokens.\n"
     )
     async with run_stage(session) as stage:
-        show_report(console, await _replay(console, stage))
+        show_replay(console, await _replay(console, stage))
         if keep:
             await _serve_on(console, stage)
 
 
-async def _replay(console: Console, stage: Stage) -> DemoReport:
-    columns = (
-        TextColumn("replaying"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("client {task.fields[original]:>7,}  upstream {task.fields[sent]:>6,} tokens"),
-    )
+async def _replay(console: Console, stage: Stage) -> Replay:
+    tokens = "client {task.fields[original]:>7,}  upstream {task.fields[sent]:>6,} tokens"
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TextColumn(tokens))
     # Where nobody watches, a bar is but a line of noise.
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", total=len(stage.session.turns), original=0, sent=0)
 
-        def advance(tally: Tally, served: list[Served]) -> None:
-            sent = next((item.prompt_tokens for item in reversed(served) if item.is_stream), 0)
-            progress.update(bar, advance=1, original=tally.sizes[-1], sent=sent)
+        def advance(replay: Replay) -> None:
+            sent = next((one.cost.prompt_tokens for one in reversed(replay.served) if one.is_stream), 0)
+            progress.update(bar, advance=1, original=replay.exchanges[-1].original.prompt_tokens, sent=sent)
 
         return await replay_session(stage, advance)
 
 
-def show_report(console: Console, report: DemoReport) -> None:
+def show_replay(console: Console, replay: Replay) -> None:
     """Print the table and the sentences below it."""
-    console.print(_write_table(report))
-    console.print(
-        f"\nWithout trimtab the upstream would have refused {report.refused_originals} of {report.requests} requests.",
-        style="bold",
-    )
-    acted = ", ".join(f"{rule} in {requests}" for rule, requests in report.decisions) or "none"
+    requests, answered = len(replay.exchanges), {one.answer_hash for one in replay.served if one.is_stream}
+    refused = sum(one.original.prompt_tokens > WINDOW_TOKENS for one in replay.exchanges)
+    intact = sum(one.answer_hash in answered for one in replay.exchanges)
+    rules = Counter(rule for one in replay.exchanges for rule in sorted(one.rules)).most_common()
+    overhead_ms = statistics.median(one.overhead_ms for one in replay.exchanges)
+    console.print(_write_table(replay, refused))
+    console.print(f"\nWithout trimtab the upstream would have refused {refused} of {requests} requests.", style="bold")
+    acted = ", ".join(f"{rule} in {times}" for rule, times in rules) or "none"
     console.print(f"Rules that acted, in how many requests: {acted}.")
     console.print(
-        f"{report.intact} of {report.requests} answers reached the client byte for byte as the upstream sent them;"
-        f" trimtab added {report.overhead_ms:.1f} ms to a request (median); {report.seconds:.1f} s in all."
+        f"{intact} of {requests} answers reached the client byte for byte as the upstream sent them;"
+        f" trimtab added {overhead_ms:.1f} ms to a request (median); {replay.seconds:.1f} s in all."
     )
-    if report.faults:
-        console.print(f"The proxy logged faults: {', '.join(report.faults)}.", style="bold red")
+    if replay.faults:
+        console.print(f"The proxy logged faults: {', '.join(sorted(replay.faults))}.", style="bold red")
 
 
-def _write_table(report: DemoReport) -> Table:
+def _write_table(replay: Replay, refused: int) -> Table:
     prices = f"input {INPUT_PRICE:g}, cached {CACHED_INPUT_PRICE:g}, output {OUTPUT_PRICE:g}"
     caption = (
         f"Cost by {prices}, summaries included. The costs without trimtab are those of an upstream with a boundless"
         " window and a perfect prompt cache."
     )
-    table = Table(caption=caption, caption_justify="left", title_justify="left")
-    table.add_column("")
+    table = Table("", caption=caption, caption_justify="left")
     table.add_column("without trimtab", justify="right")
     table.add_column("with trimtab", justify="right", style="bold")
-    for row in _write_rows(report):
-        table.add_row(*row)
+    sent, summaries = replay.sum_cost(is_stream=True), replay.sum_cost(is_stream=False)
+    original = sum((one.original for one in replay.exchanges), Cost(completion_tokens=sent.completion_tokens))
+    requests = f"{len(replay.exchanges)}"
+    largest = max(one.original.prompt_tokens for one in replay.exchanges)
+    still_refused = sum(one.status != 200 for one in replay.exchanges)
+    largest_sent = max((one.cost.prompt_tokens for one in replay.served), default=0)
+    table.add_row("requests", requests, requests)
+    table.add_row("requests refused", f"{refused}", f"{still_refused}")
+    table.add_row("prompt tokens", f"{original.prompt_tokens:,}", f"{sent.prompt_tokens:,}")
+    table.add_row(f"largest prompt (window {WINDOW_TOKENS:,})", f"{largest:,}", f"{largest_sent:,}")
+    table.add_row("prefix kept (cached)", f"{share_cached(original):.1%}", f"{share_cached(sent):.1%}")
+    table.add_row("summaries made", "", f"{sum(not one.is_stream for one in replay.served)}")
+    table.add_row("their prompt tokens", "", f"{summaries.prompt_tokens:,}")
+    table.add_row("their completion tokens", "", f"{summaries.completion_tokens:,}")
+    table.add_row("cost", "100.0%", f"{price(sent + summaries) / price(original):.1%}")
     return table
 
 
-def _write_rows(report: DemoReport) -> list[tuple[str, str, str]]:
-    """The table's lines: what is measured, without trimtab, with it."""
-    requests, summaries = report.requests, report.summaries
-    return [
-        ("requests", f"{requests}", f"{requests}"),
-        ("requests refused", f"{report.refused_originals}", f"{report.refused}"),
-        ("prompt tokens", f"{report.original.prompt_tokens:,}", f"{report.sent.prompt_tokens:,}"),
-        (
-            f"largest prompt (window {WINDOW_TOKENS:,})",
-            f"{report.largest_original_tokens:,}",
-            f"{report.largest_prompt_tokens:,}",
-        ),
-        ("prefix kept (cached)", f"{report.original.cached_share:.1%}", f"{report.sent.cached_share:.1%}"),
-        ("summaries made", "", f"{report.summary_requests}"),
-        ("their prompt tokens", "", f"{summaries.prompt_tokens:,}"),
-        ("their completion tokens", "", f"{summaries.completion_tokens:,}"),
-        ("cost", "100.0%", f"{report.cost_ratio:.1%}"),
-    ]
+def share_cached(cost: Cost) -> float:
+    """The share of the prompt tokens that the upstream had seen before."""
+    return cost.cached_tokens / max(cost.prompt_tokens, 1)
+
+
+def price(cost: Cost) -> float:
+    """In the price of one uncached prompt token."""
+    uncached_tokens = cost.prompt_tokens - cost.cached_tokens
+    return (
+        uncached_tokens * INPUT_PRICE + cost.cached_tokens * CACHED_INPUT_PRICE + cost.completion_tokens * OUTPUT_PRICE
+    )
 
 
 async def _serve_on(console: Console, stage: Stage) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    lines = (
-        "",
-        f"export OPENAI_BASE_URL={stage.url}/v1",
-        "export OPENAI_API_KEY=demo",
-        "",
-        f"The model is {MODEL}; what the proxy counts is at {stage.url}/metrics. Ctrl-C ends both servers.",
-    )
-    console.print("\n".join(lines), soft_wrap=True)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    console.print(f"\nexport OPENAI_BASE_URL={stage.url}/v1\nexport OPENAI_API_KEY=demo\n", soft_wrap=True)
+    more = f"The model is {MODEL}; what the proxy counts is at {stage.url}/metrics. Ctrl-C ends both servers."
+    console.print(more, soft_wrap=True)
     await stop.wait()

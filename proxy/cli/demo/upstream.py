@@ -6,10 +6,12 @@ that is not answered right behind it.
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import accumulate, takewhile
+from math import inf
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -17,54 +19,50 @@ from aiohttp import web
 from proxy.cli.demo.session import MODEL, Session
 from proxy.config.values import site_url
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.chat.message import decode_message
 from proxy.wire.codec import Counting, UndecodableError
 from proxy.wire.known import Known
-from rules.conversation import CountTokens, Message, Role
-from rules.tokens.families import GENERIC
+from rules.conversation import CountTokens
 from rules.tokens.messages import MESSAGE_TOKENS
 
 PIECE_CHARS = 48
 """Of an answer in one event of a stream."""
 NOTE_PATHS = 60
 _PATH = re.compile(r"\b(?:[\w-]+/)+[\w-]+\.\w{1,4}\b")
-_ERROR_LINE = re.compile(r"^E {2,}\S.*$|^\S*Error: .*$", re.MULTILINE)
+
+_Json = dict[str, Any]
+_FRAME: _Json = {"id": "chatcmpl-demo", "object": "chat.completion", "created": 0, "model": MODEL}
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """A prompt as a server sees it; `cached_tokens` of it are a prefix of an earlier prompt, message by message.
+class Cost:
+    """What requests took of an upstream, in tokens."""
 
-    `chain` are the hashes of all its prefixes, shortest first.
-    """
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
 
-    messages: tuple[Message, ...]
-    stream: bool
-    tokens: int
-    cached_tokens: int
-    chain: tuple[bytes, ...]
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 class PromptCache:
-    """Knows with what an earlier prompt began, byte for byte. It never forgets."""
+    """Knows with what an earlier prompt began, message by message and byte for byte. It never forgets."""
 
     def __init__(self, count: CountTokens) -> None:
         self._counting = Counting(count, Known())
         self._seen: set[bytes] = set()
 
-    def read(self, body: bytes) -> Prompt:
-        """The prompt of a request, counted. Raises UndecodableError."""
+    def read(self, body: bytes, window_tokens: float = inf) -> Cost:
+        """The size of a prompt, which is kept if the window holds it. Raises UndecodableError."""
         request = CHAT.read(body)
         conversation = CHAT.decode(request, self._counting)
         sizes = [conversation.fixed_tokens, *(message.tokens for message in conversation.messages)]
-        chain = tuple(accumulate((b"\n".join(request.fixed), *request.raws), _extend, initial=b""))[1:]
-        warm = takewhile(lambda link: link[0] in self._seen, zip(chain, sizes, strict=True))
-        cached_tokens = sum(size for _, size in warm)
-        return Prompt(conversation.messages, request.stream, sum(sizes), cached_tokens, chain)
-
-    def admit(self, prompt: Prompt) -> None:
-        """Keep a prompt: later ones may begin as it does."""
-        self._seen.update(prompt.chain)
+        prefixes = tuple(accumulate((b"\n".join(request.fixed), *request.raws), _extend, initial=b""))[1:]
+        warm = takewhile(lambda prefix: prefix[0] in self._seen, zip(prefixes, sizes, strict=True))
+        cost = Cost(sum(sizes), sum(size for _, size in warm))
+        if cost.prompt_tokens <= window_tokens:
+            self._seen.update(prefixes)
+        return cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,7 @@ class Served:
 
     is_stream: bool
     status: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
+    cost: Cost
     answer_hash: str
 
 
@@ -87,54 +83,42 @@ class SimulatedUpstream:
         self._window_tokens = window_tokens
         self._cache = PromptCache(count)
         self._count = count
-        messages = [decode_message(raw, count, GENERIC.costs) for raw in session.messages]
+        messages = list(map(orjson.loads, session.messages))
         self._script = {_name(messages[turn - 1]): messages[turn] for turn in session.turns}
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         if request.path == "/v1/models":
-            return _answer_json({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "demo"}]})
-        if request.path != "/v1/chat/completions":
-            return _answer_json(_describe_error(f"no such path: {request.path}", None, "not_found"), 404)
+            return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+        body = await request.content.read()
         try:
-            prompt = self._cache.read(await request.content.read())
-        except UndecodableError:
-            return _answer_json(_describe_error("the body is no chat request", None, "invalid_json"), 400)
-        refusal = self._refuse(prompt)
-        if refusal is not None:
-            self._record(prompt, 400, 0, [orjson.dumps(refusal)])
-            return _answer_json(refusal, 400)
-        self._cache.admit(prompt)
-        answer = self._script.get(_name(prompt.messages[-1])) if prompt.stream else None
-        answer = answer or Message(Role.ASSISTANT, (_write_note(prompt),))
-        completion_tokens = self._count_completion(answer)
-        usage = _describe_usage(prompt, completion_tokens)
-        pieces = list(_write_stream(answer, usage)) if prompt.stream else [orjson.dumps(_write_answer(answer, usage))]
-        self._record(prompt, 200, completion_tokens, pieces)
-        return await _send(request, pieces, "text/event-stream" if prompt.stream else "application/json")
+            cost, chat = self._cache.read(body, self._window_tokens), orjson.loads(body)
+            is_stream = chat.get("stream") is True
+            status, cost, pieces = self._answer(cost, chat["messages"], is_stream=is_stream)
+        except (UndecodableError, orjson.JSONDecodeError, KeyError):
+            is_stream, status, cost = False, 400, Cost()
+            pieces = _write_error("the body is no chat request", "invalid_json")
+        self.served.append(Served(is_stream, status, cost, hashlib.sha256(b"".join(pieces)).hexdigest()))
+        kind = "text/event-stream" if is_stream and status == 200 else "application/json"
+        response = web.StreamResponse(status=status, headers={"Content-Type": kind})
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        return response
 
-    def _refuse(self, prompt: Prompt) -> dict[str, object] | None:
-        """What OpenAI answers to a prompt that it does not take; None for one that it does."""
-        if prompt.tokens > self._window_tokens:
-            message = (
-                f"This model's maximum context length is {self._window_tokens} tokens. However, your messages resulted"
-                f" in {prompt.tokens} tokens. Please reduce the length of the messages."
-            )
-            return _describe_error(message, "messages", "context_length_exceeded")
-        if not prompt.messages or not _answers_every_call(prompt.messages):
-            message = "An assistant message with 'tool_calls' must be followed by tool messages responding to each one."
-            return _describe_error(message, "messages", None)
-        return None
-
-    def _count_completion(self, answer: Message) -> int:
-        written = (*answer.texts, *(call.name + call.arguments for call in answer.tool_calls))
-        return MESSAGE_TOKENS + sum(map(self._count, written))
-
-    def _record(self, prompt: Prompt, status: int, completion_tokens: int, pieces: Sequence[bytes]) -> None:
-        answer_hash = hashlib.sha256(b"".join(pieces)).hexdigest()
-        self.served.append(
-            Served(prompt.stream, status, prompt.tokens, prompt.cached_tokens, completion_tokens, answer_hash)
-        )
+    def _answer(self, cost: Cost, messages: list[_Json], *, is_stream: bool) -> tuple[int, Cost, list[bytes]]:
+        """The status, what the request costs, and the answer in pieces: the script's to a stream, else a note."""
+        if cost.prompt_tokens > self._window_tokens:
+            most = f"This model's maximum context length is {self._window_tokens} tokens."
+            message = f"{most} However, your messages resulted in {cost.prompt_tokens} tokens."
+            return 400, cost, _write_error(message, "context_length_exceeded")
+        if not messages or not _answers_every_call(messages):
+            return 400, cost, _write_error("'tool_calls' must be followed by tool messages for each of them.", None)
+        answer = (self._script.get(_name(messages[-1])) if is_stream else None) or _write_note(messages)
+        functions = [call["function"] for call in answer.get("tool_calls", ())]
+        written = [answer["content"], *(function["name"] + function["arguments"] for function in functions)]
+        cost = replace(cost, completion_tokens=MESSAGE_TOKENS + sum(map(self._count, written)))
+        return 200, cost, list((_write_stream if is_stream else _write_answer)(answer, cost))
 
 
 @asynccontextmanager
@@ -154,101 +138,61 @@ def _extend(chain: bytes, piece: bytes) -> bytes:
     return hashlib.blake2b(chain + piece, digest_size=16).digest()
 
 
-def _name(message: Message) -> str:
+def _name(message: _Json) -> str:
     """What tells the last message of a prompt from all others of the session: ids and requests come once."""
-    return message.answers or message.text
+    return str(message.get("tool_call_id") or message.get("content"))
 
 
-def _answers_every_call(messages: Sequence[Message]) -> bool:
+def _answers_every_call(messages: list[_Json]) -> bool:
     """Whether each call has its one result right behind it, and no result stands elsewhere."""
-    open_calls: set[str | None] = set()
-    for message in messages:
-        if message.role is Role.TOOL:
-            if message.answers not in open_calls:
-                return False
-            open_calls.remove(message.answers)
-        elif open_calls:
+    open_calls: set[str] = set()
+    for message in [*messages, {"role": "end"}]:
+        if message["role"] == "tool" and message["tool_call_id"] in open_calls:
+            open_calls.remove(message["tool_call_id"])
+        elif message["role"] == "tool" or open_calls:
             return False
         else:
-            open_calls = {call.id for call in message.tool_calls}
-    return not open_calls
+            open_calls = {call["id"] for call in message.get("tool_calls", ())}
+    return True
 
 
-def _write_note(prompt: Prompt) -> str:
-    """A handoff note, as a model might write it, of what stands in the prompt."""
-    text = "\n".join(message.text for message in prompt.messages)
-    paths = list(dict.fromkeys(_PATH.findall(text)))
-    errors = list(dict.fromkeys(_ERROR_LINE.findall(text)))[-3:]
-    if not paths:
-        return f"The demo's upstream received {prompt.tokens} prompt tokens, {prompt.cached_tokens} of them cached."
-    return "\n".join(
-        (
-            f"1. Progress and decisions: {len(paths)} files were looked at; the work went through them in order.",
-            "2. Constraints and preferences: as the task says; nothing was added.",
-            f"3. Remaining: go on behind {paths[-1]}, and run the tests after every change.",
-            "4. Exact data: " + ", ".join(paths[-NOTE_PATHS:]),
-            *(f"   error seen: {error}" for error in errors),
-        )
-    )
+def _write_note(messages: list[_Json]) -> _Json:
+    """A handoff note, as a model might write it, that names the files of the prompt."""
+    paths = list(dict.fromkeys(_PATH.findall("\n".join(str(message.get("content")) for message in messages))))
+    done = f"1. Progress and decisions: {len(paths)} files were looked at; the work went through them in order."
+    rest = "2. Constraints: as the task says.\n3. Remaining: go on with the next file, and test after every change."
+    data = f"4. Exact data: {', '.join(paths[-NOTE_PATHS:]) or 'none'}."
+    return {"role": "assistant", "content": f"{done}\n{rest}\n{data}"}
 
 
-def _describe_usage(prompt: Prompt, completion_tokens: int) -> dict[str, object]:
-    return {
-        "prompt_tokens": prompt.tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt.tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": prompt.cached_tokens},
-    }
-
-
-def _write_answer(answer: Message, usage: dict[str, object]) -> dict[str, object]:
-    message = {"role": "assistant", "content": answer.text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {**_frame("chat.completion"), "choices": [choice], "usage": usage}
-
-
-def _write_stream(answer: Message, usage: dict[str, object]) -> Iterator[bytes]:
+def _write_stream(answer: _Json, cost: Cost) -> Iterator[bytes]:
     """The answer as server-sent events, one at a time, the usage in the last."""
-    frame = _frame("chat.completion.chunk")
-    deltas: list[dict[str, object]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": piece} for piece in _split(answer.text)]
-    for index, call in enumerate(answer.tool_calls):
-        function = {"name": call.name, "arguments": ""}
-        deltas.append({"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": function}]})
-        for piece in _split(call.arguments):
-            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    text, calls = answer["content"], answer.get("tool_calls", ())
+    deltas: list[_Json] = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": text[start : start + PIECE_CHARS]} for start in range(0, len(text), PIECE_CHARS)]
+    deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(calls)]
     for delta in deltas:
-        yield _write_event({**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    reason = "tool_calls" if answer.tool_calls else "stop"
-    yield _write_event({**frame, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-    yield _write_event({**frame, "choices": [], "usage": usage})
+        yield _write_event(choices=[{"index": 0, "delta": delta, "finish_reason": None}])
+    yield _write_event(choices=[{"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}])
+    yield _write_event(choices=[], usage=_describe_usage(cost))
     yield b"data: [DONE]\n\n"
 
 
-def _split(text: str) -> list[str]:
-    return [text[start : start + PIECE_CHARS] for start in range(0, len(text), PIECE_CHARS)]
+def _write_event(**fields: Any) -> bytes:
+    return b"data: %b\n\n" % orjson.dumps({**_FRAME, "object": "chat.completion.chunk", **fields})
 
 
-def _frame(kind: str) -> dict[str, object]:
-    return {"id": "chatcmpl-demo", "object": kind, "created": 0, "model": MODEL}
+def _write_answer(answer: _Json, cost: Cost) -> Iterator[bytes]:
+    choices = [{"index": 0, "message": answer, "finish_reason": "stop"}]
+    yield orjson.dumps({**_FRAME, "choices": choices, "usage": _describe_usage(cost)})
 
 
-def _write_event(event: dict[str, object]) -> bytes:
-    return b"data: " + orjson.dumps(event) + b"\n\n"
+def _describe_usage(cost: Cost) -> _Json:
+    usage: _Json = {"prompt_tokens": cost.prompt_tokens, "completion_tokens": cost.completion_tokens}
+    total_tokens, cached_tokens = cost.prompt_tokens + cost.completion_tokens, cost.cached_tokens
+    return usage | {"total_tokens": total_tokens, "prompt_tokens_details": {"cached_tokens": cached_tokens}}
 
 
-def _describe_error(message: str, param: str | None, code: str | None) -> dict[str, object]:
-    return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
-
-
-def _answer_json(body: dict[str, object], status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
-
-
-async def _send(request: web.BaseRequest, pieces: Sequence[bytes], content_type: str) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": content_type})
-    await response.prepare(request)
-    for piece in pieces:
-        await response.write(piece)
-    await response.write_eof()
-    return response
+def _write_error(message: str, code: str | None) -> list[bytes]:
+    error = {"message": message, "type": "invalid_request_error", "param": "messages", "code": code}
+    return [orjson.dumps({"error": error})]

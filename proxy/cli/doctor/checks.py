@@ -19,7 +19,7 @@ import aiohttp
 from proxy.config.network.forward_proxies import SETTING
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.values import own_host, site_url, split_address
-from proxy.http.client import UpstreamClient, target_url
+from proxy.http.client import UpstreamClient, read_bounded, target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
 from proxy.server.app import data_directory
@@ -98,16 +98,13 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
     subject = f"{path} {upstream.base_url}"
     asked = request_headers(headers, upstream, identity=True)
     asked["Accept"] = "application/json"
-    body, where = bytearray(), "check base_url, and whether the server runs and can be reached from here"
+    where = "check base_url, and whether the server runs and can be reached from here"
     try:
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
             client.send("GET", target_url(upstream, "/v1/models"), asked, None, upstream) as answer,
         ):
-            async for chunk in answer.content.iter_any():
-                body += chunk
-                if len(body) > MAX_ANSWER_BYTES:
-                    break
+            body = await read_bounded(answer, MAX_ANSWER_BYTES) or b""
     except TimeoutError:
         proxy = upstream.route.proxy
         if proxy is not None:
@@ -119,7 +116,7 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
         return Answer(Finding(subject, "error", found, advice.replace("upstream.", f"{path}.") or where))
     except (aiohttp.ClientError, OSError):
         return Answer(Finding(subject, "error", "breaks off its answer", where))
-    names = tuple(await asyncio.to_thread(read_names, bytes(body))) if answer.status == 200 else ()
+    names = tuple(await asyncio.to_thread(read_names, body)) if answer.status == 200 else ()
     finding = _judge(upstream, answer.status, len(names), path, shows_key="Authorization" in asked)
     return Answer(finding, names, await discover(client, upstream, headers))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import orjson
 from rich.console import Console
@@ -183,7 +183,7 @@ async def _describe(
     _, record = await Records(store).read(name)
     kept = record or Record(family.ratio)
     told = answers[_tell_apart(config.upstream_for(settings.upstream))].windows.find(model)
-    facts = await asyncio.to_thread(complete, name, recall(kept, told or kept.window_tokens))
+    facts = await asyncio.to_thread(complete, name, replace(recall(kept), window_tokens=told or kept.window_tokens))
     view = ModelView.of(config, settings, name, facts)
     vocabulary = compactors.name_vocabulary(settings, model)
     return ModelFinding(

@@ -3,7 +3,6 @@
 Law: no name is shown that only a client has said, and of an upstream no more than its host.
 """
 
-from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
 
 import orjson
@@ -16,27 +15,12 @@ from proxy.state.models.view import ModelView
 MAX_SHOWN = 500
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """One model; the window is what its requests are compacted to."""
-
-    model: str
-    upstream: str
-    window_tokens: int
-    window_from: str
-    vocabulary: str
-    token_ratio: float
-    calibrated: bool
-    samples: int
-    mean_error: float
-
-
 def write_models(services: Services) -> bytes:
     """JSON: the models that an upstream has answered for, and those whose windows one has told; and how many more."""
     known = {(one.name.base_url, one.name.model): one for one in services.models.list_known()}
     told = [place for place in services.models.list_told() if place not in known]
     every = [*reversed(known.values()), *(_recall(services, *place) for place in told[:MAX_SHOWN])]
-    shown = [asdict(_show(services, one)) for one in every[:MAX_SHOWN]]
+    shown = [_show(services, one) for one in every[:MAX_SHOWN]]
     return orjson.dumps({"models": shown, "unlisted": len(known) + len(told) - len(shown)})
 
 
@@ -46,17 +30,18 @@ def _recall(services: Services, base_url: str, model: str) -> Known:
     return Known(name, services.models.recall(name))
 
 
-def _show(services: Services, known: Known) -> _Shown:
+def _show(services: Services, known: Known) -> dict[str, object]:
+    """One model; the window is what its requests are compacted to."""
     model = known.name.model
     view = ModelView.of(services.config, services.config.policy_for(model), known.name, known.facts)
-    return _Shown(
-        model=model,
-        upstream=urlsplit(known.name.base_url).netloc,
-        window_tokens=view.policy.context_window,
-        window_from=view.window_from,
-        vocabulary=services.compactors.name_vocabulary(view.settings, model),
-        token_ratio=known.facts.ratio,
-        calibrated=known.is_calibrated,
-        samples=known.samples,
-        mean_error=round(known.mean_error, 4),
-    )
+    return {
+        "model": model,
+        "upstream": urlsplit(known.name.base_url).netloc,
+        "window_tokens": view.policy.context_window,
+        "window_from": view.window_from,
+        "vocabulary": services.compactors.name_vocabulary(view.settings, model),
+        "token_ratio": known.facts.ratio,
+        "calibrated": known.is_calibrated,
+        "samples": known.samples,
+        "mean_error": round(known.mean_error, 4),
+    }

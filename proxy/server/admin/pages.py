@@ -53,7 +53,7 @@ def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:
 
 
 def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
-    """An error that the proxy itself makes, in the form that a client of this dialect knows."""
+    """An error that the proxy itself makes."""
     answer = web.Response(
         body=codec.write_error(error.text(), as_event=False),
         status=error.status,

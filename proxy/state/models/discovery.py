@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.client import UpstreamClient, target_url
+from proxy.http.client import UpstreamClient, read_bounded, target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
 from proxy.wire.json.repair import DECODE_ERRORS
@@ -123,16 +123,10 @@ async def discover(client: UpstreamClient, upstream: UpstreamConfig, headers: He
 
 async def _get(client: UpstreamClient, upstream: UpstreamConfig, url: URL, headers: CIMultiDict[str]) -> bytes:
     """The answer's body; empty where there was no success, or too much of it."""
-    answer = bytearray()
     with suppress(ProxyError, aiohttp.ClientError, OSError):  # a timeout of the connection's is an OSError
         async with client.send("GET", url, headers, None, upstream) as response:
-            if response.status != 200:
-                return b""
-            async for chunk in response.content.iter_any():
-                answer += chunk
-                if len(answer) > MAX_ANSWER_BYTES:
-                    return b""
-            return bytes(answer)
+            if response.status == 200:
+                return await read_bounded(response, MAX_ANSWER_BYTES) or b""
     return b""
 
 

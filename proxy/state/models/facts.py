@@ -47,11 +47,11 @@ class Known:
     mean_error: float = 0.0
 
 
-def recall(record: Record, window_tokens: int | None) -> Facts:
-    """What a record says of a model, whose upstream has told a window of so many tokens."""
+def recall(record: Record) -> Facts:
+    """What a record says of a model."""
     return Facts(
         record.ratio,
-        window_tokens,
+        record.window_tokens,
         learned_tokens=record.learned_tokens,
         added_tokens=record.added_tokens,
         refuted=record.refuted,

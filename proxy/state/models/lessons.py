@@ -4,11 +4,14 @@ Law: pure. A retry always gets less than what was refused.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from proxy.state.models.calibration import MIN_SAMPLE_TOKENS
-from proxy.state.models.discovery import MAX_WINDOW_TOKENS
-from proxy.state.models.records import MAX_RATIO
-from proxy.wire.overflow.classify import Kind, Overflow
+from proxy.state.models.calibration import MIN_SAMPLE_TOKENS, clamp
+from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
+from proxy.state.models.facts import Facts
+from proxy.state.models.records import MAX_RATIO, MAX_REFUTED
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
 from rules.policy import Policy
 
 MIN_LIMIT_TOKENS = 256
@@ -53,6 +56,13 @@ class Lesson:
     added_tokens: int | None = None
     refused_tokens: int = field(default=0, compare=False)
 
+    def given(self, answered_tokens: int) -> "Lesson":
+        """The lesson, knowing that a prompt of so many tokens was answered: the window is no smaller than that."""
+        if self.window_tokens is None or self.window_tokens >= answered_tokens:
+            return self
+        is_between = not self.is_certain and self.refused_tokens > answered_tokens
+        return replace(self, window_tokens=answered_tokens if is_between else None)
+
     def apply(self, policy: Policy) -> Policy:
         """The policy by which the request is planned again."""
         return replace(
@@ -90,6 +100,21 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
         return lesson
     # By these numbers it fitted all along. So they are not the whole truth.
     return replace(lesson, ceiling_tokens=_round_down(SHRINK_SHARE * planned.token_ratio * sent.prompt_tokens))
+
+
+def find_changes(known: Facts, believed_tokens: int, lesson: Lesson) -> dict[str, Any]:
+    """What a lesson about a window of `believed_tokens` changes of what is known of a model."""
+    changes: dict[str, Any] = {}
+    window_tokens = lesson.window_tokens or 0
+    is_guess_too_many = not lesson.is_certain and window_tokens > (known.learned_tokens or window_tokens)
+    if window_tokens >= MIN_WINDOW_TOKENS and known.correct(believed_tokens) != window_tokens and not is_guess_too_many:
+        others = tuple(item for item in known.refuted if item != believed_tokens)
+        changes |= {"learned_tokens": window_tokens, "refuted": (*others, believed_tokens)[-MAX_REFUTED:]}
+    if lesson.ratio is not None and clamp(lesson.ratio) != known.ratio:
+        changes["ratio"] = clamp(lesson.ratio)
+    if lesson.added_tokens is not None and lesson.added_tokens > (known.added_tokens or -1):
+        changes["added_tokens"] = lesson.added_tokens
+    return changes
 
 
 def _learn_from_prompt(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson:

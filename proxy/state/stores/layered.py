@@ -8,11 +8,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.stores.store import StoreError, SummaryStore
+from proxy.tasks import Tasks
 
 T = TypeVar("T")
 
@@ -52,83 +52,76 @@ class LayeredStore:
         self._log = log
         self._sleep = sleep
         self._unwritten: dict[str, None] = {}
-        self._recovery: asyncio.Task[None] | None = None
+        self._tasks = Tasks(lambda error: log.error("store_fault", error=type(error).__name__))
+        """Nothing but a recovery: while one is under way, the durable store is out."""
 
     async def get(self, summary_id: str) -> bytes | None:
         """The summary under an id: memory's, else the durable store's."""
         sealed = await self._memory.get(summary_id)
         if sealed is not None:
             return sealed
-        sealed = await self._ask(
-            partial(self._durable.get, summary_id),
-            otherwise=partial(self._memory.get, summary_id),
-        )
-        if sealed is not None:
-            self._memory.replace(summary_id, sealed)
-        return sealed
+        return self._hold(summary_id, await self._ask(lambda store: store.get(summary_id)))
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
         """Keep a summary unless the id has one."""
-        durable_lease = lease if lease is not None and lease < FIRST_STAND_IN_LEASE else None
-        kept = await self._ask(
-            partial(self._durable.put, summary_id, sealed, durable_lease),
-            otherwise=partial(self._keep_for_later, summary_id, sealed),
-        )
-        if kept is not None:
-            self._memory.replace(summary_id, kept)
-        return kept
+
+        async def keep(store: SummaryStore) -> bytes | None:
+            if store is self._durable:
+                is_own = lease is not None and lease < FIRST_STAND_IN_LEASE
+                return await store.put(summary_id, sealed, lease if is_own else None)
+            self._write_later(summary_id)
+            return await store.put(summary_id, sealed)
+
+        return self._hold(summary_id, await self._ask(keep))
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
         """A lease, unless another holds; while the durable store is out, one among the callers of this process."""
-        return await self._ask(
-            partial(self._durable.claim, summary_id, seconds),
-            otherwise=partial(self._memory.claim, summary_id, seconds),
-        )
+        return await self._ask(lambda store: store.claim(summary_id, seconds))
 
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back to the store that granted it."""
         if lease >= FIRST_STAND_IN_LEASE:
             await self._memory.release(summary_id, lease)
         else:
-            await self._ask(
-                partial(self._durable.release, summary_id, lease),
-                otherwise=partial(self._memory.release, summary_id, lease),
-            )
+            await self._ask(lambda store: store.release(summary_id, lease))
+
+    async def settle(self) -> None:
+        """Wait until the durable store, if it is out, has answered again and has what it missed."""
+        await self._tasks.settle()
 
     async def close(self) -> None:
         """Give up waiting for the durable store, and let go of it."""
-        if self._recovery is not None:
-            self._recovery.cancel()
-            await asyncio.gather(self._recovery, return_exceptions=True)
+        await self._tasks.close()
         with suppress(StoreError):
             await self._durable.close()
 
-    @property
-    def _is_out(self) -> bool:
-        return self._recovery is not None and not self._recovery.done()
-
-    async def _ask(self, operation: Callable[[], Awaitable[T]], *, otherwise: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, operation: Callable[[SummaryStore], Awaitable[T]]) -> T:
         """What the durable store answers; while it is out, what memory does."""
-        if not self._is_out:
+        if self._tasks.is_idle:
             try:
-                return await operation()
+                return await operation(self._durable)
             except StoreError as error:
                 self._stand_in(error)
-        return await otherwise()
+        return await operation(self._memory)
 
-    async def _keep_for_later(self, summary_id: str, sealed: bytes) -> bytes | None:
-        """Keep a summary in memory, to be written through. Beyond a bound the oldest are not: a text is no loss."""
+    def _hold(self, summary_id: str, kept: bytes | None) -> bytes | None:
+        """Have in memory, too, what the durable store has."""
+        if kept is not None:
+            self._memory.replace(summary_id, kept)
+        return kept
+
+    def _write_later(self, summary_id: str) -> None:
+        """Write a summary through later. Beyond a bound the oldest are not: losing a text costs only a new one."""
         self._unwritten[summary_id] = None
         if len(self._unwritten) > MAX_UNWRITTEN:
             del self._unwritten[next(iter(self._unwritten))]
-        return await self._memory.put(summary_id, sealed)
 
     def _stand_in(self, error: StoreError) -> None:
         """From here on memory stands in, until the durable store answers again."""
         self._on_error(self.name)
-        if not self._is_out:
+        if self._tasks.is_idle:
             self._log.warning("store_unreachable", store=self.name, reason=error.fault)
-            self._recovery = asyncio.get_running_loop().create_task(self._recover())
+            _ = self._tasks.start(self._recover())
 
     async def _recover(self) -> None:
         """Try again and again, with growing pauses, until the durable store answers and has what it missed."""
@@ -156,7 +149,6 @@ class LayeredStore:
         while self._unwritten:
             summary_id = next(iter(self._unwritten))
             sealed = await self._memory.get(summary_id)
-            kept = await self._durable.put(summary_id, sealed) if sealed is not None else None
-            if kept is not None:
-                self._memory.replace(summary_id, kept)
+            if sealed is not None:
+                self._hold(summary_id, await self._durable.put(summary_id, sealed))
             self._unwritten.pop(summary_id, None)

@@ -4,23 +4,10 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from proxy.lru import BytesLRU
 
 MAX_BYTES = 32 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    sealed: bytes
-    expires_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Lease:
-    number: int
-    expires_at: float
 
 
 class MemoryStore:
@@ -43,11 +30,15 @@ class MemoryStore:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._renews = renews
-        self._entries: BytesLRU[str, _Entry] = BytesLRU(
-            max_bytes, lambda summary_id, entry: len(summary_id) + len(entry.sealed)
+        self._entries: BytesLRU[str, tuple[bytes, float]] = BytesLRU(
+            max_bytes, lambda summary_id, entry: len(summary_id) + len(entry[0])
         )
-        self._leases: dict[str, _Lease] = {}
+        """Each with the time at which it expires, and so are the leases."""
+        self._leases: dict[str, tuple[int, float]] = {}
         self._numbers = itertools.count(first_lease)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     async def get(self, summary_id: str) -> bytes | None:
         """The summary under an id, if it is there."""
@@ -58,44 +49,42 @@ class MemoryStore:
         kept = self._use(summary_id)
         if kept is not None:
             return kept
-        holder = self._find_lease(summary_id)
-        if lease is not None and holder is not None and holder.number != lease:
+        if lease is not None and self._find_holder(summary_id) not in {None, lease}:
             return None
         self.replace(summary_id, sealed)
         return sealed
 
     def replace(self, summary_id: str, sealed: bytes) -> None:
         """Keep a summary whatever the id had: for who knows from elsewhere which one holds."""
-        self._entries[summary_id] = _Entry(sealed, self._clock() + self._ttl_seconds)
+        self._entries[summary_id] = (sealed, self._clock() + self._ttl_seconds)
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
         """A lease, unless another holds."""
-        if self._find_lease(summary_id) is not None:
+        if self._find_holder(summary_id) is not None:
             return None
         now = self._clock()
-        self._leases = {name: lease for name, lease in self._leases.items() if lease.expires_at > now}
-        lease = _Lease(next(self._numbers), now + seconds)
-        self._leases[summary_id] = lease
-        return lease.number
+        self._leases = {name: lease for name, lease in self._leases.items() if lease[1] > now}
+        number = next(self._numbers)
+        self._leases[summary_id] = (number, now + seconds)
+        return number
 
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back."""
-        holder = self._find_lease(summary_id)
-        if holder is not None and holder.number == lease:
+        if self._find_holder(summary_id) == lease:
             del self._leases[summary_id]
 
     async def close(self) -> None:
         """Nothing to let go of."""
 
     def _use(self, summary_id: str) -> bytes | None:
-        entry = self._entries.get(summary_id)
-        if entry is None or entry.expires_at <= self._clock():
+        sealed, expires_at = self._entries.get(summary_id) or (None, 0.0)
+        if sealed is None or expires_at <= self._clock():
             return None
         if self._renews:
-            self.replace(summary_id, entry.sealed)
-        return entry.sealed
+            self.replace(summary_id, sealed)
+        return sealed
 
-    def _find_lease(self, summary_id: str) -> _Lease | None:
+    def _find_holder(self, summary_id: str) -> int | None:
         """The lease that holds now."""
-        lease = self._leases.get(summary_id)
-        return lease if lease is not None and lease.expires_at > self._clock() else None
+        number, expires_at = self._leases.get(summary_id, (0, -math.inf))
+        return number if expires_at > self._clock() else None

@@ -8,41 +8,28 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    MaxConnectionsError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-)
-from redis.exceptions import (
-    ConnectionError as UnreachableError,
-)
-from redis.exceptions import (
-    TimeoutError as SilentError,
-)
 
 from proxy.state.stores.store import StoreError, describe_fault
+from proxy.tasks import Tasks
 
 PREFIX = "trimtab:1:"
 FENCE = f"{PREFIX}fence"
 CONNECT_SECONDS = 1.0
 OPERATION_SECONDS = 1.0
 MAX_CONNECTIONS = 32
-_FAULTS: tuple[tuple[type[RedisError], str], ...] = (
-    (AuthenticationError, "the server refuses the user name or the password"),
-    (BusyLoadingError, "the server is still loading its data"),
-    (MaxConnectionsError, "all connections to the server are in use"),
-    (NoPermissionError, "the server's user may not do what is needed"),
-    (ReadOnlyError, "the server takes no writes: it is a replica"),
-    (OutOfMemoryError, "the server's memory is full"),
-    (SilentError, "the server does not answer in time"),
-    (UnreachableError, "the server cannot be reached"),
+_FAULTS: tuple[tuple[type[exceptions.RedisError], str], ...] = (
+    (exceptions.AuthenticationError, "the server refuses the user name or the password"),
+    (exceptions.BusyLoadingError, "the server is still loading its data"),
+    (exceptions.MaxConnectionsError, "all connections to the server are in use"),
+    (exceptions.NoPermissionError, "the server's user may not do what is needed"),
+    (exceptions.ReadOnlyError, "the server takes no writes: it is a replica"),
+    (exceptions.OutOfMemoryError, "the server's memory is full"),
+    (exceptions.TimeoutError, "the server does not answer in time"),
+    (exceptions.ConnectionError, "the server cannot be reached"),
 )
 """The narrower types first."""
 _SCHEMES = {"valkey": "redis", "valkeys": "rediss"}
@@ -108,7 +95,7 @@ class RedisStore:
         pool.connection_class(**pool.connection_kwargs)  # not opened: only to see that it can be
         self._client = Redis.from_pool(pool)
         self._ttl_milliseconds = _to_milliseconds(ttl_seconds)
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks(lambda _: None)  # an operation's error is for who asked, or for nobody
         self._put = self._client.register_script(_PUT)
         self._claim = self._client.register_script(_CLAIM)
         self._release = self._client.register_script(_RELEASE)
@@ -136,9 +123,13 @@ class RedisStore:
         """Give a lease back."""
         await self._ask(lambda: self._release([lease_key(summary_id)], [lease]))
 
+    async def settle(self) -> None:
+        """Wait until no operation is under way."""
+        await self._tasks.settle()
+
     async def close(self) -> None:
         """Let what is under way end, and let go of the connections."""
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self.settle()
         await self._ask(self._client.aclose)
 
     async def _ask(self, operation: Callable[[], Awaitable[Any]]) -> Any:
@@ -146,26 +137,18 @@ class RedisStore:
 
         A caller that is cancelled lets the operation end: the client can lose a cancellation, or a connection to it.
         """
-        task = asyncio.get_running_loop().create_task(self._perform(operation))
-        self._under_way.add(task)
-        task.add_done_callback(self._let_go)
+        task = self._tasks.start(self._perform(operation))
         await asyncio.wait({task})
         return task.result()
 
     async def _perform(self, operation: Callable[[], Awaitable[Any]]) -> Any:
         try:
             return await operation()
-        except (RedisError, OSError) as error:
+        except (exceptions.RedisError, OSError) as error:
             raise StoreError(self.name, _describe(error)) from error
 
-    def _let_go(self, task: asyncio.Task[Any]) -> None:
-        """An operation has ended; its error is seen here in case nobody waits for it any more."""
-        self._under_way.discard(task)
-        if not task.cancelled():
-            task.exception()
 
-
-def _describe(error: RedisError | OSError) -> str:
+def _describe(error: exceptions.RedisError | OSError) -> str:
     if isinstance(error, OSError):
         return describe_fault(error)
     return next((words for kind, words in _FAULTS if isinstance(error, kind)), "the server reports an error")

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from proxy.state.stores.sqlite_file import ForeignFileError, SqliteFile, Work
+from proxy.state.stores.sqlite_file import ForeignFileError, SqliteFile
 from proxy.state.stores.store import StoreError, describe_fault
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -63,23 +64,20 @@ class SqliteStore:
 
     async def get(self, summary_id: str) -> bytes | None:
         """The summary under an id, if it is there."""
-        return await self._do(lambda connection: self._read(connection, summary_id))
+        return await self._do(self._read, summary_id)
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
         """Keep a summary unless the id has one. One that is larger than the store is returned, but not kept."""
-        return await self._do(lambda connection: self._write(connection, summary_id, sealed, lease))
+        return await self._do(self._write, summary_id, sealed, lease)
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
         """A lease, unless another holds."""
-        return await self._do(lambda connection: self._lend(connection, summary_id, seconds))
+        return await self._do(self._lend, summary_id, seconds)
 
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back."""
-        await self._do(
-            lambda connection: connection.execute(
-                "DELETE FROM leases WHERE summary_id = ? AND number = ?", (summary_id, lease)
-            )
-        )
+        statement = "DELETE FROM leases WHERE summary_id = ? AND number = ?"
+        await self._do(sqlite3.Connection.execute, statement, (summary_id, lease))
 
     async def close(self) -> None:
         """Let go of the file and the thread."""
@@ -88,8 +86,8 @@ class SqliteStore:
         finally:
             self._thread.shutdown(wait=False)
 
-    async def _do(self, work: Work[T]) -> T:
-        return await self._run(lambda: self._file.use(work))
+    async def _do(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda: self._file.use(lambda connection: work(connection, *args, **kwargs)))
 
     async def _run(self, work: Callable[[], T]) -> T:
         """Run in the store's thread. Raises StoreError where it fails, or takes too long."""
@@ -121,7 +119,8 @@ class SqliteStore:
             kept = self._read(connection, summary_id)
             if kept is not None:
                 return kept
-            if lease is not None and _find_other_holder(connection, summary_id, lease, now):
+            held = "SELECT 1 FROM leases WHERE summary_id = ? AND number != ? AND expires_at > ?"
+            if lease is not None and connection.execute(held, (summary_id, lease, now)).fetchone():
                 return None
             if len(sealed) <= self._max_bytes:
                 connection.execute(
@@ -153,14 +152,6 @@ class SqliteStore:
                 " RETURNING size_bytes"
             ).fetchone()
             total_bytes -= size_bytes
-
-
-def _find_other_holder(connection: sqlite3.Connection, summary_id: str, lease: int, now: float) -> bool:
-    """Whether another lease than this one holds."""
-    row = connection.execute(
-        "SELECT 1 FROM leases WHERE summary_id = ? AND number != ? AND expires_at > ?", (summary_id, lease, now)
-    ).fetchone()
-    return row is not None
 
 
 def _describe(error: sqlite3.Error) -> str:

@@ -79,25 +79,19 @@ class SqliteFile:
             self.close()
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _alone(self._path):
-                self._connection = self._open_sound()
-                self._identity = _identify(self._path)
+                self._identity = self._begin()
+                self._connection = self._open()
         return self._connection
 
-    def _open_sound(self) -> sqlite3.Connection:
-        try:
-            return self._open()
-        except _FAULTS as error:
-            if not _is_broken(error):
-                raise
-        self._set_aside()
-        return self._open()
-
-    def _open(self) -> sqlite3.Connection:
-        """Open the file, or begin it."""
+    def _begin(self) -> tuple[int, int] | None:
+        """Which file is to be opened: the one that stands there, or else a new one."""
         if _identify(self._path) is None:
             for suffix in _SIDE_FILES:
                 _beside(self._path, suffix).unlink(missing_ok=True)
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        return _identify(self._path)
+
+    def _open(self) -> sqlite3.Connection:
         with ExitStack() as on_failure:
             connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
             on_failure.callback(connection.close)
@@ -183,7 +177,4 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 
 def _is_broken(error: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:
-    if isinstance(error, UnicodeDecodeError):
-        return True
-    code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF in _BROKEN
+    return isinstance(error, UnicodeDecodeError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _BROKEN

@@ -12,7 +12,8 @@ import orjson
 
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from proxy.wire.json.repair import DECODE_ERRORS
-from proxy.wire.overflow.classify import Kind, Overflow, read_overflow
+from proxy.wire.overflow.classify import Overflow, read_overflow
+from proxy.wire.overflow.wordings import Kind
 from proxy.wire.sse import write_event
 from proxy.wire.tap import Piece
 from proxy.wire.usage import Usage, read_usage

@@ -6,13 +6,13 @@ Law: no I/O, never raises, linear in the length of the text. A rate limit is no 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.overflow.numbers import MAX_NUMBER, read_number, read_numbers
+from proxy.wire.overflow.wordings import MEANINGS, NUMBER, RATE, Kind
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
 """Source: the answers of some twenty servers; 500 is llama.cpp's, whose window filled while it generated."""
@@ -25,16 +25,6 @@ QUOTE_CHARS = 24
 """Before a number: enough to tell a server's own words from a client's."""
 MIN_STRING_CHARS = 100_000
 """A string limit below this is that of a name, not of what a message says."""
-
-
-class Kind(StrEnum):
-    """What did not fit."""
-
-    PROMPT = "prompt"
-    GENERATION = "generation"  # the answer, while it was written
-    STRING = "string"  # one of the request
-    COMPLETION = "completion"  # the one that was asked for
-    SIZE = "size"  # in bytes, or in what one request may use of a rate limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,74 +54,24 @@ class Overflow:
         numbers = [match for match in _DIGITS.finditer(self.text) if read_number(match[0]) == self.limit]
         if numbers:
             return [self.text[max(match.start() - QUOTE_CHARS, 0) : match.end()] for match in numbers]
-        found = (pattern.search(self.text) for pattern in (_CONTEXT, _PROMPT))
+        found = (wording.pattern.search(self.text) for wording in MEANINGS if wording.kind is Kind.PROMPT)
         return [match[0] for match in found if match is not None]
 
 
 _CODES = re.compile(
-    r"context_?(?:length|window|size)|context_exceeded|exceed_context|out_?of_?context|max_(?:prompt|input)_tokens"
-    r"|too_many_tokens",
+    r"context_?(?:length|window|size)|context_exceeded|exceed_context|max_(?:prompt|input)_tokens|too_many_tokens",
     re.IGNORECASE,
 )
-_RATE = re.compile(
-    r"rate.?limit|too many requests|throttl|quota|per (?:minute|min|hour|day|month|second)\b|\b[TR]P[MD]\b|please wait"
-    r"|try again in|monthly|billing|\bcredits?\b|subscription|upgrade your plan",
-    re.IGNORECASE,
-)
-_TOO_LARGE_AT_ALL = re.compile(r"request too large", re.IGNORECASE)
-_STRING = re.compile(r"string too long\. expected a string with maximum length", re.IGNORECASE)
-_OTHER = re.compile(
-    r"array too long|\b(?:image|audio|video|file)s?\b|\b(?:schema|properties|logprobs|cache.?key|name|user|id)\b"
-    r"|\w\[\d{1,6}\]\.|\b(?:temperature|(?:top_)?logprobs|logit_bias|stop|metadata|tools?|functions?|json|content-length)\b"
-    r"|(?:thinking|reasoning).?budget|budget.?tokens|timed out|\bseconds\b|not supported|does not support",
-    re.IGNORECASE,
-)
-_COMPLETION = re.compile(
-    r"at most \d[\d,]{0,20} (?:completion|output) tokens|\b(?:maximum|max) tokens you requested|num_predict"
-    r"|(?<!and )maximum (?:allowed )?(?:number of )?(?:output|completion) tokens|maximum value for .{0,3}max_"
-    r"|\d (?:output|completion) tokens|tokens of output|number of (?:output|completion) tokens"
-    r"|max_(?:completion_|output_)?tokens\W{0,3} must be"
-    r"|max_(?:completion_|output_|new_)?tokens\b(?!.{0,90}(?:input|prompt|context)).{0,40}(?:too large|exceed)",
-    re.IGNORECASE,
-)
+"""Of OpenAI, llama.cpp, GitHub Copilot and gateways."""
+_NOT_OUTWEIGHED = frozenset({Kind.STRING, Kind.COMPLETION, Kind.GENERATION})
+"""What a text says more exactly than a code."""
 _BESIDE = re.compile(
     r"maximum context length|context length is only|exceed context limit"
     r"|(?:messages|prompt|input|request has)\b.{0,40}\d",
     re.IGNORECASE,
 )
-"""The prompt is spoken of, too: then the two together are too long."""
-_NOTHING_LEFT = re.compile(r"must be at least \d{1,3}, got -\d", re.IGNORECASE)
-"""vLLM takes the prompt from the window before it looks at the completion."""
-_GENERATION = re.compile(r"^\W{0,3}context (?:size|length|window) has been exceeded", re.IGNORECASE)
-_BODY_SIZE = re.compile(
-    r"(?:message|request|payload|body) (?:size|entity|body) (?!.{0,40}context).{0,40}(?:exceed|too large)"
-    r"|(?:payload|entity) too large",
-    re.IGNORECASE,
-)
-_CONTEXT = re.compile(
-    r"(?:maximum|model.?s|available|configured|max) context|(?:prompt|input|request|messages?|tokens)\b.{0,80}\bcontext"
-    r"[ _](?:length|size|window|limit)|exceed.{0,40}context|context[ _](?:length|size|window|limit).{0,20}exceed"
-    r"|context[ _](?:length|size|window) (?:of |is |\()?\d|`inputs`? tokens \+",
-    re.IGNORECASE,
-)
-"""Nothing but an overflow is said like this, whatever else is said beside it."""
-_PROMPT = re.compile(
-    r"max(?:imum)? (?:prompt|input|model|sequence) (?:length|size|window)"
-    r"|(?:prompt|input|request|messages?|conversation)\b.{0,80}\btoo (?:long|large|big)"
-    r"|(?:prompt|input|request|messages?|conversation)\b.{0,60}\b(?:long|larg)er than.{0,60}"
-    r"\b(?:context|tokens?|length|limit|max)"
-    r"|(?:prompt|input|sequence) (?:length|tokens?|size)\b.{0,60}(?:exceed|greater than)|prompt exceeds"
-    r"|exceed.{0,40}token limit|token (?:count|limit|length)\b.{0,40}exceed|token length must be"
-    r"|\btokens\b.{0,80}\bexceed|exceed.{0,60}\btokens\b|prompt_tokens\b.{0,40}(?:less than|exceed)"
-    r"|(?:prompt|input) is \d[\d,]{0,20} tokens|context overflow|sequence too long|supports a context of|上下文长度"
-    r"|tokens?\b.{0,40}\b(?:above|over|greater than)\b.{0,40}(?:limit|max)|tokens? ?\(?\d{0,10}\)? ?> ?(?:\d|max)"
-    r"|reduce (?:the length of |the number of tokens in |your |the )(?:the |your )?(?:input |messages?|prompt|input)"
-    r"|too many (?:input |prompt )?tokens|range of input length|\binputs`? must have less"
-    r"|exceed.{0,20}\bmax_model_len|max_seq_len|tokens? ?\d{0,20} ?> ?max|current length is \d{1,20}.{0,20}limit is"
-    r"|context[ _](?:length|size|window|limit)",
-    re.IGNORECASE,
-)
-_DIGITS = re.compile(r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+")
+"""Beside a completion that is too long, the prompt is spoken of: then the two together are."""
+_DIGITS = re.compile(NUMBER)
 _CHARACTERS = re.compile(r"\d characters", re.IGNORECASE)
 _QUOTED = re.compile(r"""['"]?\binput(?:_value)?['"]?\s{0,3}[:=]\s{0,3}['"{\[]""")
 """What validators quote of the request begins here, and is none of theirs."""
@@ -167,7 +107,7 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
     named = [members.get("code"), members.get("type"), answer.get("error_type")]
     has_code = any(isinstance(name, str) and _CODES.search(name) for name in named)
     found = next(filter(None, (_read_text(status, text, has_code=has_code) for text in texts or [""])), None)
-    if found is None and status == TOO_LARGE and not any(map(_RATE.search, texts)):
+    if found is None and status == TOO_LARGE and not any(map(RATE.pattern.search, texts)):
         found = Overflow(Kind.SIZE, texts[0] if texts else "")
     if found is None:
         return None
@@ -222,25 +162,16 @@ def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:
 
 def _read_size(found: Overflow) -> Overflow | None:
     """A size in bytes; or what a rate limit never lets through, however long one waits."""
-    if not _RATE.search(found.text):
+    if not RATE.pattern.search(found.text):
         return replace(found, unit="bytes")
     return found if found.limit and (found.requested or 0) > found.limit else None
 
 
 def _classify(text: str, *, has_code: bool) -> Kind | None:
-    """What a text is about; None where it is no overflow."""
-    is_rate = _RATE.search(text) is not None
-    found = (
-        (_STRING.search(text), Kind.STRING),
-        (_NOTHING_LEFT.search(text), Kind.PROMPT),
-        (_COMPLETION.search(text) and not _BESIDE.search(text), Kind.COMPLETION),
-        (_GENERATION.search(text), Kind.GENERATION),
-        (has_code or (_CONTEXT.search(text) and not is_rate), Kind.PROMPT),
-        (is_rate, Kind.SIZE if _TOO_LARGE_AT_ALL.search(text) else None),
-        (_BODY_SIZE.search(text), Kind.SIZE),
-        (_PROMPT.search(text) and not _OTHER.search(text), Kind.PROMPT),
-    )
-    return next((kind for matched, kind in found if matched), None)
+    """What a text is about; None if it is no overflow."""
+    matching = (row.kind for row in MEANINGS if row.pattern.search(text))
+    kind = next((kind for kind in matching if kind is not Kind.COMPLETION or not _BESIDE.search(text)), None)
+    return Kind.PROMPT if has_code and kind not in _NOT_OUTWEIGHED else kind
 
 
 def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str]:

@@ -11,7 +11,6 @@ from rules.text.graphemes import floor_boundary
 
 BATCH_CHARS = 128 * 1024
 """Looked at by one call of a regular expression: it holds the interpreter for a few milliseconds at most."""
-MARK = "[trimtab: "
 MAX_BLANK = 200
 LINE_CHARS = 16
 """What a line counts for beside its characters."""
@@ -67,7 +66,7 @@ class _Found:
     def add(self, lines: Sequence[str]) -> None:
         """A batch of lines; most need no look at each."""
         lengths = list(map(len, lines))
-        if max(lengths) > self._max_chars or any(map(_is_joined, lines, lines[1:])) or lines[0].startswith(MARK):
+        if max(lengths) > self._max_chars or any(map(_is_blank, lines, lines[1:])):
             for line, count in _join_blank(lines):
                 self._add_line(line, count)
             return
@@ -78,12 +77,6 @@ class _Found:
 
     def _add_line(self, line: str, lines: int) -> None:
         texts, offsets = self.texts, self.offsets
-        if texts and line.startswith(MARK) and len(texts[-1]) + len(line) <= self._max_chars:
-            # What tidying says of the line above stays with it.
-            texts[-1] += line
-            offsets[-1] += len(line)
-            self.number += 1
-            return
         for piece in (line,) if len(line) <= self._max_chars else _split_line(line, self._piece_chars):
             texts.append(piece)
             self.numbers.append(self.number)
@@ -91,8 +84,8 @@ class _Found:
         self.number += lines
 
 
-def _is_joined(before: str, line: str) -> bool:
-    return line.startswith(MARK) or line == before == "\n"
+def _is_blank(before: str, line: str) -> bool:
+    return line == before == "\n"
 
 
 def _join_blank(lines: Iterable[str]) -> Iterator[tuple[str, int]]:

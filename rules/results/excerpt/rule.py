@@ -53,15 +53,12 @@ def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
     return _Gauge(limit, measure, "bytes", measure_bytes) if is_by_bytes else _Gauge(limit, measure, "tokens", count)
 
 
-def shorten_text(
-    text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None, is_tidied: bool = False
-) -> str:
-    """What is kept of a result's text, at most `limit` tokens; the same text where it fits.
+def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None) -> str:
+    """What is kept of a result's text, at most `limit` tokens; the same text if it fits.
 
-    `call` is the call that the result answers, where it is known; `is_tidied` says that lines may have been taken out
-    before, so that their numbers are not those of the tool's output.
+    `call` is the call that the result answers, if it is known.
     """
-    return _excerpt(text, _gauge(text, Budget(limit), count), Asked(call, is_tidied, count))
+    return _excerpt(text, _gauge(text, Budget(limit), count), Asked(call, count))
 
 
 def _excerpt(text: str, gauge: _Gauge, asked: Asked) -> str:
@@ -83,7 +80,7 @@ def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
 
 def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple[str, ...]:
     """The result's texts within a budget, truncated as its treatment says: one cut of each, by the tighter limit."""
-    asked = Asked(result.call, result.message.edited, count)
+    asked = Asked(result.call, count)
 
     def shorten(text: str, budget: Budget) -> str:
         gauge = _gauge(text, budget, count)

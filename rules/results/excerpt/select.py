@@ -10,6 +10,7 @@ from heapq import nlargest
 
 from rules.results.excerpt.lines import Units
 from rules.text.head_tail import Measure
+from rules.text.markers import mark_gap, mark_next_gap
 
 GAP_TOKENS = 14
 """What a marker costs, about. A gap that is shorter is filled."""
@@ -179,8 +180,8 @@ class Selection:
         where = self._name(start, stop)
         if is_first:
             how = f"narrow the command, or read {where}" if where else "narrow the command, or read it in parts"
-            return f"[trimtab: {what} (~{tokens} tokens) omitted here: {how}]\n"
-        return f"[trimtab: {where or what}, ~{tokens} tokens]\n"
+            return mark_gap(what, tokens, how) + "\n"
+        return mark_next_gap(where or what, tokens) + "\n"
 
     def _name(self, start: int, stop: int) -> str:
         """Which lines they are; nothing where that is not known, or they are parts of one line."""

@@ -28,13 +28,13 @@ _OPENING = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 class Asked:
     """What is known beside the text.
 
-    `call` is the call that it answers, `is_tidied` says whether lines were taken out of it before. `count` counts the
-    tokens that markers name, if the limit is in another unit.
+    `call` is the call that it answers. `count` counts the tokens that markers name, if the limit is in another unit.
+    `is_numbered` says whether a reader could ask for lines by their number.
     """
 
     call: ToolCall | None = None
-    is_tidied: bool = False
     count: CountTokens | None = None
+    is_numbered: bool = True
 
 
 def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked | None = None) -> str | None:
@@ -66,14 +66,14 @@ def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str
 
 
 def _number(units: Units, kind: Kind, asked: Asked) -> Sequence[int]:
-    """The lines' numbers as the text shows them, else as they are counted, where none was taken out."""
+    """The lines' numbers as the text shows them, else as they are counted, if a reader could ask for them."""
     shown = read_numbers(units.texts) if kind is Kind.SOURCE else ()
-    return shown or (() if asked.is_tidied else units.lines)
+    return shown or (units.lines if asked.is_numbered else ())
 
 
 def _shorten_within(measure: Measure, asked: Asked) -> Shorten:
     """How a long text within JSON is shortened: as it would be alone, but that its lines have no numbers."""
-    within = replace(asked, is_tidied=True)
+    within = replace(asked, is_numbered=False)
 
     def shorten(text: str, limit: int) -> str | None:
         return text if measure(text) <= limit else _excerpt_lines(text, limit, measure, within)

@@ -2,12 +2,13 @@
 
 Law: the table is JSON and holds every value as its text was; `[{"a":1,"b":2},...]` becomes
 `{"[trimtab: table] columns":["a","b"],"rows":[[1,2],...]}`. Whoever puts the columns back before the values of each row
-has the original's text again. A text that holds TABLE_MARK itself is never given a table, so no table is ambiguous.
+has the original's text again. A text that holds that marker itself is never given a table, so no table is ambiguous.
 """
 
 import msgspec
 
-TABLE_MARK = "[trimtab: table]"
+from rules.text.markers import TABLE
+
 MIN_ROWS = 3
 MIN_SHARE_SAVED = 0.1
 """Of the array's characters: below this a table is harder to read for nothing."""
@@ -22,7 +23,7 @@ _OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 def make_tables(compact: str) -> str:
     """A JSON text without blanks between its values, with tables for arrays of like objects where they are shorter."""
-    if TABLE_MARK in compact or compact.count("},{") < MIN_ROWS - 1:
+    if TABLE in compact or compact.count("},{") < MIN_ROWS - 1:
         return compact
     return _tabulate(compact.encode(), 0).decode()
 
@@ -70,4 +71,4 @@ def _write_objects(names: list[bytes], rows: list[tuple[bytes, ...]]) -> bytes:
 
 def _write_table(names: list[bytes], rows: list[tuple[bytes, ...]]) -> bytes:
     cells = b"],[".join(map(b",".join, rows))
-    return b'{"' + TABLE_MARK.encode() + b' columns":[' + b",".join(names) + b'],"rows":[[' + cells + b"]]}"
+    return b'{"' + TABLE.encode() + b' columns":[' + b",".join(names) + b'],"rows":[[' + cells + b"]]}"

@@ -10,7 +10,7 @@ from rules.policy import Policy
 from rules.results.calls import Place
 from rules.results.edit import Editor, Result, Work, edit_results
 from rules.results.tidy.text import tidy_text
-from rules.results.tools.arguments import reads_file
+from rules.results.tools.arguments import reads_json_file
 from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget
 
@@ -29,7 +29,7 @@ def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:
     def fits(text: str) -> bool:
         return (share.max_bytes is None or measure_bytes(text) <= share.max_bytes) and count(text) <= share.max_tokens
 
-    is_file = result.call is not None and reads_file(result.call)
+    is_file = result.call is not None and reads_json_file(result.call)
     return tuple(tidy_text(text, tidying, is_file=is_file, fits=fits) for text in texts)
 
 

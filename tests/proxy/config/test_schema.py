@@ -210,13 +210,6 @@ def test_keys_of_ours_come_from_file_or_environment() -> None:
     assert (_load().client_keys, _load().admin_token, _load().metrics_listen) == (None, None, None)
 
 
-def test_two_listeners_have_two_addresses() -> None:
-    """Port 0 is another one each time."""
-    with pytest.raises(ConfigError, match=r"metrics_listen \(line 1\): must be another address than listen"):
-        _load("{listen: 'h:1', metrics_listen: 'h:1'}")
-    assert _load("{listen: 'h:0', metrics_listen: 'h:0'}").metrics_listen == "h:0"
-
-
 def test_no_key_stands_in_what_python_says_of_a_configuration() -> None:
     """A traceback or a log line of a careless day shows none."""
     text = "upstream: {api_key: PLANT}\nclient_keys: [PLANT]\nadmin_token: PLANT\nstore: redis://:PLANT@h:1/0"

@@ -33,10 +33,10 @@ def test_tidying_is_a_switch_or_a_mapping_of_switches(text: str, expected: Tidyi
 @pytest.mark.parametrize(
     ("defaults", "own", "expected"),
     [
-        ("{repeats: false}", "{json: false}", Tidying(repeats=False, json=False)),
-        ("{repeats: false}", "{repeats: true}", Tidying()),
-        ("{repeats: false}", "true", Tidying()),
-        ("{repeats: false}", "false", None),
+        ("{tables: false}", "{json: false}", Tidying(tables=False, json=False)),
+        ("{tables: false}", "{tables: true}", Tidying()),
+        ("{tables: false}", "true", Tidying()),
+        ("{tables: false}", "false", None),
         ("false", "{ansi: true}", Tidying(**{name: name == "ansi" for name in Tidying.__slots__})),
         ("false", "{json: false}", None),
         ("false", "{}", None),

@@ -3,24 +3,13 @@
 import re
 
 import pytest
-
-from proxy.config.errors import ConfigError
-from proxy.config.load import load_config
+from support.config import find_problems
 
 FOREIGN = re.compile(
     r"\b(valid (tuple|dictionary|string|integer|number|boolean)|instance of|Input|NoneType|True|False|None|dict|tuple"
     r"|str|int|float|bool|pydantic|Config|argument|arg|Value error|pattern)\b"
 )
 """Words of Python's, and of the library that validates."""
-
-
-def _problems(text: str, *settings: str, **environment: str) -> list[str]:
-    """The lines of the error; none where the text is accepted."""
-    try:
-        load_config(text, settings=settings, environment=environment)
-    except ConfigError as error:
-        return str(error).splitlines()
-    return []
 
 
 WRONG = """\
@@ -145,17 +134,15 @@ profiles.c.low_water (line 53): 0.3 must be below high_water, 0.3
 
 def test_one_pass_tells_everything() -> None:
     """Mistakes of every kind, in the order of their lines, and nothing twice."""
-    assert _problems(WRONG) == SAID.splitlines()
+    assert find_problems(WRONG) == SAID.splitlines()
 
 
 def test_no_word_is_pythons_or_the_validators() -> None:
     """Values and names aside."""
-    for line in _problems(WRONG, "limits.drain_seconds=[", "defaults=", "models=3", TRIMTAB_AUTOCOMPACT_PCT="x"):
+    for line in find_problems(WRONG, "limits.drain_seconds=[", "defaults=", "models=3", TRIMTAB_AUTOCOMPACT_PCT="x"):
         assert not FOREIGN.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)), line
 
 
-STARRED = "a key or value that begins with * wants quotes, unless it is the alias of an anchor above it"
-UNREADABLE = "a value is not the date or number that it looks like, or not what its tag says"
 KEYS = ["[Rr]ead*", "(a)", "a,b", "a.b", "it's", 'say "x"', "größe", "1", "-1", "0x10", "null", "true", "2024-13-45",
         "function-after[f(), str]", "match", "[key]", "~", "<", "a: b", "# c", "x" * 90]  # fmt: skip
 
@@ -167,7 +154,7 @@ def test_any_key_is_named_with_its_line(place: str, key: str) -> None:
     written = "'" + key.replace("'", "''") + "'"
     section, _, inner = place.partition(".")
     head = f"{section}:\n" + (f"  {inner}:\n" if inner else "")
-    (problem,) = _problems(f"{head}    {written}:\n\n      nope: 1\n")
+    (problem,) = find_problems(f"{head}    {written}:\n\n      nope: 1\n")
     line = head.count("\n") + 3
 
     shown = key if re.fullmatch(r"[\w-]{1,80}", key) else '"' + key.replace('"', '\\"') + '"'
@@ -175,92 +162,12 @@ def test_any_key_is_named_with_its_line(place: str, key: str) -> None:
     assert problem.startswith(f"{place}.{shown}.nope (line {line}): unknown key; known here: ")
 
 
-@pytest.mark.parametrize("key", ["1", "0x1F", "1.5", "true", "null", "2024-01-01", "2024-13-45", "~", "9" * 500])
-def test_a_key_is_the_text_that_is_written(key: str) -> None:
-    """A profile or an upstream may be called by a number."""
-    config = load_config(f"profiles:\n  {key}: {{protect_turns: 1}}", environment={})
-    assert list(config.profiles) == [key]
-
-
-def test_anchors_and_merges_lead_to_the_text() -> None:
-    """What is merged in is named where it acts, with its own line; an alias' mistake is told once."""
-    text = """\
-profiles:
-  a: &base
-    protect_turns: -1
-    tools: &tools
-      "[x]": {dedupe: 7}
-  b:
-    <<: *base
-    low_water: 3
-  c: {<<: [{high_water: 4}, *base], protect_turns: 1}
-  d: {tools: *tools, nope: 1}
-"""
-    unknown = "profiles.d.nope (line 10): unknown key; did you mean dedupe?"
-    assert [line.partition(": unknown")[0] for line in _problems(text)] == [
-        "profiles.a.protect_turns (line 3): -1 must be a whole number, 0 or more",
-        'profiles.a.tools."[x]".dedupe (line 5): 7 must be true, false or null',
-        "profiles.b.low_water (line 8): 3 must be a number, above 0 and below 1",
-        "profiles.c.high_water (line 9): 4 must be a number, above 0 and at most 1",
-        unknown.partition(": unknown")[0],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("profiles: {a: &x {protect_turns: 5, high_water: 0.7}, b: {<<: *x, high_water: 0.6}}", (5, 0.6)),
-        (
-            "profiles: {a: &x {protect_turns: 5}, c: &y {protect_turns: 6, high_water: 0.6}, b: {<<: [*x, *y]}}",
-            (5, 0.6),
-        ),
-        ("profiles: {a: &x {protect_turns: 5, high_water: 0.6}, b: *x}", (5, 0.6)),
-    ],
-)
-def test_merges_are_as_yaml_has_them(text: str, values: tuple[int, float]) -> None:
-    """A mapping's own keys win, then the first of the mappings that are merged in."""
-    policy = load_config(text, environment={}).profiles["b"]
-    assert (policy.protect_turns, policy.high_water) == values
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("a:\n\tb: 1", "line 2: it is indented with a tab; YAML wants spaces there"),
-        ("limits:\n  a: 1\n\tb: 2", "line 3: it is indented with a tab; YAML wants spaces there"),
-        ("mode: \t@", "line 1: a tab stands where YAML wants a space, or quotes around the text"),
-        ("mode: @", "line 1: found character '@' that cannot start any token"),
-        ("models:\n- match: *gpt", f"line 2: {STARRED}"),
-        ("a: 1\n*read*: 2", f"line 2: {STARRED}"),
-        ("a: {*: 2}", f"line 1: {STARRED}"),
-        ("a: ['x', *.md]", f"line 1: {STARRED}"),
-        ("a: &*", "line 1: expected alphabetic or numeric character, but found '*'"),
-        ("mode: 'x\n\ty", "line 2: found unexpected end of stream"),
-        ("a: [\t,\n\t`]", "line 1: a tab stands where YAML wants a space, or quotes around the text"),
-        ("-\t- a\n- b: \tc:\n", None),
-        ("a: \x00", "line 1: the character U+0000 is not allowed"),
-        ("a: 1\r\nb: \x07", "line 2: the character U+0007 is not allowed"),
-        ('a: "\\UFFFFFFFF"', "an escape stands for no character"),
-        ("a: 1\nb: !foo {}", "line 2: a tag that means nothing here"),
-        ("a: 1\n? [b]\n: 1", "line 2: a key must be one text"),
-        ('a: 1\nupstreams: {"\\ud800": 3}', "line 2: a key has half a character in it"),
-        ("a: 1\n<<: 3", "line 2: << takes a mapping, or a list of mappings"),
-        ("\nlisten: 2024-13-45", f"line 2: {UNREADABLE}"),
-    ],
-)  # fmt: skip
-def test_what_is_no_yaml_is_told_whole(text: str, problem: str | None) -> None:
-    """With its line, and what to do; tabs above all, which nobody sees."""
-    (said,) = _problems(text)
-    assert said == f"not valid YAML: {problem}" if problem else said.startswith("not valid YAML: line ")
-    assert not said.endswith("found character")
-
-
 def test_a_value_from_elsewhere_has_no_line() -> None:
     """The file's own value at that place is not what is wrong; what a setting did not touch keeps its line."""
     text = (
         "listen: h:1\nupstream:\n  base_url: http://h\n  read_timeout_seconds: 0\ndefaults:\n  tools: {a: {dedupe: 3}}"
     )
-    assert _problems(text, "listen=h", "defaults.tools={a: {dedupe: 4}, a: {}}", TRIMTAB_UPSTREAM="h") == [
+    assert find_problems(text, "listen=h", "defaults.tools={a: {dedupe: 4}, a: {}}", TRIMTAB_UPSTREAM="h") == [
         "defaults.tools.a: the key stands twice",
         "listen: 'h' must be HOST:PORT, the port 0 to 65535",
         "upstream.base_url: 'h' must be an http:// or https:// address with a host",
@@ -269,38 +176,9 @@ def test_a_value_from_elsewhere_has_no_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("{listen: 'h:1', metrics_listen: h}", ["metrics_listen"]),
-        ("{listen: h, metrics_listen: h}", ["listen", "metrics_listen"]),
-        ("{defaults: {high_water: x, low_water: 0.9}, models: [{match: a, low_water: 0.85}]}", ["defaults.high_water"]),
-        ("{defaults: {high_water: x, low_water: 0.9}, models: [{match: a, high_water: 0.1}]}",
-         ["defaults.high_water", "models[0].high_water"]),
-        ("{defaults: [], models: [{match: a, low_water: 0.9}]}", ["defaults"]),
-        ("{upstreams: [], defaults: {upstream: b}}", ["upstreams"]),
-        ("{upstreams: {b: 3}, defaults: {upstream: b}}", ["upstreams.b"]),
-        ("{upstreams: {b: {base_url: x}}, defaults: {upstream: b}}", ["upstreams.b.base_url"]),
-        ("{defaults: {upstream: '${B}'}}", ["defaults.upstream"]),
-        ("{defaults: {low_water: '${B}', high_water: 0.1}}", ["defaults.low_water"]),
-        ("{models: [{match: 3}, {match: '*'}, {match: a}]}", ["models[0].match", "models[2].match"]),
-        ("{models: [7, {match: '*'}, {match: a}]}", ["models[0]", "models[2].match"]),
-        ("{models: {match: '*'}, profiles: {a: {low_water: 0.9}}}", ["models", "profiles.a.low_water"]),
-        ("{client_keys: ['${A}', 'b c'], listen: h}", ["client_keys[0]", "client_keys[1]", "listen"]),
-        ("{admin_token: {PLANTED: 1, PLANTED: 2}}", ["admin_token", "admin_token"]),
-        ("{defaults: {low_water: 0.9}, models: [{match: a, protect_turns: 1}, {match: b}], profiles: {p: {}}}",
-         ["defaults.low_water"]),
-    ],
-)  # fmt: skip
-def test_a_check_of_two_keys_needs_both(text: str, expected: list[str]) -> None:
-    """One that is wrong by itself leaves the check out; the mistake of one key is not told as another's, nor twice."""
-    problems = _problems(text)
-    assert sorted(line.partition(" ")[0] for line in problems) == sorted(expected), problems
-
-
 def test_each_item_of_a_list_of_globs_is_named() -> None:
     """All that are wrong, by their index; those that are right are not."""
-    assert _problems('defaults: {tools: {"x*": {exclude: ["a[", "b", "", 4, "[z-a]"]}}}') == [
+    assert find_problems('defaults: {tools: {"x*": {exclude: ["a[", "b", "", 4, "[z-a]"]}}}') == [
         f"defaults.tools.\"x*\".exclude[0] (line 1): 'a[' {UNCLOSED}",
         "defaults.tools.\"x*\".exclude[2] (line 1): '' must be a glob of printable characters, not an empty one",
         'defaults.tools."x*".exclude[3] (line 1): 4 must be text: put it in quotes',
@@ -330,4 +208,4 @@ def test_each_item_of_a_list_of_globs_is_named() -> None:
 )
 def test_a_number_in_the_place_of_text_wants_quotes(text: str, problem: str) -> None:
     """If the value would do in quotes; else it is said what would."""
-    assert _problems(text) == [problem]
+    assert find_problems(text) == [problem]

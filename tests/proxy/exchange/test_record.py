@@ -1,24 +1,17 @@
-"""What is known of one request when it has been served."""
+"""The report of one request, in metrics and in the log."""
 
-import time
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from support.journeys import ARRIVAL, DECISIONS, TARGET
 
-from proxy.compaction.compactor import Compacted
-from proxy.exchange.record import Exchange, Recorder
+from proxy.exchange.record import Answered, Phases, Prompt, Recorder, Report, Target, fail_open
 from proxy.http.errors import ContextExceededError
-from proxy.http.relay import Relayed
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
-from rules.conversation import Conversation, Decision
-
-DECISIONS = (
-    Decision("truncate", "2 tool results over 4000 tokens", 900, 400, 2, 3),
-    Decision("pairing", "1 calls answered", 400, 408, 1, 7),
-)
-COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', Conversation((), 0, ()), DECISIONS, 1000, 508, 2000)
+from proxy.wire.codec import UndecodableError
 
 
 class _Log:
@@ -43,24 +36,16 @@ def recorder(log: _Log) -> Recorder:
     return Recorder(Metrics(), log)
 
 
-def _exchange(mode: str = "enforce", status: int = 200, outcome: str = "compacted") -> Exchange:
+def _report(mode: str = "enforce", status: int = 200, outcome: str = "compacted") -> Report:
     """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s, not in a stream."""
-    relayed = Relayed(status=status, last_byte_at=103.0)
-    return Exchange(
-        endpoint="chat",
-        method="POST",
-        path="/v1/chat/completions",
-        request_id="id",
-        started_at=100.0,
-        sent_at=100.5,
+    return Report(
+        arrival=ARRIVAL,
+        target=replace(TARGET, mode=mode),
+        status=status,
         outcome=outcome,
-        mode=mode,
-        model="m",
-        shown_model="m",
-        match="m*",
-        upstream="local",
-        compacted=COMPACTED,
-        relayed=relayed,
+        seconds=3.0,
+        prompt=Prompt(1000, 508 if mode == "enforce" else 1000, 2000, DECISIONS),
+        upstream_seconds=2.5,
     )
 
 
@@ -82,9 +67,8 @@ TIMES = {"upstream_seconds_sum{m*}": 2.5}
 
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
     """Tokens as they came and as they left, what each rule did, times, the upstream's own figures."""
-    exchange = _exchange()
-    exchange.reported_prompt_tokens, exchange.completion_tokens, exchange.completion_source = 508, 30, "upstream"
-    recorder.record(exchange)
+    phases = (("plan", 0.25), ("apply", 0.5), ("plan", 0.25))
+    recorder.record(replace(_report(), answered=Answered(508, 0, 30, prefix_kept=0.75), phase_seconds=phases))
 
     assert _figures(recorder) == REQUEST | TIMES | {
         "prompt_tokens_total{m*,original}": 1000,
@@ -94,6 +78,9 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
         "context_used_ratio_sum{m*}": 508 / 2000,
         "estimate_error_ratio_sum{m*}": 1.0,
         "completion_tokens_total{m*,upstream}": 30,
+        "prefix_kept_ratio_sum{m*}": 0.75,
+        "overhead_seconds_sum{plan}": 0.5,
+        "overhead_seconds_sum{apply}": 0.5,
     }
 
 
@@ -102,10 +89,8 @@ STREAM_TIMES = ("time_to_first_token_seconds_sum{m*}", "output_tokens_per_second
 
 def _stream_times(recorder: Recorder, pace: Pace, completion_tokens: int, streamed_tokens: int | None) -> list[float]:
     """First-token time and tokens per second of a stream that came at this pace; 0 if nothing was observed."""
-    exchange = _exchange()
-    exchange.relayed.pace, exchange.completion_tokens = pace, completion_tokens
-    exchange.streamed_tokens = streamed_tokens
-    recorder.record(exchange)
+    answered = Answered(completion_tokens=completion_tokens, streamed_tokens=streamed_tokens)
+    recorder.record(replace(_report(), pace=pace, answered=answered))
     figures = _figures(recorder)
     return [figures.get(name, 0) for name in STREAM_TIMES]
 
@@ -132,7 +117,7 @@ def test_a_stream_in_one_chunk_has_a_first_token_and_no_rate(recorder: Recorder)
 
 def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
     """The original went out, so sent is original, and no rule is credited."""
-    recorder.record(_exchange("observe", outcome="observe"))
+    recorder.record(_report("observe", outcome="observe"))
 
     assert _figures(recorder) == TIMES | {
         "requests_total{chat,m*,observe,200}": 1,
@@ -144,13 +129,9 @@ def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
 
 def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _Log) -> None:
     """Status, outcome, tokens and decisions; never a word of the request."""
-    exchange = _exchange()
-    exchange.started_at = time.monotonic()
-    exchange.completion_tokens = 30
-    recorder.record(exchange)
+    recorder.record(replace(_report(), answered=Answered(completion_tokens=30, is_estimated=True, prefix_kept=0.5)))
 
     (line,) = log.lines
-    assert 0 <= float(str(line.pop("seconds"))) < 60
     assert line == {
         "event": "request",
         "request_id": "id",
@@ -162,6 +143,7 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
         "match": "m*",
         "status": 200,
         "outcome": "compacted",
+        "seconds": 3.0,
         "original_tokens": 1000,
         "sent_tokens": 508,
         "limit_tokens": 2000,
@@ -169,46 +151,44 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
             {"rule": "truncate", "saved_tokens": 500, "first_changed": 3},
             {"rule": "pairing", "saved_tokens": -8, "first_changed": 7},
         ],
+        "prefix_kept": 0.5,
         "completion_tokens": 30,
     }
 
 
 def test_the_model_is_logged_as_it_was_asked_for(recorder: Recorder, log: _Log) -> None:
     """In the form that may be logged, also where no upstream has vouched for it; no glob where it matches none."""
-    exchange = _exchange(status=404)
-    exchange.model, exchange.shown_model, exchange.match = "typo\n", "typo\\n", None
-    recorder.record(exchange)
+    target = Target("local", "typo\n", "typo\\n")
+    recorder.record(replace(_report(status=404), target=target))
 
     (line,) = log.lines
     assert line["model"] == "typo\\n"
     assert "match" not in line
-    assert recorder.label(exchange) == "other"
+    assert recorder.label(target) == "other"
 
 
 def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
     """A request that was turned away has neither a model nor an upstream."""
-    recorder.record(Exchange("other", "GET", "/v1/models"))
+    recorder.record(Report(replace(ARRIVAL, endpoint="other", method="GET"), Target(""), 401, "refused", 0.1))
 
     (line,) = log.lines
     assert {"upstream", "model", "match"} & line.keys() == set()
 
 
 @pytest.mark.parametrize(
-    ("relayed", "level"),
+    ("status", "outcome", "level"),
     [
-        (Relayed(status=200, last_byte_at=1.0), "info"),
-        (Relayed(status=404, last_byte_at=1.0), "info"),
-        (Relayed(), "info"),
-        (Relayed(status=502, last_byte_at=1.0), "warning"),
-        (Relayed(status=200, broken=True), "warning"),
+        (200, "compacted", "info"),
+        (404, "unchanged", "info"),
+        (0, "aborted", "info"),
+        (502, "refused", "warning"),
+        (200, "broken", "warning"),
     ],
 )
-def test_a_failure_on_our_side_is_a_warning(relayed: Relayed, level: str) -> None:
+def test_a_failure_on_our_side_is_a_warning(status: int, outcome: str, level: str) -> None:
     """An upstream that fails or breaks off, or we; not what a client did wrong, and not one that left."""
     log = Mock()
-    exchange = _exchange()
-    exchange.relayed = relayed
-    Recorder(Metrics(), log).record(exchange)
+    Recorder(Metrics(), log).record(_report(status=status, outcome=outcome))
 
     assert [call[0] for call in log.method_calls] == [level]
 
@@ -216,7 +196,7 @@ def test_a_failure_on_our_side_is_a_warning(relayed: Relayed, level: str) -> Non
 def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
     """A request that hangs is seen before its end; pages are no requests."""
     recorder = Recorder(Metrics(), log)
-    recorder.record_arrival(_exchange())
+    recorder.record_arrival(ARRIVAL)
     recorder.record_page("/trimtab/health", 200)
 
     assert log.lines == [
@@ -227,36 +207,19 @@ def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
 
 def test_a_success_without_a_transcript_vouches_for_nothing(recorder: Recorder) -> None:
     """What was not read as a chat request says nothing about a model."""
-    exchange = _exchange()
-    exchange.compacted, exchange.match = None, None
-    recorder.record(exchange)
-
-    assert recorder.label(exchange) == "other"
-
-
-@pytest.mark.parametrize(
-    ("relayed", "outcome"),
-    [
-        (Relayed(), "aborted"),
-        (Relayed(status=200, broken=True), "broken"),
-        (Relayed(status=500, last_byte_at=1.0), "compacted"),
-    ],
-)
-def test_how_it_ended_goes_before_what_was_done(recorder: Recorder, log: _Log, relayed: Relayed, outcome: str) -> None:
-    """A client that left, an upstream that broke off; an upstream's error is an answer like any other."""
-    exchange = _exchange()
-    exchange.relayed = relayed
-    recorder.record(exchange)
-
-    assert [(line["outcome"], line["status"]) for line in log.lines] == [(outcome, relayed.status)]
+    target = replace(TARGET, match=None)
+    recorder.record(replace(_report(), prompt=None, target=target))
+    assert recorder.label(target) == "other"
+    recorder.record(replace(_report(), target=replace(target, is_secret=True)))
+    assert recorder.label(target) == "other"
+    recorder.record(replace(_report(), target=target))
+    assert recorder.label(target) == "m"
 
 
 def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> None:
     """The proxy's own error: its status and code, and its words, which hold no message text."""
-    exchange = _exchange()
-    exchange.relayed = Relayed()
-    exchange.refuse(ContextExceededError("This model's maximum context length is 8000 tokens."))
-    recorder.record(exchange)
+    error = ContextExceededError("This model's maximum context length is 8000 tokens.")
+    recorder.record(replace(_report(status=error.status, outcome="refused"), error=error))
 
     (line,) = log.lines
     assert (line["status"], line["outcome"], line["error"]) == (400, "refused", "context_length_exceeded")
@@ -265,43 +228,40 @@ def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> N
 
 def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: _Log) -> None:
     """And counted by the phase it happened in; what the error says may be the client's text."""
-    exchange = _exchange()
-    exchange.phase = "plan"
-    recorder.record_fault(exchange, ValueError("PLANTED TEXT"))
+    phases = Phases("plan")
+    with fail_open(recorder, "id", phases), phases.timed("apply"):
+        message = "PLANTED TEXT"
+        raise ValueError(message)
 
-    assert log.lines == [{"event": "fail_open", "request_id": "id", "phase": "plan", "error": "ValueError"}]
-    assert _figures(recorder) == {"fail_open_total{plan}": 1}
-
-
-def test_the_answers_headers_say_what_was_done() -> None:
-    """Structured fields: tokens, decisions, and the time that the proxy took."""
-    assert _exchange().response_headers() == [
-        ("x-trimtab-request-id", "id"),
-        ("Server-Timing", "trimtab;dur=500.0"),
-        ("x-trimtab-tokens", "original=1000, sent=508, limit=2000"),
-        ("x-trimtab-decisions", "truncate;saved=500, pairing;saved=-8"),
-    ]
+    assert log.lines == [{"event": "fail_open", "request_id": "id", "phase": "apply", "error": "ValueError"}]
+    assert _figures(recorder) == {"fail_open_total{apply}": 1}
+    assert phases.seconds == ()
 
 
-def test_a_request_only_observed_says_that_the_original_went_out() -> None:
-    """The decisions are shown, the tokens sent are those of the original."""
-    headers = dict(_exchange("observe").response_headers())
+def test_what_cannot_be_decoded_is_no_fault(recorder: Recorder, log: _Log) -> None:
+    """It comes out, for the upstream to judge."""
+    with pytest.raises(UndecodableError), fail_open(recorder, "id", Phases("plan")):
+        raise UndecodableError
 
-    assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
-
-
-def test_where_nothing_was_done_there_is_no_decision() -> None:
-    """No empty header, and no tokens where there was no transcript."""
-    exchange = _exchange()
-    exchange.compacted = Compacted(b"{}", Conversation((), 0, ()), (), 5, 5, 10)
-    assert "x-trimtab-decisions" not in dict(exchange.response_headers())
-    exchange.compacted = None
-    assert [name for name, _ in exchange.response_headers()] == ["x-trimtab-request-id", "Server-Timing"]
+    assert log.lines == []
 
 
-def test_request_ids_are_all_different() -> None:
-    """And long enough to stay so."""
-    ids = {Exchange("chat", "POST").request_id for _ in range(100)}
+def test_a_phase_within_another_has_no_time_of_its_own() -> None:
+    """Its time counts for the phase around it, but a fault in it is its own."""
+    phases = Phases("plan")
+    with phases.timed("summary"), phases.during("apply"):
+        assert phases.current == "apply"
+    with phases.timed("apply"):
+        pass
 
-    assert len(ids) == 100
-    assert {len(item) for item in ids} == {24}
+    assert phases.current == "plan"
+    assert [name for name, _ in phases.seconds] == ["summary", "apply"]
+
+
+def test_a_second_attempt_is_counted(recorder: Recorder) -> None:
+    """By what became of it; a refusal that stands saves nothing."""
+    recorder.record(replace(_report(status=400), retry="hopeless", is_refused=True))
+
+    figures = _figures(recorder)
+    assert figures["overflow_retries_total{m*,hopeless}"] == 1
+    assert not [name for name in figures if name.startswith("tokens_saved")]

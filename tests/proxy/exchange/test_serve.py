@@ -10,7 +10,7 @@ from support.sessions import make_session, needs_data, read_rows, recorded_files
 from upstreams.recording import run_upstream
 
 import proxy.compaction.compactor
-from proxy.exchange import deliver as delivery
+from proxy.exchange import serve as serving
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
@@ -388,7 +388,7 @@ async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(broken, c
     def fail(*_):
         raise RuntimeError
 
-    monkeypatch.setattr(delivery, broken, fail)
+    monkeypatch.setattr(serving, broken, fail)
     proxy = await start_proxy()
     response, body = await post(client, proxy.url + "/v1/chat/completions", CHAT)
     assert (response.status, b"All good." in body) == (200, True)

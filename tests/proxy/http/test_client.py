@@ -9,7 +9,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.client import PIECE_BYTES, UpstreamClient, target_url
+from proxy.http.client import PIECE_BYTES, UpstreamClient, read_bounded, target_url
 from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
@@ -143,3 +143,17 @@ async def test_a_body_goes_out_whole_with_its_length(client: UpstreamClient, siz
     lines = head.split(b"\r\n")
     assert lines[0] == b"POST /a%2Fb HTTP/1.1"
     assert sorted(lines[1:]) == sorted([b"Host: " + address.encode(), b"X-A: 1", b"Content-Length: %d" % size])
+
+
+@pytest.mark.parametrize("length", [0, 99, 100, 101, 1_000_000])
+async def test_a_body_beyond_its_bound_is_not_read(client: UpstreamClient, length: int) -> None:
+    """A byte more than the bound is none at all; the bound itself is read whole."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * length)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        async with client.send("GET", url, CIMultiDict(), None, PLAIN) as response:
+            assert await read_bounded(response, 100) == (b"x" * length if length <= 100 else None)

@@ -12,8 +12,8 @@ from support.checker import expand, read_pointer
 from rules.conversation import Conversation, Message, Outcome, Role, split_steps
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
-from rules.results.dedupe import MARK
 from rules.summary.request import Summary
+from rules.text.markers import POINTER
 from rules.treatment import Budget
 
 POLICY = Policy(
@@ -47,7 +47,7 @@ def check_targets(planned: Plan, forwarded: Conversation, *, last_may_shrink: bo
     full = full[len(full) - len(sent) :]
     pointers = 0
     for rank, message in enumerate(sent):
-        back = read_pointer(message.text) if message.edited and not full[rank].text.startswith(MARK) else 0
+        back = read_pointer(message.text) if message.edited and not full[rank].text.startswith(POINTER) else 0
         if back:
             assert back <= rank
             assert sent[rank - back].texts == full[rank - back].texts

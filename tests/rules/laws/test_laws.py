@@ -61,7 +61,7 @@ BY_TOOL = replace(
     tools=(
         ToolRule("run", Treatment(Budget(90), Truncation.HEAD_TAIL, Tidying(json=False), exempt_arguments=("* 3 *",))),
         ToolRule("", Treatment(Budget(150), is_exempt=True)),
-        ToolRule("*", Treatment(Budget(150, 800), tidying=Tidying(repeats=False))),
+        ToolRule("*", Treatment(Budget(150, 800), tidying=Tidying(tables=False))),
     ),
 )
 SUMMARY = "The build was mended in part; the tests are still to be run."

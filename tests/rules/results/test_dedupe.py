@@ -27,7 +27,6 @@ from support.steps import count_steps
 
 from rules.conversation import Message, Outcome, Role, ToolCall
 from rules.results.dedupe import (
-    MARK,
     MAX_CHARS,
     MAX_DIFF_CHARS,
     MIN_CHARS,
@@ -37,6 +36,7 @@ from rules.results.dedupe import (
     dedupe_tool_results,
     sketch_text,
 )
+from rules.text.markers import POINTER
 
 TEXT = listing(1)
 CHANGED = listing(1, 7)
@@ -187,7 +187,7 @@ def test_exempt_results_are_targets_only() -> None:
                 "content": [{"type": "text", "text": TEXT}, {"type": "image_url", "image_url": {"url": "data:,"}}],
             }
         ),
-        result("c0", f"{MARK}1 back]\n{TEXT}"),
+        result("c0", f"{POINTER}1 back]\n{TEXT}"),
         user(TEXT),
         assistant(TEXT),
         user(TEXT, IMAGE),

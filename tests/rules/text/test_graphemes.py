@@ -7,7 +7,7 @@ from support.builders import count
 
 from rules.results.excerpt.json.record import cut_string
 from rules.results.excerpt.lines import split_units
-from rules.text.graphemes import ceil_boundary, floor_boundary, is_boundary
+from rules.text.graphemes import ceil_boundary, floor_boundary
 from rules.text.head_tail import measure_bytes, truncate_text
 
 CHARACTERS = {
@@ -37,6 +37,11 @@ CHARACTERS = {
     "a line break of two": "\r\n",
 }
 EACH = pytest.mark.parametrize("character", CHARACTERS.values(), ids=CHARACTERS)
+
+
+def is_boundary(text: str, at: int) -> bool:
+    """Whether a text may be cut at a place; behind a line break it always may."""
+    return floor_boundary("\n" + text, at + 1) == at + 1
 
 
 def boundaries(characters: list[str]) -> set[int]:

@@ -88,3 +88,10 @@ def test_tags_that_are_never_closed_are_read_in_one_pass() -> None:
     assert list(find_blocks(opened + "</relevant_context> x", "relevant_context")) == [opened + "</relevant_context>"]
     closed = "<relevant_context></relevant_context>" * 1000
     assert sum(1 for _ in find_blocks(closed + opened, "relevant_context")) == 1000
+
+
+def test_a_longer_name_is_another_tag() -> None:
+    """Attributes and line breaks may follow a name, but no letters."""
+    assert list(find_blocks("<rule>a</rule> <rules>b</rules> <ruler/>", "rule")) == ["<rule>a</rule>"]
+    blocks = ['<rule a="1">b</rule>', "<rule\n>c</rule>"]
+    assert list(find_blocks("".join(blocks), "rule")) == blocks

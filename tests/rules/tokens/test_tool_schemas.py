@@ -105,6 +105,13 @@ def test_a_reference_is_what_it_refers_to(schema: Any, definitions: dict[str, An
     assert _type(schema, **definitions) == rendered
 
 
+@pytest.mark.parametrize(("length", "rendered"), [(MAX_DEPTH - 1, "string"), (500, "any")])
+def test_a_chain_of_references_is_followed_so_far(length: int, rendered: str) -> None:
+    """Beyond the limit it reads `any`, however long it is."""
+    chain = {f"X{number}": _refer(f"X{number + 1}") for number in range(length)}
+    assert _type(_refer("X0"), **chain, **{f"X{length}": TEXT}) == rendered
+
+
 @pytest.mark.parametrize(
     ("parameters", "lines"),
     [

@@ -16,6 +16,7 @@ from rules.conversation import CountTokens
 from rules.results.excerpt.json.outliers import News, read_news
 from rules.results.excerpt.json.record import Document, Record, cut_string
 from rules.results.excerpt.json.spans import NotJsonError, Part, Parts, read_signs, split_parts, split_string, unbreak
+from rules.text.markers import mark_characters, mark_items, mark_records, name_member
 
 MIN_RECORDS = 5
 """Fewer containers side by side are no collection."""
@@ -32,7 +33,6 @@ MAX_PLAIN_CHARS = 60
 """A longer number is named instead of carried where it does not fit."""
 WHOLE_CHARS = 4000
 """Up to this length a part's cost is told from what it would be written as; beyond from its length."""
-MARKER_NAME = "[trimtab]"
 MARKER_TOKENS = 14
 ROUNDS = 6
 USED_SHARE = 0.95
@@ -70,7 +70,7 @@ class _Outline:
         sample = unbreak(text[:SAMPLE_CHARS])
         self._rate = count(sample) / max(len(sample), 1)
         self._signs = read_signs(text)
-        self._marker_key = f'"{_name_marker(text)}"'
+        self._marker_key = f'"{name_member(text)}"'
         self._document = Document(text, self._rate, self._signs)
         self._records: dict[int, Record] = {}
         self._parts: dict[tuple[int, int], Parts] = {}
@@ -104,7 +104,7 @@ class _Outline:
         if text[start] not in "[{" and stop - start <= MAX_PLAIN_CHARS:
             return text[start:stop]
         if text[start] not in "[{" or depth >= (MAX_DEPTH if stop - start < LARGE_CHARS else MAX_LARGE_DEPTH):
-            return f'"[trimtab: {stop - start} characters omitted]"'
+            return f'"{mark_characters(stop - start)}"'
         parts = self._split(start, stop)
         if len(parts) >= MIN_RECORDS and parts.are_containers():
             return self._fit_collection(start, parts, room)
@@ -168,7 +168,7 @@ class _Outline:
         behind = range(total - 1, len(head), -1)
         tail = self._take(map(parts.__getitem__, behind), left * 0.25, depth)[::-1]
         missing = total - len(head) - len(tail)
-        marker = [f'"[trimtab: {missing} of {total} items omitted]"'] if missing else []
+        marker = [f'"{mark_items(missing, total)}"'] if missing else []
         return self._signs.array((*head, *marker, *tail))
 
     def _take(self, parts: Iterable[Part], room: float, depth: int) -> list[str]:
@@ -217,20 +217,12 @@ class _Outline:
         return record
 
     def _close_collection(self, opening: str, written: list[str], total: int) -> str:
-        missing = f"{total - len(written)} of {total}"
+        missing = total - len(written)
         if opening == "[":
-            return self._signs.array((*written, f'"[trimtab: {missing} items omitted; others may lack members]"'))
-        marker = self._signs.member(self._marker_key, f'"{missing} members omitted; others may lack members"')
+            return self._signs.array((*written, f'"{mark_records(missing, total)}"'))
+        said = f'"{missing} of {total} members omitted; others may lack members"'
+        marker = self._signs.member(self._marker_key, said)
         return self._signs.object((*written, marker))
-
-
-def _name_marker(text: str) -> str:
-    """The key of the proxy's own members: one that the document does not have."""
-    number, name = 1, MARKER_NAME
-    while name in text:
-        number += 1
-        name = f"[trimtab {number}]"
-    return name
 
 
 def _encode(text: str) -> bytes:

@@ -10,6 +10,7 @@ from itertools import islice
 from rules.results.excerpt.json.outliers import MAX_KEY_CHARS, News, is_place
 from rules.results.excerpt.json.spans import Part, Parts, Signs, split_parts, unbreak
 from rules.text.graphemes import floor_boundary
+from rules.text.markers import mark_characters, mark_items
 
 NEWS_FACTOR = 4.0
 SAYS_FACTOR, NAME_FACTOR, PLACE_FACTOR = 2.0, 2.0, 0.4
@@ -101,7 +102,7 @@ def cut_string(raw: str, max_chars: int) -> str:
     head = _ESCAPE_CUT.sub("", head, count=1)
     if (len(head) - len(head.rstrip("\\"))) % 2:
         head = head[:-1]
-    return f'"{head} [trimtab: {len(raw) - 2 - len(head)} characters omitted]"'
+    return f'"{head} {mark_characters(len(raw) - 2 - len(head))}"'
 
 
 class _Reader:
@@ -213,5 +214,5 @@ def _write(node: _Node, signs: Signs) -> str:
     if node.opening == "{":
         return signs.object(written)
     if len(written) < node.total:
-        written.append(f'"[trimtab: {node.total - len(written)} of {node.total} items omitted]"')
+        written.append(f'"{mark_items(node.total - len(written), node.total)}"')
     return signs.array(written)

@@ -12,51 +12,54 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from proxy.cli.demo.command import run_demo, show_report
-from proxy.cli.demo.replay import Cost, DemoReport
+from proxy.cli.demo.command import price, run_demo, share_cached, show_replay
+from proxy.cli.demo.replay import Exchange, Replay
 from proxy.cli.demo.session import make_session
+from proxy.cli.demo.upstream import Cost, Served
 from proxy.cli.main import main
 
-REPORT = DemoReport(
-    requests=164,
-    refused=3,
-    intact=161,
-    refused_originals=139,
-    largest_original_tokens=191_389,
-    largest_prompt_tokens=21_483,
-    limit_tokens=28_000,
-    original=Cost(2_000_000, 1_000_000, 50_000),
-    sent=Cost(500_000, 400_000, 50_000),
-    summaries=Cost(40_000, 0, 5_000),
-    summary_requests=13,
-    decisions=(("truncate", 162), ("prune", 28)),
-    overhead_ms=4.26,
+
+def _exchange(tokens: int, cached_tokens: int, *, status: int = 200, rules: tuple[str, ...] = ()) -> Exchange:
+    return Exchange(Cost(tokens, cached_tokens), status, f"hash {tokens}", frozenset(rules), overhead_ms=4.26)
+
+
+REPLAY = Replay(
+    exchanges=[
+        _exchange(20_000, 0, rules=("truncate",)),
+        _exchange(80_000, 60_000, rules=("truncate", "prune")),
+        _exchange(191_389, 100_000, status=400),
+    ],
+    served=[
+        Served(True, 200, Cost(20_000, 0, 1_000), "hash 20000"),  # noqa: FBT003 - a stream
+        Served(False, 200, Cost(40_000, 0, 5_000), "a summary's"),  # noqa: FBT003 - no stream
+        Served(True, 200, Cost(21_483, 18_000, 2_000), "hash 80000"),  # noqa: FBT003 - a stream
+        Served(True, 400, Cost(21_000, 20_000), "another"),  # noqa: FBT003 - a stream
+    ],
     seconds=2.34,
-    faults=(),
 )
 
 
 def test_table_shows_what_was_measured() -> None:
     """Each figure of a report stands in the output, and lines fit a narrow terminal."""
     out = StringIO()
-    show_report(Console(file=out, width=80), replace(REPORT, faults=("fail_open",)))
+    show_replay(Console(file=out, width=80), replace(REPLAY, faults=frozenset({"fail_open"})))
     text = " ".join(out.getvalue().split())
-    assert "Without trimtab the upstream would have refused 139 of 164 requests." in text
-    assert "truncate in 162, prune in 28" in text
-    assert "161 of 164 answers" in text
+    assert "Without trimtab the upstream would have refused 2 of 3 requests." in text
+    assert "truncate in 2, prune in 1" in text
+    assert "2 of 3 answers" in text
     assert "4.3 ms" in text
     assert "faults: fail_open" in text
     rows = {cells[1].strip(): [cell.strip() for cell in cells[2:4]] for cells in read_rows(out.getvalue())}
     assert rows == {
-        "requests": ["164", "164"],
-        "requests refused": ["139", "3"],
-        "prompt tokens": ["2,000,000", "500,000"],
-        "largest prompt (window 32,000)": ["191,389", "21,483"],
-        "prefix kept (cached)": ["50.0%", "80.0%"],
-        "summaries made": ["", "13"],
+        "requests": ["3", "3"],
+        "requests refused": ["2", "1"],
+        "prompt tokens": ["291,389", "41,483"],
+        "largest prompt (window 32,000)": ["191,389", "40,000"],
+        "prefix kept (cached)": ["54.9%", "43.4%"],
+        "summaries made": ["", "1"],
         "their prompt tokens": ["", "40,000"],
         "their completion tokens": ["", "5,000"],
-        "cost": ["100.0%", "30.8%"],
+        "cost": ["100.0%", "61.0%"],
     }
     assert max(map(len, out.getvalue().splitlines())) <= 80
 
@@ -65,10 +68,11 @@ def read_rows(text: str) -> list[list[str]]:
     return [line.split("│") for line in text.splitlines() if line.startswith("│")]
 
 
-def test_cost_of_summaries_is_on_the_side_of_trimtab() -> None:
-    """The ratio is what was sent, and what was summarised besides, over the session without either."""
-    report = replace(REPORT, original=Cost(1000, 0, 0), sent=Cost(200, 0, 0), summaries=Cost(100, 0, 50))
-    assert report.cost_ratio == 0.5
+def test_cost_weighs_cached_input_and_output() -> None:
+    """Cached input costs a tenth of input, output four times as much."""
+    assert Cost(100, 40, 5) + Cost(10, 10, 1) == Cost(110, 50, 6)
+    assert price(Cost(100, 40, 5)) == 60 + 4 + 20
+    assert share_cached(Cost()) == 0
 
 
 def test_command_prints_its_table_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
 import pytest
 
-from proxy.cli.demo.replay import WINDOW_TOKENS, Cost, replay_session, run_stage
+from proxy.cli.demo.command import price
+from proxy.cli.demo.replay import RESERVE_TOKENS, WINDOW_TOKENS, replay_session, run_stage
 from proxy.cli.demo.session import make_session
+from proxy.cli.demo.upstream import Cost
 
 MODULES = 10
 """As many as make the session more than twice as large as the window."""
@@ -13,27 +15,33 @@ async def test_replay_keeps_a_long_session_inside_the_window() -> None:
     """No request is refused, no prompt exceeds the limit, the prefix stays warm, and all of it costs less."""
     progress: list[tuple[int, int]] = []
     async with run_stage(make_session(MODULES)) as stage:
-        report = await replay_session(stage, lambda tally, served: progress.append((len(tally.sizes), len(served))))
-    assert (report.refused, report.faults) == (0, ())
-    assert report.requests == report.intact == len(stage.session.turns) == len(progress)
-    assert report.refused_originals > 0
-    assert report.largest_original_tokens > WINDOW_TOKENS > report.limit_tokens >= report.largest_prompt_tokens > 0
-    assert report.sent.prompt_tokens < report.original.prompt_tokens
-    assert report.sent.cached_share > 0.8
-    assert 0 < report.cost_ratio < 1
-    assert report.summary_requests > 0
-    assert report.summaries.completion_tokens > 0
-    rules = {rule for rule, _ in report.decisions}
+        replay = await replay_session(
+            stage, lambda so_far: progress.append((len(so_far.exchanges), len(so_far.served)))
+        )
+    answered = {served.answer_hash for served in replay.served if served.is_stream}
+    assert {exchange.status for exchange in replay.exchanges} == {200}
+    assert all(exchange.answer_hash in answered for exchange in replay.exchanges)
+    assert not replay.faults
+    assert [number for number, _ in progress] == list(range(1, len(stage.session.turns) + 1))
+    assert max(exchange.original.prompt_tokens for exchange in replay.exchanges) > WINDOW_TOKENS
+    assert WINDOW_TOKENS - RESERVE_TOKENS >= max(served.cost.prompt_tokens for served in replay.served) > 0
+    sent, summaries = replay.sum_cost(is_stream=True), replay.sum_cost(is_stream=False)
+    assert sent.cached_tokens > 0.8 * sent.prompt_tokens
+    original = sum((one.original for one in replay.exchanges), Cost(completion_tokens=sent.completion_tokens))
+    assert 0 < price(sent + summaries) < price(original)
+    assert summaries.completion_tokens > 0
+    assert all(exchange.overhead_ms > 0 for exchange in replay.exchanges)
+    rules = frozenset[str]().union(*(exchange.rules for exchange in replay.exchanges))
     assert {"truncate", "dedupe", "prune", "summarise"} >= rules >= {"truncate", "summarise"}
 
 
-async def test_report_counts_what_the_client_was_refused() -> None:
+async def test_what_the_client_was_refused_is_not_paid_for() -> None:
     """Where the upstream refuses everything, each request counts as refused and none as paid for."""
-    async with run_stage(make_session(1)) as stage:
-        stage.upstream._window_tokens = 100
-        report = await replay_session(stage, lambda *_: None)
-    assert report.requests == report.refused == len(stage.session.turns)
-    assert (report.sent, report.refused_originals) == (Cost(), 0)
+    session = make_session(1)
+    async with run_stage(session, window_tokens=100) as stage:
+        replay = await replay_session(stage, lambda _: None)
+    assert [exchange.status for exchange in replay.exchanges] == [400] * len(session.turns)
+    assert replay.sum_cost(is_stream=True) == Cost()
 
 
 async def test_replay_notes_faults_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,12 +53,6 @@ async def test_replay_notes_faults_of_the_proxy(monkeypatch: pytest.MonkeyPatch)
 
     async with run_stage(make_session(1)) as stage:
         monkeypatch.setattr("proxy.compaction.compactor.plan", fail)
-        report = await replay_session(stage, lambda *_: None)
-    assert (report.faults, report.refused, report.limit_tokens) == (("fail_open",), 0, 0)
-
-
-def test_cost_weighs_cached_input_and_output() -> None:
-    """Cached input costs a tenth of input, output four times as much."""
-    assert Cost(100, 40, 5) + Cost(10, 10, 1) == Cost(110, 50, 6)
-    assert Cost(100, 40, 5).price == 60 + 4 + 20
-    assert Cost().cached_share == 0
+        replay = await replay_session(stage, lambda _: None)
+    assert replay.faults == {"fail_open"}
+    assert {(exchange.status, exchange.rules) for exchange in replay.exchanges} == {(200, frozenset())}

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from proxy.cli.demo.project import list_modules
 from proxy.cli.demo.replay import WINDOW_TOKENS
 from proxy.cli.demo.session import make_session
 from proxy.compaction.tokenizers.exact import count_by_heuristic, count_pieces, load_encoding, make_counter
@@ -18,7 +17,8 @@ def test_session_is_a_valid_transcript_of_several_windows() -> None:
     """Every call is answered right behind it, and the whole is larger than three windows and than 120,000 tokens."""
     session = make_session()
     count = make_counter(count_pieces(load_encoding("o200k_base")))
-    conversation = CHAT.decode(CHAT.read(session.request_body(len(session.messages))), Counting(count, Known()))
+    request = CHAT.read(session.request_body(len(session.messages)))
+    conversation = CHAT.decode(request, Counting(count, Known()))
     assert pair_tool_calls(conversation, count=count).conversation is conversation
     assert conversation.tokens > max(3 * WINDOW_TOKENS, 120_000)
     roles = [message.role for message in conversation.messages]
@@ -48,9 +48,3 @@ def test_tools_of_the_session_are_those_that_it_calls() -> None:
     called = [call for message in messages for call in message.tool_calls]
     assert {call.name for call in called} == set(required)
     assert all(set(msgspec.json.decode(call.arguments)) == required[call.name] for call in called)
-
-
-def test_functions_of_a_module_have_names_of_their_own() -> None:
-    """No module of the invented repository defines a name twice."""
-    for module in list_modules():
-        assert len({function.name for function in module.functions}) == len(module.functions) >= 4

@@ -37,12 +37,7 @@ def join_stream(body: bytes) -> dict[str, object]:
     calls: list[dict[str, object]] = []
     for delta in [choice["delta"] for event in events for choice in event["choices"]]:
         content += delta.get("content", "")
-        for piece in delta.get("tool_calls", []):
-            if "id" in piece:
-                calls.append({key: piece[key] for key in ("id", "type", "function")})
-            else:
-                function = calls[piece["index"]]["function"]
-                function["arguments"] += piece["function"]["arguments"]
+        calls += [{key: call[key] for key in ("id", "type", "function")} for call in delta.get("tool_calls", [])]
     message: dict[str, object] = {"role": "assistant", "content": content}
     return message | ({"tool_calls": calls} if calls else {})
 
@@ -53,9 +48,8 @@ def test_cached_tokens_are_the_longest_prefix_of_any_earlier_prompt() -> None:
     system, one, two = ({"role": role, "content": role * 50} for role in ("system", "user", "assistant"))
 
     def read(*messages: dict[str, object], **keys: object) -> tuple[int, int]:
-        prompt = cache.read(chat(*messages, **keys))
-        cache.admit(prompt)
-        return prompt.cached_tokens, prompt.tokens
+        cost = cache.read(chat(*messages, **keys))
+        return cost.cached_tokens, cost.prompt_tokens
 
     _, first = read(system, one)
     assert read(system, two)[0] < first
@@ -66,12 +60,12 @@ def test_cached_tokens_are_the_longest_prefix_of_any_earlier_prompt() -> None:
     assert read({**system, "name": "x"}, one)[0] == 3
 
 
-def test_prompts_that_were_not_admitted_are_not_cached() -> None:
-    """To look at a prompt is not to keep it."""
+def test_a_prompt_that_the_window_does_not_hold_is_not_cached() -> None:
+    """To look at a prompt is not to read it."""
     cache = PromptCache(count_by_heuristic)
     body = chat({"role": "user", "content": "once"})
-    assert cache.read(body) == cache.read(body)
-    assert cache.read(body).cached_tokens == 0
+    assert cache.read(body, 2) == cache.read(body)
+    assert cache.read(body).cached_tokens == cache.read(body).prompt_tokens
 
 
 async def test_upstream_streams_the_scripted_answer() -> None:
@@ -82,8 +76,8 @@ async def test_upstream_streams_the_scripted_answer() -> None:
     wanted = [msgspec.json.decode(session.messages[turn]) for turn in session.turns]
     assert [join_stream(answer) for answer in answers] == wanted
     assert all(answer.endswith(b"data: [DONE]\n\n") for answer in answers)
-    prompts = [served.prompt_tokens for served in upstream.served]
-    assert [served.cached_tokens for served in upstream.served] == [0, *prompts[:-1]]
+    prompts = [served.cost.prompt_tokens for served in upstream.served]
+    assert [served.cost.cached_tokens for served in upstream.served] == [0, *prompts[:-1]]
 
 
 async def test_upstream_refuses_what_exceeds_its_window() -> None:
@@ -96,7 +90,7 @@ async def test_upstream_refuses_what_exceeds_its_window() -> None:
         "messages",
         "context_length_exceeded",
     )
-    assert [(served.status, served.cached_tokens) for served in upstream.served] == [(400, 0)] * 2
+    assert [(served.status, served.cost.cached_tokens) for served in upstream.served] == [(400, 0)] * 2
 
 
 @pytest.mark.parametrize(
@@ -117,14 +111,15 @@ async def test_upstream_takes_valid_transcripts_only(messages: list[dict[str, ob
     assert [served.status for served in upstream.served] == [status]
 
 
-async def test_upstream_writes_notes_and_names_what_it_does_not_serve() -> None:
-    """A request that is no stream gets a note of the paths in it; unknown paths and bodies get errors in JSON."""
+async def test_upstream_writes_notes_and_refuses_what_it_cannot_read() -> None:
+    """A request that is no stream gets a note of the paths in it; what is no chat request gets an error in JSON."""
     _, answers = await ask(make_session(1), chat({"role": "user", "content": "read ferry/fares/tax.py\nE  Boom"}), b"{")
     assert "ferry/fares/tax.py" in msgspec.json.decode(answers[0])["choices"][0]["message"]["content"]
     assert msgspec.json.decode(answers[1])["error"]["code"] == "invalid_json"
     upstream = SimulatedUpstream(make_session(1), 1000, count_by_heuristic)
-    async with run_upstream(upstream) as base_url, aiohttp.ClientSession() as client:
-        async with client.get(f"{base_url}/models") as response:
-            assert [model["id"] for model in (await response.json())["data"]] == ["demo-model"]
-        async with client.get(f"{base_url}/files") as response:
-            assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
+    async with (
+        run_upstream(upstream) as base_url,
+        aiohttp.ClientSession() as client,
+        client.get(f"{base_url}/models") as response,
+    ):
+        assert [model["id"] for model in (await response.json())["data"]] == ["demo-model"]

@@ -1,7 +1,5 @@
 """What `/trimtab/api/models` shows, and of whom nothing."""
 
-import asyncio
-
 import orjson
 import pytest
 from support.client import CHAT, post
@@ -30,8 +28,7 @@ def _list(**windows: int) -> bytes:
 
 async def _settle(proxy: Proxy) -> None:
     """Wait until nothing more is being learned."""
-    while tasks := list(proxy.services.models._tasks):
-        await asyncio.wait(tasks)
+    await proxy.services.models.settle()
 
 
 async def test_a_model_is_shown_with_what_is_known_of_it(client, upstream: FakeUpstream, start_proxy) -> None:

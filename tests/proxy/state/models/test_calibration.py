@@ -1,6 +1,5 @@
 """A proxy in front of an upstream that counts in another way: from its answers on, the upstream's numbers hold."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import orjson
@@ -102,9 +101,7 @@ def near(tokens: int) -> range:
 
 async def learn(proxy):
     """Wait until nothing is under way that changes what is known of a model."""
-    while tasks := list(proxy.services.models._tasks):
-        await asyncio.wait(tasks)
-        await asyncio.sleep(0)  # for them to be struck off
+    await proxy.services.models.settle()
 
 
 async def warm_up(client, proxy, *parts):

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.state.models.lessons import Lesson, Sent, draw_lesson
-from proxy.wire.overflow.classify import Kind, Overflow
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
 from rules.policy import Policy
 
 POLICY = Policy()

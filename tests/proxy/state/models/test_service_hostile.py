@@ -45,15 +45,22 @@ async def start(clock: Clock) -> AsyncIterator[Start]:
 
 async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:
     """Of no length more than its family is known, and nothing is held that a client could make large."""
-    store = MemoryStore()
+    asked: list[str] = []
+
+    class Asked(MemoryStore):
+        async def get(self, summary_id: str) -> bytes | None:
+            asked.append(summary_id)
+            return await super().get(summary_id)
+
+    store = Asked()
     process = start(store)
     for length in (MAX_NAME_CHARS + 1, 1_000_000):
         name = replace(NAME, model="claude-opus-4-7".ljust(length, "x"))
         assert await process.look_up(name) == Facts(1.5)
         assert await process.feed([3.0] * WARM_UP_SAMPLES, name) == 1.5
 
-    assert not [*process.models._models.items(), *process.models._strangers.items()]
-    assert (len(store._entries), process.changes) == (0, {})
+    assert (asked, process.models.list_known()) == ([], [])
+    assert (len(store), process.changes) == (0, {})
 
 
 async def test_invented_names_write_no_record(start: Start, upstream) -> None:
@@ -66,10 +73,10 @@ async def test_invented_names_write_no_record(start: Start, upstream) -> None:
     for name in names:
         assert await process.models.look_up(name, "other") == Facts(1.0, 16_384)
     await process.settle()
-    assert len(store._entries) == 0
+    assert len(store) == 0
 
     await process.look_up(names[0])
-    assert len(store._entries) == 1
+    assert len(store) == 1
 
 
 async def test_invented_names_do_not_push_out_a_model_that_warms_up(start: Start) -> None:
@@ -92,7 +99,7 @@ async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Cl
     for _ in range(WARM_UP_SAMPLES):
         process.models.observe(NAME, report(TOKENS, round(1.3 * TOKENS)))
     process.models._told._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None))
-    model = process.models._models.get(NAME)
+    model = process.models._vouched.get(NAME)
     assert model is not None
     await process.models._take_window(NAME, model)  # before the record's first step
     await process.settle()
@@ -145,7 +152,7 @@ async def test_after_an_outage_all_agree(start: Start, clock: Clock) -> None:
     ]
     durable.is_out = False
     is_back.set()
-    await asyncio.gather(*(store._recovery for store in stores))
+    await asyncio.gather(*(store.settle() for store in stores))
     for process in processes * 2:
         clock.seconds += REFRESH_SECONDS + 1
         await process.look_up()
@@ -161,9 +168,7 @@ async def test_after_an_outage_all_agree(start: Start, clock: Clock) -> None:
 async def learn(proxy) -> None:
     """Wait until nothing is under way that changes what is known of a model."""
     await proxy.services.lifecycle.idle.wait()
-    while tasks := list(proxy.services.models._tasks):
-        await asyncio.wait(tasks)
-        await asyncio.sleep(0)  # for them to be struck off
+    await proxy.services.models.settle()
 
 
 async def ask(client, proxy, *messages, key: str = "sk-test"):

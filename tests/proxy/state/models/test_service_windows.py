@@ -232,7 +232,6 @@ async def test_closing_leaves_no_task(upstream: FakeUpstream, start: Start, name
         assert await looking == Facts(1.0)
         await upstream.cancelled.wait()
 
-    assert not process.models._tasks
     assert not {task for task in asyncio.all_tasks() - before if "proxy" in repr(task.get_coro())}
 
 

@@ -107,7 +107,7 @@ async def _recovering(store: LayeredStore, pauses: Pauses) -> AsyncIterator[None
     """After the block the next attempt succeeds."""
     yield
     await pauses.end()
-    await store._recovery
+    await store.settle()
 
 
 async def test_it_goes_by_the_durable_ones_name(store) -> None:
@@ -243,7 +243,7 @@ async def test_an_outage_while_writing_through_goes_on_where_it_broke_off(store,
     assert [await MemoryStore.get(durable, summary_id) for summary_id in "abc"] == [b"a", b"b", None]
 
     await pauses.end()
-    await store._recovery
+    await store.settle()
     assert await MemoryStore.get(durable, "c") == b"c"
 
 
@@ -301,7 +301,8 @@ async def test_closing_ends_the_attempts(store, durable) -> None:
     await store.get("id")
     await store.close()
 
-    assert store._recovery.cancelled()
+    async with asyncio.timeout(5):
+        await store.settle()
     assert durable.is_closed
 
 
@@ -318,7 +319,7 @@ async def test_a_redis_server_that_dies_and_comes_back(own_redis, pauses, errors
     assert await store.put("id", b"sealed") == b"sealed"
     await asyncio.to_thread(own_redis.start)
     await pauses.end()
-    await store._recovery
+    await store.settle()
     await store.close()
 
     replica = RedisStore(own_redis.url, ttl_seconds=TTL_SECONDS)

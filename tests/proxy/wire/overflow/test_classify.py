@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from support.odd_json import dump
 
 from proxy.wire.chat.answer import read_refusal
-from proxy.wire.overflow.classify import Kind, Overflow, read_overflow
+from proxy.wire.overflow.classify import Overflow, read_overflow
+from proxy.wire.overflow.wordings import Kind
 
 RECORDED = Path(__file__).parents[5] / "shared" / "data" / "overflow_errors.jsonl"
 recorded = pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")

@@ -59,3 +59,8 @@ def test_the_ends_are_kept_by_their_shares() -> None:
 def test_without_room_for_the_ends_there_is_none() -> None:
     """The caller keeps head and tail then."""
     assert Selection(split_units(TEXT, 400), count(TEXT), Guide({})).write(5, NO_ENDS, count) is None
+
+
+def test_ends_that_meet_leave_nothing_out() -> None:
+    """Then the text is kept whole, without a marker."""
+    assert select({}, 2 * count(TEXT), Shares(1.0, 1.0)) == TEXT

@@ -172,14 +172,16 @@ def test_json_between_short_texts_stays_json() -> None:
 
 
 def test_markers_name_lines_as_the_reader_can_ask_for_them() -> None:
-    """By the numbers that the text shows; not at all where lines were taken out of it before."""
+    """By the numbers that the text shows; not at all within a string of JSON."""
     text = "".join(
         f"{number}\tdef function_{number}(value):\n{number + 1}\t    return value\n" for number in range(1001, 3001, 2)
     )
     first = re.search(r"omitted here: narrow the command, or read lines (\d+)-(\d+)\]", shorten_text(text, 500, count))
     assert first is not None
     assert 1001 < int(first[1]) < int(first[2]) <= 3000
-    short = shorten_text("".join(f"poll {number}: done\n" for number in range(3000)), 300, count, is_tidied=True)
+    log = "".join(f"poll {number}: done\n" for number in range(3000))
+    assert "read lines " in shorten_text(log, 300, count)
+    short = orjson.loads(shorten_text(orjson.dumps({"log": log}).decode(), 300, count))["log"]
     assert "read it in parts]" in short
     assert not re.search(r"trimtab: lines? \d", short)
 
@@ -212,26 +214,3 @@ def test_one_long_line_keeps_both_ends(sign: str) -> None:
     assert short.startswith("begin")
     assert short.endswith("end")
     assert count(short) > 250
-
-
-def test_what_tidying_says_of_a_line_stays_with_it() -> None:
-    """A count of lines like the one above stands behind that line, or not at all."""
-    said = "[trimtab: {} more lines equal to the one above omitted here]"
-    lines = [line for number, one in enumerate(LINES) for line in (one, *[said.format(number)] * (number % 9 == 0))]
-    short = shorten_text("\n".join(lines), 500, count, is_tidied=True).split("\n")
-    kept = [index for index, line in enumerate(short) if line.endswith("equal to the one above omitted here]")]
-    assert kept
-    assert all(lines[lines.index(short[index]) - 1] == short[index - 1] for index in kept)
-
-
-def test_source_with_folded_lines_is_shortened() -> None:
-    """What tidying says of a line is a part of its unit, and no line for those who count lines."""
-    folded = "[trimtab: 29 more lines equal to the one above omitted here]"
-    code = [
-        line
-        for number in range(60)
-        for line in (f"def f{number}(a):", f"    return a + {number}", *[folded] * (number % 5 == 0))
-    ]
-    short = shorten_text("\n".join([*code, "exit code 2"]), 200, count, is_tidied=True)
-    assert count(short) <= 200
-    assert short.startswith("def f0(a):")

@@ -4,7 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.tidy.json_tables import TABLE_MARK, make_tables
+from rules.results.tidy.json_tables import make_tables
+from rules.text.markers import TABLE
 
 KEYS = st.sampled_from(["id", "name", "%s", "a b", "é", "columns", "rows", "\\n", "\\u0061"])
 CELLS = st.sampled_from(
@@ -33,7 +34,7 @@ JSON = st.recursive(CELLS, nest, max_leaves=40)
 
 def restore_tables(text: str) -> str:
     """The text with every table written as the array of objects that it stands for."""
-    if TABLE_MARK not in text:
+    if TABLE not in text:
         return text
     raw = msgspec.json.decode(text, type=msgspec.Raw)
     return _restore(bytes(raw)).decode()
@@ -43,13 +44,13 @@ def _restore(value: bytes) -> bytes:
     if value.startswith(b"["):
         items = msgspec.json.decode(value, type=list[msgspec.Raw])
         return b"[" + b",".join(_restore(bytes(item)) for item in items) + b"]"
-    if not value.startswith(b"{") or TABLE_MARK.encode() not in value:
+    if not value.startswith(b"{") or TABLE.encode() not in value:
         return value
     fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
-    if list(fields) != [f"{TABLE_MARK} columns", "rows"]:
+    if list(fields) != [f"{TABLE} columns", "rows"]:
         parts = (msgspec.json.encode(key) + b":" + _restore(bytes(field)) for key, field in fields.items())
         return b"{" + b",".join(parts) + b"}"
-    names = [bytes(name) for name in msgspec.json.decode(fields[f"{TABLE_MARK} columns"], type=list[msgspec.Raw])]
+    names = [bytes(name) for name in msgspec.json.decode(fields[f"{TABLE} columns"], type=list[msgspec.Raw])]
     rows = msgspec.json.decode(fields["rows"], type=list[list[msgspec.Raw]])
     pairs = (
         b",".join(name + b":" + _restore(bytes(cell)) for name, cell in zip(names, row, strict=True)) for row in rows

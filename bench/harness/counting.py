@@ -1,0 +1,47 @@
+"""Counters, requests and codecs as the proxy makes them; each counter and codec knows nothing yet.
+
+Law: the rooms that measure reach the proxy's counting and decoding through here alone.
+"""
+
+import tiktoken
+
+from proxy.compaction.tokenizers import exact
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Counting, Request
+from proxy.wire.known import Known
+from rules.conversation import Conversation, CountTokens
+from rules.tokens.families import O200K, find_family
+
+VOCABULARIES = exact.VOCABULARIES
+
+
+def load_encoding(vocabulary: str = O200K) -> tiktoken.Encoding:
+    """Tiktoken's encoding, from the proxy's own rank file. Slow: keep it."""
+    return exact.load_encoding(vocabulary)
+
+
+def make_counter(encoding: tiktoken.Encoding) -> CountTokens:
+    """A counter that has counted nothing yet."""
+    return exact.make_counter(exact.count_pieces(encoding))
+
+
+class Codec:
+    """The chat dialect, counting one way, with what it has decoded."""
+
+    def __init__(self, count: CountTokens, model: str = "") -> None:
+        """Without a model, the costs are those of an unknown one."""
+        self._counting = Counting(count, Known(), find_family(model).costs)
+
+    def decode(self, request: Request) -> Conversation:
+        """The request's transcript, counted."""
+        return CHAT.decode(request, self._counting)
+
+
+def make_codec(count: CountTokens, model: str = "") -> Codec:
+    """A codec that has decoded nothing yet; without a model, at the costs of an unknown one."""
+    return Codec(count, model)
+
+
+def read_body(body: bytes) -> Request:
+    """A request's parts, split but not decoded."""
+    return CHAT.read(body)

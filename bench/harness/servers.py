@@ -1,0 +1,103 @@
+"""The processes that the benchmarks start: an upstream of their own, and the proxy as a user starts it.
+
+Law: every process is ended with the block that started it. Loopback only.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+HOST = "127.0.0.1"
+TRIMTAB = (str(Path(sys.executable).with_name("trimtab")),)
+READY_SECONDS = 20.0
+"""A proxy that is not ready by then will never be."""
+POLL_SECONDS = 0.002
+STOP_SECONDS = 10.0
+_DATA_DIRECTORY = tempfile.TemporaryDirectory(prefix="trimtab-bench-")
+"""Not the user's own: what a run has paid for must not come free in the next."""
+_READY_REQUEST = b"GET /trimtab/ready HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
+
+
+def find_free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def start_proxy(
+    port: int, *options: str, program: Sequence[str] = TRIMTAB, log: int | BinaryIO = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """`trimtab serve` on a port, not ready yet; its log goes to `log`, TRIMTAB_* variables do not reach it."""
+    command = [*program, "serve", "--listen", f"{HOST}:{port}", *options]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
+    environment["XDG_DATA_HOME"] = _DATA_DIRECTORY.name
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
+
+
+def wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return as soon as GET /trimtab/ready answers 200. Raises RuntimeError where it never does."""
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            message = f"the proxy ended with status {process.returncode} before it was ready"
+            raise RuntimeError(message)
+        if _is_ready(port):
+            return
+        time.sleep(POLL_SECONDS)
+    message = f"the proxy was not ready within {READY_SECONDS} seconds"
+    raise RuntimeError(message)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process; by force where it does not go."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def run_proxy(upstream_port: int, *settings: str) -> Iterator[int]:
+    """A proxy in front of a local upstream, ready; yields its port. `settings` are written DOTTED.KEY=VALUE."""
+    port = find_free_port()
+    options = [part for setting in settings for part in ("--set", setting)]
+    process = start_proxy(port, "--upstream", f"http://{HOST}:{upstream_port}/v1", *options)
+    try:
+        wait_until_ready(port, process)
+        yield port
+    finally:
+        stop(process)
+
+
+@contextmanager
+def run_upstream(*arguments: str, module: str = "bench.harness.upstream") -> Iterator[int]:
+    """An upstream in a process of its own, listening; yields its port."""
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        # The port is the upstream's first and only line, written once it listens.
+        yield int(process.stdout.readline() if process.stdout else b"")
+    finally:
+        stop(process)
+        if process.stdout:
+            process.stdout.close()
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), timeout=1.0) as connection:
+            connection.sendall(_READY_REQUEST)
+            return connection.recv(64).startswith(b"HTTP/1.1 200 ")
+    except OSError:
+        return False

@@ -1,0 +1,117 @@
+"""What brings a text to a budget of tokens in this process: ours, and what most agents do.
+
+Law: the only module of the bench that knows how the rules for tool results are called.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cache
+
+from bench.harness.counting import load_encoding, make_counter
+from bench.material.tool_outputs import Output
+from rules.conversation import Conversation, CountTokens, ToolCall
+from rules.results.dedupe import dedupe_tool_results
+from rules.results.edit import MIN_SAVED_SHARE
+from rules.results.excerpt.rule import shorten_text
+from rules.results.tidy.text import tidy_text
+from rules.results.tools.arguments import reads_json_file
+from rules.text.head_tail import truncate_text
+from rules.treatment import Tidying
+
+DEFAULT_BUDGET_TOKENS = 4000
+CHARS_PER_TOKEN = 4
+"""What agents take a token for that count none."""
+MAX_CHARS_PER_TOKEN = 128
+"""No token of the vocabulary is longer."""
+
+Shorten = Callable[[Output, int], str]
+"""The text of an output within a limit of tokens, or what a contestant makes of that limit."""
+
+
+@cache
+def load_counter() -> CountTokens:
+    """Exact counts in the vocabulary of the budgets, remembered."""
+    return make_counter(load_encoding())
+
+
+def list_switches() -> Mapping[str, Tidying]:
+    """By name, the tidying with that one thing switched off; all of it by the name ''."""
+    whole = Tidying()
+    names = [field.name for field in fields(Tidying) if getattr(whole, field.name) is True]
+    return {"": whole, **{name: replace(whole, **{name: False}) for name in names}}
+
+
+def tidy_ours(
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
+) -> str:
+    """Tidied for a budget, with everything switched on where `tidying` does not say otherwise."""
+    return tidy_text(text, tidying or Tidying(), is_file=is_file, fits=lambda short: count(short) <= limit_tokens)
+
+
+def tidy_worthwhile(
+    text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
+) -> str:
+    """The same, but the text as it came where too little would be saved."""
+    tidied = tidy_ours(text, limit_tokens, count, is_file=is_file, tidying=tidying)
+    return tidied if tidied is not text and count(tidied) <= count(text) * (1 - MIN_SAVED_SHARE) else text
+
+
+def is_reading(call: ToolCall | None) -> bool:
+    """Whether a call reads a file whose text may be copied into an edit."""
+    return call is not None and reads_json_file(call)
+
+
+def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:
+    """Truncated where it is over the limit, with what is known of the call."""
+    return shorten_text(text, limit_tokens, count, call=call)
+
+
+def dedupe_ours(conversation: Conversation, count: CountTokens) -> Conversation:
+    """Results that repeat others of the whole transcript point to them."""
+    return dedupe_tool_results(conversation, start=0, count=count).conversation
+
+
+def shorten_ours(output: Output, limit_tokens: int) -> str:
+    """Tidied, then truncated where it still does not fit: as the proxy does it."""
+    is_file = is_reading(output.call) if output.call else output.is_file
+    tidied = tidy_worthwhile(output.text, limit_tokens, load_counter(), is_file=is_file)
+    return truncate_ours(tidied, limit_tokens, load_counter(), output.call)
+
+
+def shorten_untidied(output: Output, limit_tokens: int) -> str:
+    """Ours without the tidying."""
+    return truncate_ours(output.text, limit_tokens, load_counter(), output.call)
+
+
+def take_head_tail(text: str, limit_tokens: int) -> str:
+    """Head and tail, exact to the token."""
+    return truncate_text(text, limit_tokens, load_counter())
+
+
+def take_by_chars(text: str, limit_tokens: int) -> str:
+    """Half of the characters from each end, four for a token. What comes out may cost more or less than the limit."""
+    half = limit_tokens * CHARS_PER_TOKEN // 2
+    missing = len(text) - 2 * half
+    return text if missing <= 0 else f"{text[:half]}\n... [{missing} characters truncated] ...\n{text[-half:]}"
+
+
+def take_head(text: str, limit_tokens: int) -> str:
+    """The longest beginning within the limit, found by halving."""
+    count = load_counter()
+    low, high = 0, min(len(text), limit_tokens * MAX_CHARS_PER_TOKEN)
+    if count(text[:high]) <= limit_tokens:
+        return text[:high]
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(text[:middle]) <= limit_tokens else (low, middle)
+    return text[:low]
+
+
+OURS = "trimtab"
+SHORTENERS: Mapping[str, Shorten] = {
+    "head": lambda output, limit_tokens: take_head(output.text, limit_tokens),
+    "head and tail, by characters": lambda output, limit_tokens: take_by_chars(output.text, limit_tokens),
+    "head_tail": lambda output, limit_tokens: take_head_tail(output.text, limit_tokens),
+    f"{OURS}, not tidied": shorten_untidied,
+    OURS: shorten_ours,
+}

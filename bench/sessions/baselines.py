@@ -1,0 +1,72 @@
+"""The contestants that need no package: nothing, a sliding window, masking old tool results.
+
+Law: pure; a session in, the messages of each of its requests out, as JSON.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import orjson
+
+from bench.material.workload import MODEL, Session
+from bench.sessions.prompts import LEADERS, read_fixed, read_part
+
+KEPT_RESULTS = 10
+MASK = "[old tool result omitted]"
+
+Requests = Iterator[Sequence[bytes]]
+Contestant = Callable[[Session, int], Requests]
+
+
+def send_everything(session: Session, _: int) -> Requests:
+    """Nothing done, as if there were no window."""
+    for stop in session.stops:
+        yield session.messages[:stop]
+
+
+def slide_window(session: Session, limit_tokens: int) -> Requests:
+    """Leading system messages and task always, and of the rest the newest steps that fit: at least the last one."""
+    parts = [read_part(raw) for raw in session.messages]
+    head = _find_head(session)
+    head_tokens = read_fixed(MODEL, session.tools).tokens + sum(parts[index].tokens for index in head)
+    starts = [index for index, part in enumerate(parts) if part.role != "tool" or not index]
+    first = 0
+    for stop in session.stops:
+        tokens = head_tokens + sum(parts[index].tokens for index in range(starts[first], stop) if index not in head)
+        while tokens > limit_tokens and first + 1 < len(starts) and starts[first + 1] < stop:
+            step = range(starts[first], starts[first + 1])
+            tokens -= sum(parts[index].tokens for index in step if index not in head)
+            first += 1
+        yield [raw for index, raw in enumerate(session.messages[:stop]) if index >= starts[first] or index in head]
+
+
+def mask_old_results(session: Session, _: int) -> Requests:
+    """The texts of all tool results but the newest ten give way to one line."""
+    masked = [_mask(raw) for raw in session.messages]
+    results = [index for index, raw in enumerate(session.messages) if masked[index] is not raw]
+    for stop in session.stops:
+        old = {index for index in results if index < stop}
+        old.difference_update(sorted(old)[-KEPT_RESULTS:])
+        yield [masked[index] if index in old else raw for index, raw in enumerate(session.messages[:stop])]
+
+
+IN_PROCESS: dict[str, Contestant] = {
+    "nothing": send_everything,
+    "window": slide_window,
+    "mask": mask_old_results,
+}
+WINDOWLESS = frozenset({"nothing", "mask", "headroom-cache", "headroom-token"})
+"""Those that are not told the window: they do the same at each."""
+
+
+def _find_head(session: Session) -> set[int]:
+    """Where the leading system messages and the task stand."""
+    roles = [read_part(raw).role for raw in session.messages]
+    leading = next((index for index, role in enumerate(roles) if role not in LEADERS), len(roles))
+    task = [roles.index("user")] if "user" in roles else []
+    return {*range(leading), *task}
+
+
+def _mask(raw: bytes) -> bytes:
+    """A tool result masked; any other message as it is, the same object."""
+    message = orjson.loads(raw)
+    return orjson.dumps({**message, "content": MASK}) if message["role"] == "tool" else raw

@@ -1,0 +1,67 @@
+"""The peers that are libraries: each runs in an environment of its own, asked through JSON lines.
+
+Law: our own environment imports nothing of theirs. Which request they would have sent comes back as indexes of the
+client's messages and as new messages; it is priced here, as everybody's.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import orjson
+
+from bench.material.workload import MODEL, Session
+from bench.peers.environments import ask_peer, find_program
+from bench.sessions.ledger import SessionLedger
+from bench.sessions.prompts import Part, count_text, read_fixed, read_part
+from bench.sessions.replay import Replayed, ReplayOptions
+
+LIBRARIES = ("langchain", "langchain-untrimmed", "litellm")
+WORKERS = 2
+SESSION_SECONDS = 60.0
+"""A session that takes a library longer is given up, and said so."""
+
+
+def run_library(
+    name: str, folder: Path, sessions: Sequence[Session], limit_tokens: int, options: ReplayOptions
+) -> list[Replayed]:
+    """What a library does with sessions. Raises MissingPeerError."""
+    python = find_program(folder, name.partition("-")[0], "python")
+    arguments = (name, str(limit_tokens), str(options.note_tokens), str(SESSION_SECONDS))
+    order = sorted(sessions, key=lambda session: -len(session.stops) * sum(map(len, session.messages)))
+    shares = [order[number::WORKERS] for number in range(min(WORKERS, len(order)))]
+    asking = [b"".join(map(_write_line, share)) for share in shares]
+    with ThreadPoolExecutor(WORKERS) as pool:
+        parts = pool.map(lambda lines: ask_peer(python, "library", *arguments, lines=lines), asking)
+        answers = [answer for part in parts for answer in part]
+    asked = [session for share in shares for session in share]
+    return [_price(session, answer, options) for session, answer in zip(asked, answers, strict=True)]
+
+
+def _write_line(session: Session) -> bytes:
+    parts = [read_part(raw) for raw in session.messages]
+    fixed_tokens = read_fixed(MODEL, session.tools).tokens
+    sizes = orjson.dumps([part.tokens for part in parts])
+    return b'{"messages":[%b],"tokens":%b,"fixed_tokens":%d,"stops":%b}\n' % (
+        b",".join(session.messages),
+        sizes,
+        fixed_tokens,
+        orjson.dumps(session.stops),
+    )
+
+
+def _price(session: Session, line: bytes, options: ReplayOptions) -> Replayed:
+    answer = orjson.loads(line)
+    ledger = SessionLedger(options.rules)
+    fixed = read_fixed(MODEL, session.tools)
+    bare = read_fixed(MODEL, b"")
+    for turn in answer["turns"]:
+        for prompt, note in turn["summaries"]:
+            ledger.add_summary((bare, _read({"role": "user", "content": prompt}, session)), count_text(note))
+        ledger.add_turn((fixed, *(_read(item, session) for item in turn["messages"])))
+    return Replayed(session, tuple(ledger.calls), complete=answer["complete"])
+
+
+def _read(item: int | dict[str, object], session: Session) -> Part:
+    """A message that the library sends: an index of the client's, or one of its own making."""
+    return read_part(session.messages[item] if isinstance(item, int) else orjson.dumps(item))

@@ -1,0 +1,133 @@
+"""What an upstream sees of a request: its parts, their tokens, and whether a strict upstream would take it.
+
+Law: a part is known by its exact bytes; it is decoded and counted once in a run.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import orjson
+
+from bench.harness.counting import load_encoding, make_counter
+
+MESSAGE_TOKENS = 3
+ROLE_TOKENS = 1
+PRIMING_TOKENS = 3
+CALL_TOKENS = 5
+"""The cookbook's frames, whatever the proxy counts by."""
+LEADERS = ("system", "developer")
+_count = make_counter(load_encoding())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One message, or what stands before all messages (model and tool schemas; `role` is empty then).
+
+    `text` is all that the model reads of it, in order; `calls` the ids of its tool calls, `answers` that of the call
+    which a tool result answers. Two parts are equal only if they are the same object: see `read_part`.
+    """
+
+    role: str
+    text: str
+    tokens: int
+    calls: tuple[str, ...] = ()
+    answers: str | None = None
+
+
+class _Body(msgspec.Struct):
+    messages: list[msgspec.Raw]
+    model: str = ""
+    tools: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode_body = msgspec.json.Decoder(_Body).decode
+_parts: dict[bytes, Part] = {}
+
+
+def split_body(body: bytes) -> tuple[Part, ...]:
+    """The parts of a request on the wire."""
+    decoded = _decode_body(body)
+    return (read_fixed(decoded.model, bytes(decoded.tools)), *(read_part(bytes(raw)) for raw in decoded.messages))
+
+
+def read_part(raw: bytes) -> Part:
+    """A message by its JSON; the same bytes give the same object."""
+    part = _parts.get(raw)
+    if part is None:
+        part = _parts[raw] = _decode_message(orjson.loads(raw))
+    return part
+
+
+def read_fixed(model: str, tools: bytes) -> Part:
+    """What stands before the messages."""
+    key = model.encode() + b"\n" + tools
+    part = _parts.get(key)
+    if part is None:
+        text = tools.decode()
+        part = _parts[key] = Part("", f"{model}\n{text}", PRIMING_TOKENS + count_text(text))
+    return part
+
+
+def count_text(text: str) -> int:
+    """Tokens of a text, by o200k_base."""
+    return _count(text) if text else 0
+
+
+def count_parts(parts: Iterable[Part]) -> int:
+    """Prompt tokens of a request."""
+    return sum(part.tokens for part in parts)
+
+
+def count_common_text(left: Part, right: Part) -> int:
+    """Tokens at the front of two parts that are the same, though the parts are not."""
+    if left.role != right.role:
+        return 0
+    low, high = 0, min(len(left.text), len(right.text))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if left.text[:middle] == right.text[:middle] else (low, middle - 1)
+    return min(count_text(left.text[:low]), left.tokens, right.tokens)
+
+
+def is_paired(parts: Sequence[Part]) -> bool:
+    """Whether every tool call has exactly one result in the block right behind it, and every result its call."""
+    wanted: Counter[str] = Counter()
+    for part in parts:
+        if part.role == "tool":
+            answers = part.answers or ""
+            if not wanted[answers]:
+                return False
+            wanted[answers] -= 1
+        elif any(wanted.values()):
+            return False
+        else:
+            wanted = Counter(part.calls)
+    return not any(wanted.values())
+
+
+def _decode_message(message: dict[str, Any]) -> Part:
+    calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
+    named = [(str(call.get("name") or ""), str(call.get("arguments") or "")) for call in calls]
+    texts = _read_texts(message.get("content"))
+    tokens = MESSAGE_TOKENS + ROLE_TOKENS + sum(map(count_text, texts))
+    tokens += sum(CALL_TOKENS + 2 * count_text(name) + count_text(arguments) for name, arguments in named)
+    if message.get("name"):
+        tokens += 1 + count_text(message["name"])
+    return Part(
+        role=message["role"],
+        text="\n".join((*texts, *(part for call in named for part in call))),
+        tokens=tokens,
+        calls=tuple(call.get("id") or "" for call in message.get("tool_calls") or ()),
+        answers=message.get("tool_call_id"),
+    )
+
+
+def _read_texts(content: object) -> list[str]:
+    """The texts of a message's content; a part that is no text counts as its JSON."""
+    if isinstance(content, str):
+        return [content]
+    parts = content if isinstance(content, list) else []
+    return [part["text"] if isinstance(part.get("text"), str) else orjson.dumps(part).decode() for part in parts]

@@ -1,0 +1,168 @@
+"""Replays sessions through a proxy that runs as a process, turn by turn.
+
+Law: one session at a time on a lane (an upstream of its own with the proxies before it), so what reaches the upstream
+is that session's. A turn is sent when summaries are written and the proxies have come to rest, because a model's turn
+takes seconds; `eager` does not wait.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import Popen
+from tempfile import TemporaryDirectory
+
+import aiohttp
+
+from bench.harness.servers import HOST, stop
+from bench.material.workload import Session
+from bench.sessions.ledger import CacheRules, Call, SessionLedger
+from bench.sessions.recorder import TURN_HEADER, Recorder
+
+LANES = 2
+"""Sessions under way at once, each with proxies of its own."""
+REST_SECONDS = 0.001
+REST_CHECKS = 2
+"""So many times in a row must the proxies be found at rest."""
+REST_LIMIT_SECONDS = 10.0
+"""A proxy that never rests is not waited for any longer."""
+ANSWER_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A session and what became of it; not `complete` where it took too long. `refused` turns got an error."""
+
+    session: Session
+    calls: tuple[Call, ...]
+    refused: int = 0
+    failed_summaries: int = 0
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A proxy's process, ready, and where it listens."""
+
+    process: Popen[bytes]
+    port: int
+
+    def is_at_rest(self) -> bool:
+        """Whether none of its threads runs or waits for the disk at this moment. Linux."""
+        try:
+            states = [task.joinpath("stat").read_bytes() for task in Path(f"/proc/{self.process.pid}/task").iterdir()]
+        except (FileNotFoundError, ProcessLookupError):
+            return False  # a thread has just ended
+        return all(state.rpartition(b")")[2].split()[0] not in {b"R", b"D"} for state in states)
+
+
+Start = Callable[[int, Path], Running]
+"""Starts a proxy before the upstream at a port and waits until it is ready; a folder is its own to keep things in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How sessions are replayed.
+
+    `replicas` proxies take turns; `restart` ends and starts them in the middle of each session; a summary's note has
+    about `note_tokens`.
+    """
+
+    rules: CacheRules
+    note_tokens: int = 700
+    eager: bool = False
+    failing_summaries: bool = False
+    restart: bool = False
+    replicas: int = 1
+
+
+@dataclass(slots=True)
+class _Lane:
+    """An upstream and the proxies before it."""
+
+    options: ReplayOptions
+    start: Start
+    folder: Path
+    recorder: Recorder
+    client: aiohttp.ClientSession
+    proxies: list[Running] = field(default_factory=list)
+
+    async def start_proxies(self) -> None:
+        for _ in range(self.options.replicas):
+            self.proxies.append(await asyncio.to_thread(self.start, self.recorder.port, self.folder))
+
+    async def stop_proxies(self) -> None:
+        while self.proxies:
+            await asyncio.to_thread(stop, self.proxies.pop().process)
+
+    async def replay(self, session: Session) -> Replayed:
+        ledger = self.recorder.ledger = SessionLedger(self.options.rules)
+        failed_before = self.recorder.failed_summaries
+        refused = 0
+        for turn, length in enumerate(session.stops):
+            if self.options.restart and turn and turn == len(session.stops) // 2:
+                await self.stop_proxies()
+                await self.start_proxies()
+            proxy = self.proxies[turn % len(self.proxies)]
+            refused += await self._ask(proxy, session, length) != 200
+            if not self.options.eager:
+                await self._rest()
+        # Whatever is still being written belongs to this session.
+        await self._rest()
+        return Replayed(session, tuple(ledger.calls), refused, self.recorder.failed_summaries - failed_before)
+
+    async def _ask(self, proxy: Running, session: Session, length: int) -> int:
+        headers = {
+            "Authorization": f"Bearer sk-{session.id}",
+            "Content-Type": "application/json",
+            TURN_HEADER: session.id,
+        }
+        url = f"http://{HOST}:{proxy.port}/v1/chat/completions"
+        async with self.client.post(url, data=session.body(length), headers=headers) as answer:
+            await answer.read()
+            return answer.status
+
+    async def _rest(self) -> None:
+        deadline = asyncio.get_running_loop().time() + REST_LIMIT_SECONDS
+        found = 0
+        while found < REST_CHECKS and asyncio.get_running_loop().time() < deadline:
+            await self.recorder.wait_until_idle()
+            await asyncio.sleep(REST_SECONDS)
+            at_rest = self.recorder.is_idle and all(proxy.is_at_rest() for proxy in self.proxies)
+            found = found + 1 if at_rest else 0
+
+
+async def replay_through(start: Start, sessions: Sequence[Session], options: ReplayOptions) -> list[Replayed]:
+    """Replay sessions through proxies that `start` starts; the longest first, so that the lanes end together."""
+    waiting = deque(sorted(sessions, key=lambda session: -_weigh(session)))
+    replayed: list[Replayed] = []
+
+    async def work() -> None:
+        async with _open_lane(start, options) as lane:
+            while waiting:
+                replayed.append(await lane.replay(waiting.popleft()))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(LANES, len(waiting))):
+            group.create_task(work())
+    return replayed
+
+
+@asynccontextmanager
+async def _open_lane(start: Start, options: ReplayOptions) -> AsyncIterator[_Lane]:
+    recorder = Recorder(options.note_tokens, options.failing_summaries)
+    timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="trimtab-bench-")))
+        await stack.enter_async_context(recorder.listen())
+        client = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
+        lane = _Lane(options, start, folder, recorder, client)
+        stack.push_async_callback(lane.stop_proxies)
+        await lane.start_proxies()
+        yield lane
+
+
+def _weigh(session: Session) -> int:
+    return len(session.stops) * sum(map(len, session.messages))

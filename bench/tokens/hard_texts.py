@@ -1,0 +1,55 @@
+"""Counts one text that tokenizers choke on, for run.py: in a process of its own, because it may never end.
+
+    python -m bench.tokens.hard_texts "1,000,000 blanks"
+
+Out, a JSON line each: the text's bytes; [seconds of processor time, tokens] of trimtab, at first; the same of
+tiktoken's own encode_ordinary, [null, reason] where it panicked; and of trimtab, in the end.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import orjson
+
+from bench.harness.counting import load_encoding, make_counter
+from bench.material.corpora import count_bytes, make_hard_texts
+
+REPEATED_SECONDS = 1.0
+"""What takes longer is measured once, all else three times by turns."""
+TIMES = 3
+
+
+def measure(count: Callable[[str], int], text: str) -> tuple[float | None, int | str]:
+    """Seconds and tokens."""
+    started = time.process_time()
+    try:
+        tokens = count(text)
+    except BaseException as error:  # noqa: BLE001 - tiktoken's panic is no Exception
+        return None, type(error).__name__
+    return time.process_time() - started, tokens
+
+
+def main() -> None:
+    text = make_hard_texts()[sys.argv[1]]
+    encoding = load_encoding()
+    print(count_bytes([text]), flush=True)
+    ours = [measure(make_counter(encoding), text)]
+    _write(ours)
+    theirs = [measure(lambda given: len(encoding.encode_ordinary(given)), text)]
+    if theirs[0][0] is not None and max(ours[0][0] or 0.0, theirs[0][0]) < REPEATED_SECONDS:
+        for _ in range(TIMES - 1):
+            ours.append(measure(make_counter(encoding), text))
+            theirs.append(measure(lambda given: len(encoding.encode_ordinary(given)), text))
+    _write(theirs)
+    _write(ours)
+
+
+def _write(results: list[tuple[float | None, int | str]]) -> None:
+    seconds = [taken for taken, _ in results if taken is not None]
+    print(orjson.dumps([median(seconds) if seconds else None, results[0][1]]).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

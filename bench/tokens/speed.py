@@ -1,0 +1,173 @@
+"""How fast texts are counted that were not seen before, beside tiktoken, and how cheaply a transcript that was.
+
+Law: processor time, not the clock; ours and tiktoken's own by turns, on the same texts, in one process.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import orjson
+import tiktoken
+
+from bench.harness.counting import Codec, load_encoding, make_codec, make_counter, read_body
+from bench.material.corpora import batch, count_bytes
+from bench.material.transcript import build_body
+
+BATCH_CHARS = 200_000
+HARD_SECONDS = 60.0
+"""A hard text that takes longer is given up, and said so."""
+MODEL = "gpt-4o"
+TRANSCRIPT_BYTES = 400_000
+COLD_REQUESTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Seconds of processor time that each took with all the texts."""
+
+    ours: float
+    tiktoken: float
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """Medians, in milliseconds: of splitting the body, of decoding and counting, and of both."""
+
+    read: float
+    decode: float
+    both: float
+
+
+def measure_cold(texts: Sequence[str], encoding: tiktoken.Encoding, rounds: int) -> list[Round]:
+    """Count all the texts `rounds` times, each time with a counter that knows none of them."""
+    batches = list(batch(texts, BATCH_CHARS))
+    results = []
+    for number in range(rounds):
+        count = make_counter(encoding)
+        ours = theirs = 0.0
+        for place, part in enumerate(batches):
+            if (place + number) % 2:
+                ours += _time(count, part)
+                theirs += _time(encoding.encode_ordinary, part)
+            else:
+                theirs += _time(encoding.encode_ordinary, part)
+                ours += _time(count, part)
+        results.append(Round(ours, theirs))
+    return results
+
+
+def _time(work: Callable[[str], object], texts: Sequence[str]) -> float:
+    started = time.process_time()
+    for text in texts:
+        work(text)
+    return time.process_time() - started
+
+
+def describe_cold(name: str, texts: Sequence[str], rounds: Sequence[Round]) -> list[str]:
+    """A row: size, MB/s of both, the ratio of their times and its range."""
+    size_mb = count_bytes(texts) / 1e6
+    ratios = sorted(item.ours / item.tiktoken for item in rounds)
+    return [
+        name,
+        f"{len(texts)}",
+        f"{size_mb:.1f}",
+        f"{size_mb / median(item.ours for item in rounds):.1f}",
+        f"{size_mb / median(item.tiktoken for item in rounds):.1f}",
+        f"{median(ratios):.2f}",
+        f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
+    ]
+
+
+def describe_hard(name: str) -> list[str]:
+    """A hard text's row, from a process of its own: MB/s and seconds of both, how often slower, and the counts."""
+    command = [sys.executable, "-m", "bench.tokens.hard_texts", name]
+    # A panic's backtrace goes to standard error.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        output, _ = process.communicate(timeout=HARD_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+    size_mb, ours, theirs = _read_hard(output)
+    return [
+        name,
+        f"{size_mb:.1f}",
+        *_describe(size_mb, ours),
+        *_describe(size_mb, theirs),
+        f"{ours[0] / theirs[0]:.2f}" if ours and theirs and ours[0] and theirs[0] else "-",
+    ]
+
+
+Hard = tuple[float | None, int | str]
+"""Seconds, and tokens; or why there are none."""
+
+
+def _read_hard(output: bytes) -> tuple[float, Hard | None, Hard | None]:
+    """The child's lines: the size, ours, theirs, and ours once more; None for what it did not come to."""
+    lines = [orjson.loads(line) for line in output.splitlines()]
+    size, ours, theirs, again = [*lines, None, None, None, None][:4]
+    return (size or 0) / 1e6, again or ours, theirs
+
+
+def _describe(size_mb: float, result: Hard | None) -> Iterator[str]:
+    if result is None:
+        yield from (f"> {HARD_SECONDS:g} s", "-")
+    elif result[0] is None:
+        yield from (str(result[1]), "-")
+    else:
+        yield from (f"{result[0]:.3f} s, {size_mb / max(result[0], 1e-9):.1f} MB/s", f"{result[1]:,}")
+
+
+def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
+    """What a 400 kB transcript costs that is known, with two new messages, and as one that was never seen.
+
+    And what orjson takes to decode the body, in milliseconds: a yardstick for the machine.
+    """
+    encoding = load_encoding()
+    body = build_body(TRANSCRIPT_BYTES, model=MODEL)
+    codec = make_codec(make_counter(encoding), MODEL)
+    codec.decode(read_body(body))
+    grown = [_add_messages(body, number) for number in range(requests)]
+    taken: dict[str, list[tuple[float, float]]] = {"all known": [], "all but the last two": [], "none known": []}
+    yardstick = []
+    for number in range(requests):
+        # By turns, so that a busy moment of the machine meets all.
+        taken["all known"].append(_measure(codec, _copy(body)))
+        taken["all but the last two"].append(_measure(codec, grown[number]))
+        started = time.process_time()
+        orjson.loads(_copy(body))
+        yardstick.append(time.process_time() - started)
+        if number < COLD_REQUESTS:
+            taken["none known"].append(_measure(make_codec(make_counter(encoding), MODEL), _copy(body)))
+    return {name: _summarise(seconds) for name, seconds in taken.items()}, median(yardstick) * 1000
+
+
+def _measure(codec: Codec, body: bytes) -> tuple[float, float]:
+    """Seconds of splitting a body that no hash is known of, and of decoding it."""
+    started = time.process_time()
+    request = read_body(body)
+    split = time.process_time()
+    codec.decode(request)
+    return split - started, time.process_time() - split
+
+
+def _summarise(taken: Sequence[tuple[float, float]]) -> Warm:
+    read, decode = (median(values) * 1000 for values in zip(*taken, strict=True))
+    return Warm(read, decode, median(left + right for left, right in taken) * 1000)
+
+
+def _copy(body: bytes) -> bytes:
+    """Other bytes of the same content: an object's hash is kept, and every request brings new objects."""
+    return bytes(bytearray(body))
+
+
+def _add_messages(body: bytes, number: int) -> bytes:
+    """The body with one call more and its result, some 2 kB that no other has."""
+    members = orjson.loads(body)
+    call, result = members["messages"][-2:]
+    new = [{**old, "content": f"{number} {old['content'][:1600]} {number}"} for old in (call, result)]
+    return orjson.dumps({**members, "messages": [*members["messages"], *new]})

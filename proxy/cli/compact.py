@@ -1,0 +1,51 @@
+"""`trimtab compact`: a request body as it would be forwarded, without any network."""
+
+from pathlib import Path
+from typing import IO
+
+import click
+
+from proxy.cli.options import config_option, file_argument, for_each_request, set_option, wrong_use
+from proxy.compaction.compactor import Compacted
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_file
+from proxy.state.models.view import ModelView
+from proxy.telemetry.logs import configure_log, get_log
+from proxy.wire.codec import Request
+
+
+@click.command()
+@file_argument
+@click.option("--jsonl", is_flag=True, help="One request in each line, in and out.")
+@click.option("--explain", is_flag=True, help="Say on standard error what each rule did.")
+@config_option
+@set_option
+def compact(
+    file: IO[bytes], *, jsonl: bool, explain: bool, config_path: Path | None, settings: tuple[str, ...]
+) -> None:
+    """Compact a request body from FILE (or standard input) without any network.
+
+    The body as it would be forwarded goes to standard output; the digest stands where a summary would.
+    """
+    with wrong_use():
+        config = load_file(config_path, settings, is_online=False)
+    configure_log()
+    compactors = Compactors(get_log())
+
+    def work(request: Request, place: str) -> None:
+        view = ModelView.of_unmet(config, request.model)
+        compactor = compactors.choose(view.settings, request.model)
+        compacted = compactor.apply(compactor.plan(request, view.policy), None)
+        click.echo(compacted.body, nl=jsonl)
+        if explain:
+            _explain(place, compacted)
+
+    for_each_request(file, work, bytes, jsonl=jsonl)
+
+
+def _explain(place: str, compacted: Compacted) -> None:
+    tokens = f"{compacted.original_tokens} tokens, {compacted.sent_tokens} sent, limit {compacted.limit_tokens}"
+    click.echo(f"{place}{tokens}", err=True)
+    for item in compacted.decisions:
+        what = f"{item.rule}: {item.reason}; saved {item.saved_tokens} tokens"
+        click.echo(f"{place}{what}, first changed message {item.first_changed}", err=True)

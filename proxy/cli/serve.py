@@ -1,0 +1,104 @@
+"""`trimtab serve`: the proxy as a process: signals, limits of the system, the log."""
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+
+from proxy.cli.options import config_option, log_format_option, log_level_option, set_option, wrong_use
+from proxy.config.load import load_file
+from proxy.config.schema import Config
+from proxy.exchange.services import Lifecycle
+from proxy.server.app import run_proxy
+from proxy.server.reload import reload_when_told, tell_proxies, warn_of_open_addresses
+from proxy.telemetry.logs import configure_log, get_log
+
+
+@click.command()
+@click.option("--upstream", metavar="URL", help="Where requests go; short for --set upstream.base_url=URL.")
+@click.option("--listen", metavar="HOST:PORT", help="Short for --set listen=HOST:PORT.")
+@config_option
+@set_option
+@log_level_option
+@log_format_option
+def serve(
+    upstream: str | None,
+    listen: str | None,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run the proxy until it is stopped. SIGTERM or Ctrl-C drains it, a second one ends it at once.
+
+    SIGHUP has it read the --config file again.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop takes it
+    short = {"upstream.base_url": upstream, "listen": listen}
+    everything = (*settings, *(f"{key}={value}" for key, value in short.items() if value))
+    with wrong_use():
+        config = load_file(config_path, everything)
+    load_again = partial(load_file, config_path, everything, may_be_empty=False)
+    configure_log(log_level, log_format)
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            with wrong_use():
+                runner.run(_serve(config, load_again if config_path else None))
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
+            click.echo(f"trimtab: cannot listen on {where}: {reason}", err=True)
+            sys.exit(1)
+
+
+def _raise_file_limit() -> None:
+    """Take all the file descriptors that the system allows: a connection needs two."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS calls unlimited what it does not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
+    log = get_log()
+    stop, reload = asyncio.Event(), asyncio.Event()
+    loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop_or_end, number, stop, lifecycle, log)
+    loop.add_signal_handler(signal.SIGHUP, reload.set)
+    warn_of_open_addresses(config, log)
+    async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
+        gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
+        upstream, metrics = config.upstream.base_url, proxy.metrics_url
+        log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
+        tell_proxies(config, log)
+        reloading = loop.create_task(reload_when_told(reload, proxy.current, load, log))
+        await stop.wait()
+        reloading.cancel()
+        limits = proxy.services.config.limits
+        log.info("draining", seconds=limits.drain_seconds, delay_seconds=limits.shutdown_delay_seconds)
+
+
+def _stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecycle, log: Any) -> None:
+    """At the first signal, have the proxy drain; at the second, end the process: nothing that still runs may hold it.
+
+    The status is 128 and the signal's number, as shells have it.
+    """
+    if not stop.is_set():
+        stop.set()
+        return
+    try:
+        log.warning("ended_at_once", signal=number.name, requests=lifecycle.in_flight)
+        lifecycle.reset_clients()
+    finally:
+        os._exit(128 + number)

@@ -1,0 +1,101 @@
+"""A request as its head tells, and what of it may stand in the log.
+
+Law: what may be logged is on one line, of bounded length, without a character that a terminal would obey, and without a
+credential.
+"""
+
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from proxy.http.client import origin_form
+from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers, drop_hop_by_hop, read_headers
+from proxy.telemetry.logs import escape
+
+MAX_CHARS = 128
+MAX_READ_CHARS = 64 * 1024
+"""What is looked through for credentials: none is longer, as a header must not be."""
+MIN_SECRET_CHARS = 12
+"""A shorter credential is a placeholder ("ollama", "lm-studio"), which may well be a part of a model's name."""
+_SECRET_HEADERS = frozenset({*CREDENTIAL_HEADERS, KEY_HEADER})
+_PLAIN_PART = re.compile(r"[a-z_]{0,24}|v\d{1,2}((alpha|beta)\d{0,2})?|\.{1,2}")
+"""A part of a path that is a word, or a version of an API: no identifier, and no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request of which the head has come.
+
+    `endpoint` is the name of the codec that claims it, else `other`. `method` and `path` are as they may be logged,
+    `target` is the request's own. `headers` are in wire order; those that end on this hop are not in `end_to_end`.
+    `started_at` is of the monotonic clock. `secrets` are the credentials that the request shows.
+    """
+
+    endpoint: str
+    method: str
+    path: str
+    target: str
+    headers: Headers
+    end_to_end: Headers
+    secrets: frozenset[str]
+    request_id: str
+    started_at: float
+
+    def tell_name(self, name: str) -> str:
+        """A name that the client gave, a model's say; `***` stands for a credential of the same request."""
+        return tell_name(name, self.secrets)
+
+    def names_secret(self, name: str) -> bool:
+        """Whether a credential of the same request stands in a name, which then must not be shown to anybody."""
+        return any(secret in name for secret in self.secrets)
+
+
+def read_arrival(request: web.BaseRequest, endpoint: str) -> Arrival:
+    """What the head of a request tells."""
+    headers = read_headers(request.raw_headers)
+    found = find_secrets(headers)
+    return Arrival(
+        endpoint=endpoint,
+        method=tell_name(request.method, found),
+        path=tell_path(request.raw_path, found),
+        target=request.raw_path,
+        headers=headers,
+        end_to_end=drop_hop_by_hop(headers),
+        secrets=found,
+        request_id=secrets.token_hex(12),
+        started_at=time.monotonic(),
+    )
+
+
+def find_secrets(headers: Headers) -> frozenset[str]:
+    """The credentials that a request shows, without the names of their schemes."""
+    words = (word for name, value in headers if name.lower() in _SECRET_HEADERS for word in value.split())
+    return frozenset(word for word in words if len(word) >= MIN_SECRET_CHARS)
+
+
+def tell_name(name: str, found: frozenset[str]) -> str:
+    """A name as it may be logged; `***` stands for each secret that was `found`."""
+    name = name[:MAX_READ_CHARS]
+    for secret in sorted(found, key=len, reverse=True):
+        name = name.replace(secret, "***")
+    return escape(_cut(name))
+
+
+def tell_path(target: str, found: frozenset[str] = frozenset()) -> str:
+    """The path of a request target, without its query; `*` stands for each part that may be an identifier or a key."""
+    path = re.split("[?#]", origin_form(target), maxsplit=1)[0]
+    parts = (part if _PLAIN_PART.fullmatch(part) and part not in found else "*" for part in path.split("/"))
+    return _cut("/".join(parts))
+
+
+def tell_upstream(name: str | None, base_url: str) -> str:
+    """The name that the configuration gives to an upstream; of the main one, which has none, the host and port."""
+    return name or urlsplit(base_url).netloc.rpartition("@")[2]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else text[:MAX_CHARS] + "…"

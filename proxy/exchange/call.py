@@ -1,0 +1,104 @@
+"""Where a request goes, by which policy, and what it is compacted with.
+
+Law: each of these is derived once for a request. Headers of the client make the proxy do less, never more.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from proxy.compaction.compactor import Compactor
+from proxy.config.schema import Config, PolicyConfig, UpstreamConfig
+from proxy.exchange.arrival import Arrival, tell_upstream
+from proxy.exchange.record import Target
+from proxy.http.errors import UnknownModeError, UnknownProfileError
+from proxy.http.headers import SUMMARY_HEADERS, Headers
+from proxy.state.models.view import ModelView
+from proxy.wire.codec import Request
+from rules.conversation import Conversation
+
+MODES = ("off", "observe", "enforce")
+"""From the one that does least to the one that does most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes, and by which settings it is treated."""
+
+    target: Target
+    settings: PolicyConfig
+    upstream: UpstreamConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that is to be compacted, and what that takes.
+
+    `label` is the metrics' label of the model. `secret` is what the client's summaries are found and sealed with.
+    """
+
+    arrival: Arrival
+    route: Route
+    request: Request
+    compactor: Compactor
+    view: ModelView
+    label: str
+    secret: bytes
+
+
+def choose_route(
+    config: Config, arrival: Arrival, headers: CIMultiDict[str] | CIMultiDictProxy[str], model: str
+) -> Route:
+    """The way of a request for a model. Raises UnknownModeError and UnknownProfileError."""
+    overrides = headers if config.allow_header_override else CIMultiDict[str]()
+    mode = _lower_mode(config.mode, overrides.getall("x-trimtab-mode", ()))
+    settings = _choose_settings(config, model, set(overrides.getall("x-trimtab-profile", ())))
+    upstream, match = config.upstream_for(settings.upstream), config.match_for(model)
+    target = Target(
+        upstream=tell_upstream(settings.upstream, upstream.base_url),
+        model=model,
+        shown_model=arrival.tell_name(model),
+        is_secret=arrival.names_secret(model),
+        match=match.match if match else None,
+        mode=mode,
+    )
+    return Route(target, settings, upstream)
+
+
+def is_text_only(conversation: Conversation) -> bool:
+    """Whether the vocabulary alone says what a prompt costs: no image, and no reasoning, which servers may drop."""
+    return not any(message.media or message.has_reasoning for message in conversation.messages)
+
+
+def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
+    """The client's credential headers; none for an upstream that has a key of its own."""
+    return () if upstream.api_key is not None else [item for item in headers if item[0].lower() in SUMMARY_HEADERS]
+
+
+def _choose_settings(config: Config, model: str, profiles: set[str]) -> PolicyConfig:
+    """The policy of a request whose headers name these profiles. Raises UnknownProfileError."""
+    if len(profiles) > 1:
+        message = "x-trimtab-profile stands more than once, with different names; send it once"
+        raise UnknownProfileError(message)
+    try:
+        return config.policy_for(model, next(iter(profiles), None))
+    except KeyError as error:
+        known = ", ".join(config.profiles) or "there are none"
+        message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
+        raise UnknownProfileError(message) from error
+
+
+def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
+    """The weaker of two modes: a header makes the proxy do less, never more; `wanted` are all its values.
+
+    Raises UnknownModeError.
+    """
+    modes = {value.strip().lower() for value in wanted} or {configured}
+    if not modes.issubset(MODES):
+        message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
+        raise UnknownModeError(message)
+    if len(modes) > 1:
+        message = "x-trimtab-mode stands more than once, with different values; send it once"
+        raise UnknownModeError(message)
+    return MODES[min(map(MODES.index, (configured, *modes)))]

@@ -1,0 +1,103 @@
+"""A request is compacted, or what would become of it is found out.
+
+Law: a fault inside compaction forwards the client's own bytes, and is counted. Nothing is raised: what became of the
+request is in what is returned.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from proxy.compaction.compactor import Compacted, describe_refused
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
+from proxy.exchange.arrival import Arrival
+from proxy.exchange.call import Call, Route, find_credentials_for
+from proxy.exchange.record import Phases, fail_open
+from proxy.exchange.services import Services
+from proxy.exchange.summary import Carried, carry_out
+from proxy.http.errors import ContextExceededError
+from proxy.http.relay import Reply
+from proxy.state.models.lessons import Lesson
+from proxy.state.models.view import ModelView, name_model
+from proxy.wire.codec import Request, UndecodableError
+from rules.pipeline.plan import LimitExceededError
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is sent, and what is known of it.
+
+    `outcome` is the metrics' word for it. `call` and `carried` are None if the request could not be compacted, or was
+    not to be; `compacted` is what is known of a request that is refused, too. `refusal` is our own error, if the policy
+    refuses what cannot fit. `lesson` is what the success of a second attempt teaches. `seconds` are
+    those of each phase.
+    """
+
+    outcome: str
+    call: Call | None = None
+    carried: Carried | None = None
+    compacted: Compacted | None = None
+    refusal: ContextExceededError | None = None
+    lesson: Lesson | None = None
+    seconds: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def body(self) -> bytes | None:
+        """What goes out; None for the client's own bytes."""
+        is_enforced = self.call is not None and self.call.route.target.mode == "enforce"
+        return self.carried.compacted.body if is_enforced and self.carried is not None else None
+
+
+async def compact(services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply) -> Attempt:
+    """The first attempt. A client that waits long for a summary hears from us through its `reply`."""
+    if route.target.mode == "off":
+        return Attempt("off")
+    attempt, phases = Attempt("failed_open"), Phases("plan")
+    try:
+        with fail_open(services.recorder, arrival.request_id, phases):
+            call = await prepare_call(services, arrival, route, request)
+            attempt = await _plan_and_carry_out(services, call, reply, phases)
+    except UndecodableError:
+        attempt = Attempt("undecodable")
+    except LimitExceededError as error:
+        refusal = ContextExceededError(_describe_excess(error)) if route.target.mode == "enforce" else None
+        attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=refusal)
+    return replace(attempt, seconds=phases.seconds)
+
+
+async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
+    """The call, with what is known of its model."""
+    settings, label = route.settings, services.recorder.label(route.target)
+    compactor = await services.compactors.get(settings, route.target.model)
+    name = name_model(services.config, settings, route.target.model)
+    facts = await services.models.look_up(name, label)
+    if settings.context_window == "auto":
+        services.models.seek_windows(route.upstream, find_credentials_for(route.upstream, arrival.end_to_end))
+    view = ModelView.of(services.config, settings, name, facts)
+    secret = services.tenancy.find_secret(arrival.end_to_end)
+    return Call(arrival, route, request, compactor, view, label, secret)
+
+
+async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
+    request, compactor = call.request, call.compactor
+    large = len(request.body) > LARGE_BODY_BYTES or len(request.raws) > MANY_MESSAGES
+    in_thread = large or compactor.uncounted_bytes(request) > INLINE_BYTES
+    with phases.timed("plan"):
+        # Messages may be known, and what became of them forgotten.
+        planned = await run_bounded(partial(compactor.plan, request, call.view.policy), in_thread=in_thread)
+    carried = await carry_out(services, call, planned, reply, phases, in_thread=in_thread)
+    outcome = "compacted" if carried.compacted.decisions else "unchanged"
+    outcome = outcome if call.route.target.mode == "enforce" else call.route.target.mode
+    return Attempt(outcome, call, carried, carried.compacted)
+
+
+def _describe_excess(error: LimitExceededError) -> str:
+    done = ", ".join(f"{decision.rule} saved {decision.saved_tokens}" for decision in error.decisions)
+    # OpenAI's own wording, which clients look for.
+    return (
+        f"This model's maximum context length is {error.window} tokens."
+        f" However, your messages resulted in {error.tokens} tokens after compaction ({done or 'nothing helped'})."
+        f" {error.window - error.limit} tokens of the window are reserved for the completion,"
+        f" which leaves a limit of {error.limit} tokens for the prompt."
+        " Please reduce the length of the newest messages, or of what is always kept:"
+        " system messages, tools, the first user message."
+    )

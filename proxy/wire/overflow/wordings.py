@@ -1,0 +1,69 @@
+"""How servers word a refusal: the table of wordings.txt.
+
+Law: what a wording means, and where its numbers stand, is said there and nowhere else.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+"
+"""A whole number, with separators of thousands."""
+_PARTS = {
+    "ASKER": "(?:prompt|input|request|messages?|conversation|sequence)",
+    "WINDOW": "context[ _](?:length|size|window|limit)",
+    "MAX_TOKENS": "max_(?:completion_|output_)?tokens",
+    "IS": r"(?: (?:is|of|only|at|to|be|currently|allowed|limited|set)){0,4}\s{0,2}[:=(\[]?\s{0,2}",
+    "RATE": r"(?:per (?:minute|min|hour|day|month|second)\b|\b[TR]P[MD]\b)",
+}
+_ROW = re.compile(r"^(\S[^:\n]*): (.*)\n((?:    .*\n)+)", re.MULTILINE)
+
+
+class Kind(StrEnum):
+    """What did not fit."""
+
+    PROMPT = "prompt"
+    GENERATION = "generation"  # the answer, while it was written
+    STRING = "string"  # one of the request
+    COMPLETION = "completion"  # the one that was asked for
+    SIZE = "size"  # in bytes, or in what one request may use of a rate limit
+
+
+class Wording(NamedTuple):
+    """A row of the table. `kind` is None if it is no overflow's; the groups of `pattern` are numbers, by meaning."""
+
+    section: str
+    server: str
+    sample: str
+    pattern: re.Pattern[str]
+
+    @property
+    def kind(self) -> Kind | None:
+        """What did not fit, if such a text is about an overflow."""
+        return Kind(self.section) if self.section in set(Kind) else None
+
+
+def _read_table() -> Iterator[Wording]:
+    table = Path(__file__).with_suffix(".txt").read_text("utf-8")
+    for section in table.split("\n[")[1:]:
+        title, _, rows = section.partition("]\n")
+        for server, sample, words in _ROW.findall(rows + "\n"):
+            yield Wording(title, server, sample, _compile(words))
+
+
+def _compile(words: str) -> re.Pattern[str]:
+    pattern = "|".join(line[4:] for line in words.splitlines())
+    pattern = re.sub("<([A-Z_]+)>", lambda part: _PARTS[part[1]], pattern)
+    # 300K and 1.5 are no whole numbers.
+    pattern = re.sub(r"(?<!\?P)<([a-z]+)>", lambda name: rf"(?P<{name[1]}>{NUMBER})(?!\.\d| ?[km]\b)", pattern)
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_ROWS = tuple(_read_table())
+MEANINGS = tuple(row for row in _ROWS if row.section != "figures")
+"""What a text is about: the first row that matches tells."""
+FIGURES = tuple(row for row in _ROWS if row.section == "figures")
+"""Where a text's numbers stand: of each meaning, the first row that has one. Rows of MEANINGS come before these."""
+(RATE,) = (row for row in _ROWS if row.section == "rate limit")

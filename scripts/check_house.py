@@ -1,0 +1,99 @@
+"""Checks the sizes that the source keeps: entries of a folder, lines of files and functions, floors of imports.
+
+A level is a folder with the modules and sub-packages in it. Its floors are the longest chain of imports among them:
+each imports the next. import-linter holds the order of the floors; here they are counted. `__main__.py` only starts
+the program and counts neither as an entry nor as a floor.
+
+Usage: python scripts/check_house.py [ROOT]
+"""
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+
+PACKAGES = ("proxy", "rules")
+MAX_ENTRIES = 12
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 40
+MAX_FLOORS = 7
+NOT_COUNTED = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
+
+
+def find_mistakes(root: Path) -> Iterator[str]:
+    """Each place that is over a limit."""
+    for package in PACKAGES:
+        yield from check_sizes(root / package, root)
+    sys.path.insert(0, str(root.resolve()))
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    for package in sorted(module for module in graph.modules if graph.find_children(module)):
+        yield from check_floors(package, find_imports(graph, package))
+
+
+def check_sizes(package: Path, root: Path) -> Iterator[str]:
+    """Each folder, file and function of the package that is over a limit."""
+    for path in (package, *sorted(package.rglob("*"))):
+        name = path.relative_to(root)
+        if path.is_dir() and path.name not in NOT_COUNTED:
+            yield from _check_folder(path, name)
+        elif path.suffix == ".py":
+            yield from _check_file(path, name)
+
+
+def _check_folder(folder: Path, name: Path) -> Iterator[str]:
+    entries = [entry for entry in folder.iterdir() if entry.name not in NOT_COUNTED]
+    if len(entries) > MAX_ENTRIES:
+        yield f"{name}: {len(entries)} entries; at most {MAX_ENTRIES} in a folder"
+
+
+def _check_file(path: Path, name: Path) -> Iterator[str]:
+    text = path.read_text("utf-8")
+    lines = len(text.splitlines())
+    if lines > MAX_FILE_LINES:
+        yield f"{name}: {lines} lines; at most {MAX_FILE_LINES} in a file"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield f"{name}:{node.lineno}: {node.name} has {lines} lines; at most {MAX_FUNCTION_LINES} in a function"
+
+
+def check_floors(package: str, imports: Mapping[str, set[str]]) -> Iterator[str]:
+    """Whether these imports among the package's parts make a circle, or too many floors."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        yield f"{package}: imports in a circle: {' -> '.join(reversed(error.args[1]))}"
+        return
+    chain = _find_longest_chain(imports)
+    if len(chain) > MAX_FLOORS:
+        yield f"{package}: {len(chain)} floors, at most {MAX_FLOORS} on a level: {' -> '.join(chain)}"
+
+
+def find_imports(graph: grimp.ImportGraph, package: str) -> dict[str, set[str]]:
+    """For each part of the package, the other parts that it or anything in it imports."""
+    rooms = {room for room in graph.find_children(package) if not room.endswith(".__main__")}
+    room_of = {module: room for room in rooms for module in (room, *graph.find_descendants(room))}
+    imports: dict[str, set[str]] = {room: set() for room in rooms}
+    for module, room in room_of.items():
+        found = {room_of.get(imported) for imported in graph.find_modules_directly_imported_by(module)}
+        imports[room] |= {other for other in found if other not in (None, room)}
+    return imports
+
+
+def _find_longest_chain(imports: Mapping[str, set[str]]) -> list[str]:
+    @cache
+    def chain_from(room: str) -> tuple[str, ...]:
+        return (room.rpartition(".")[2], *max((chain_from(below) for below in imports[room]), key=len, default=()))
+
+    return list(max((chain_from(room) for room in imports), key=len))
+
+
+if __name__ == "__main__":
+    mistakes = list(find_mistakes(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))
+    sys.stderr.writelines(f"check_house: {mistake}\n" for mistake in mistakes)
+    sys.exit(bool(mistakes))

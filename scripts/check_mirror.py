@@ -1,0 +1,96 @@
+"""Checks that tests mirror the source: each module has its own test file, and each test file its module.
+
+`proxy/http/relay.py` is tested in `tests/proxy/http/test_relay.py`, which may be split by aspect:
+`test_relay_<aspect>.py`. A package's `__init__.py` needs a test file only if it has code beyond imports.
+
+Usage: python scripts/check_mirror.py [ROOT]
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGES = ("proxy", "rules")
+
+WITHOUT_TEST_FILE = {
+    "proxy/config/errors.py": "an exception without code of its own",
+    "proxy/__main__.py": "hands over to the command line; tests/end_to_end starts it as a process",
+    "proxy/state/stores/store.py": "a protocol; test_contract.py holds every store to it",
+    "rules/text/markers.py": "constants; the tests of those who write and recognise them hold them",
+}
+"""Modules without a test file of their own, and why."""
+
+WITHOUT_MODULE = {
+    "tests/rules/laws": "laws of several rules together",
+    "tests/proxy/state/stores/test_at_rest.py": "what every store leaves on disk",
+    "tests/proxy/state/stores/test_contract.py": "what every store promises",
+    "tests/proxy/wire/chat/test_golden.py": "counts of all of proxy/wire/chat beside those of real servers",
+    "tests/proxy/wire/chat/test_surroundings.py": "bytes around the messages, through reading and writing together",
+}
+"""Test files and folders of test files that belong to no one module, and why."""
+
+
+def find_mistakes(root: Path) -> Iterator[str]:
+    """Each module without a test file, each test file without a module, and each exception that is none."""
+    modules = {path for package in PACKAGES for path in _find_files(root, package) if _has_code(root / path)}
+    tests = {path for package in PACKAGES for path in _find_files(root, f"tests/{package}") if _is_test(path)}
+    module_of = {test: _find_module(test, modules) for test in tests}
+    yield from _find_untested(modules - set(module_of.values()))
+    yield from _find_strays({test for test, module in module_of.items() if module is None})
+
+
+def _find_untested(modules: set[Path]) -> Iterator[str]:
+    for module in sorted(modules):
+        if str(module) not in WITHOUT_TEST_FILE:
+            yield f"{module}: has no test file; write {Path('tests') / module.parent / f'test_{_name(module)}.py'}"
+    for name in sorted(WITHOUT_TEST_FILE):
+        if Path(name) not in modules:
+            yield f"{name}: stands in WITHOUT_TEST_FILE without need; take it out"
+
+
+def _find_strays(tests: set[Path]) -> Iterator[str]:
+    for test in sorted(tests):
+        if not any(str(path) in WITHOUT_MODULE for path in (test, *test.parents)):
+            yield f"{test}: its module does not exist; name it test_<module>.py or test_<module>_<aspect>.py"
+    for name in sorted(WITHOUT_MODULE):
+        if not any(Path(name) in (test, *test.parents) for test in tests):
+            yield f"{name}: stands in WITHOUT_MODULE without need; take it out"
+
+
+def _find_files(root: Path, folder: str) -> Iterator[Path]:
+    return (path.relative_to(root) for path in (root / folder).rglob("*.py"))
+
+
+def _is_test(path: Path) -> bool:
+    return path.name.startswith("test_")
+
+
+def _name(module: Path) -> str:
+    return module.stem.strip("_")
+
+
+def _find_module(test: Path, modules: set[Path]) -> Path | None:
+    """The module of the mirrored folder with the longest name that the test file's name begins with."""
+    folder = test.parent.relative_to("tests")
+    beside = [module for module in modules if module.parent == folder]
+    fitting = [module for module in beside if f"{test.stem}_".startswith(f"test_{_name(module)}_")]
+    return max(fitting, key=lambda module: len(module.stem), default=None)
+
+
+def _has_code(path: Path) -> bool:
+    """Any module but a package's `__init__.py` of nothing but a docstring, imports and `__all__`."""
+    if path.name != "__init__.py":
+        return True
+    body = ast.parse(path.read_bytes()).body
+    return not all(isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) or _is_all(node) for node in body)
+
+
+def _is_all(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+
+
+if __name__ == "__main__":
+    mistakes = list(find_mistakes(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))
+    sys.stderr.writelines(f"check_mirror: {mistake}\n" for mistake in mistakes)
+    sys.exit(bool(mistakes))

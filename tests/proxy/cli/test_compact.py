@@ -1,0 +1,118 @@
+"""`trimtab compact`."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from support.command_line import ODD_BODY, SMALL, run_trimtab
+
+pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+
+
+def _long_body() -> bytes:
+    messages: list[dict[str, object]] = [{"role": "user", "content": "Fix the bug."}]
+    for number in range(12):
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"result {number} " + "x" * 2000})
+    return orjson.dumps({"model": "m", "messages": messages})
+
+
+def test_compact_leaves_a_body_alone_that_needs_nothing(tmp_path: Path) -> None:
+    """Byte for byte, line ends and all, from a file or from standard input."""
+    file = tmp_path / "body.json"
+    file.write_bytes(ODD_BODY)
+
+    for result in (run_trimtab("compact", file, *SMALL), run_trimtab("compact", "-", *SMALL, input_bytes=ODD_BODY)):
+        assert (result.exit_code, result.stdout_bytes, result.stderr) == (0, ODD_BODY, "")
+    assert run_trimtab("compact", *SMALL, input_bytes=ODD_BODY).stdout_bytes == ODD_BODY
+
+
+def test_compact_compacts_what_is_too_long() -> None:
+    """The digest stands where a summary would; --explain says on standard error what was done."""
+    body = _long_body()
+    result = run_trimtab("compact", "--explain", *SMALL, input_bytes=body)
+    quiet = run_trimtab("compact", *SMALL, input_bytes=body)
+
+    messages = orjson.loads(result.stdout_bytes)["messages"]
+    assert result.exit_code == 0
+    assert len(result.stdout_bytes) < len(body)
+    assert messages[0]["content"].startswith("Fix the bug.")
+    assert messages[-1]["content"].startswith("result 11")
+    explained = result.stderr.splitlines()
+    assert " sent, limit 3000" in explained[0]
+    assert any(line.startswith(("prune: ", "digest: ")) for line in explained[1:])
+    assert (quiet.stdout_bytes, quiet.stderr) == (result.stdout_bytes, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ((), 16_385 - 16_385 // 4),
+        (("--set", "upstream.base_url=http://127.0.0.1:8000/v1"), 128_000 - 8192),
+        (("--set", "defaults.context_window=8000"), 6000),
+    ],
+)
+def test_compact_takes_the_window_from_the_catalogue(settings: tuple[str, ...], limit: int) -> None:
+    """Where the configuration leaves it open and the upstream is one that the catalogue knows."""
+    body = b'{"model":"gpt-3.5-turbo","messages":[{"role":"user","content":"hi"}]}'
+    result = run_trimtab("compact", "--explain", *settings, "-", input_bytes=body)
+    assert f", limit {limit}" in result.stderr
+
+
+def test_compact_takes_one_request_a_line() -> None:
+    """A line for each; one that is no request stays as it is, is named by its number and ends with status 1."""
+    small = b'{"messages":[ {"role":"user"} ]}'
+    result = run_trimtab(
+        "compact", "--jsonl", "--explain", *SMALL, input_bytes=small + b"\nnonsense\n" + _long_body() + b"\n" + small
+    )
+
+    lines = result.stdout_bytes.splitlines()
+    assert result.exit_code == 1
+    assert [lines[0], lines[1], lines[3]] == [small, b"nonsense", small]
+    assert orjson.loads(lines[2])["messages"][0]["content"].startswith("Fix the bug.")
+    assert "trimtab: line 2: no chat request" in result.stderr.splitlines()
+    assert {line.partition(":")[0] for line in result.stderr.splitlines()} == {"line 1", "line 3", "line 4", "trimtab"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"nonsense",
+        b"{}",
+        b'{"messages":{}}',
+        b'{"messages":[5]}',
+        b"\xff",
+    ],
+    ids=repr,
+)
+def test_compact_of_no_chat_request_ends_with_status_1(body: bytes) -> None:
+    """And says so; nothing goes to standard output."""
+    result = run_trimtab("compact", *SMALL, input_bytes=body)
+
+    assert (result.exit_code, result.stdout_bytes, result.stderr) == (1, b"", "trimtab: no chat request\n")
+
+
+def test_compact_of_what_cannot_fit_ends_with_status_1() -> None:
+    """The sentence names both sizes."""
+    body = orjson.dumps({"messages": [{"role": "user", "content": "x" * 40_000}]})
+    result = run_trimtab("compact", *SMALL, "--set", "defaults.on_exceeded=error", input_bytes=body)
+
+    assert (result.exit_code, result.stdout_bytes) == (1, b"")
+    assert result.stderr.startswith("trimtab: 100")
+    assert result.stderr.endswith(" prompt tokens after compaction, limit 3000\n")
+
+
+def test_the_configuration_file_comes_from_option_or_environment(tmp_path: Path) -> None:
+    """TRIMTAB_CONFIG stands for --config; --set wins over either."""
+    file = tmp_path / "small.yaml"
+    file.write_text("models: [{match: m, context_window: 4000, count: heuristic}]")
+    body = _long_body()
+
+    expected = run_trimtab("compact", *SMALL, input_bytes=body).stdout_bytes
+    assert expected != body
+    assert run_trimtab("compact", "--config", file, input_bytes=body).stdout_bytes == expected
+    assert run_trimtab("compact", input_bytes=body, TRIMTAB_CONFIG=str(file)).stdout_bytes == expected
+    wide = run_trimtab("compact", "--config", file, "--set", "models=[]", input_bytes=body)
+    assert wide.stdout_bytes == body

@@ -1,0 +1,70 @@
+"""Keys of the configuration that contradict each other."""
+
+import pytest
+from support.config import find_problems
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("defaults: {low_water: 0.9}", "defaults.low_water (line 1): 0.9 must be below high_water, 0.8"),
+        ("models: [{match: a, high_water: 0.4}]", "models[0].high_water (line 1): 0.4 must be above low_water, 0.4"),
+        ("defaults: {upstream: b}", "defaults.upstream (line 1): 'b' is not one of upstreams (none)"),
+        (
+            "upstreams: {a: {base_url: 'http://a'}}\nprofiles: {p: {summary: {upstream: b}}}",
+            "profiles.p.summary.upstream (line 2): 'b' is not one of upstreams (a)",
+        ),
+        (
+            "{listen: 'h:1', metrics_listen: 'h:1'}",
+            "metrics_listen (line 1): must be another address than listen; null serves both there",
+        ),
+        ("models: [{match: '*'}, {match: a}]", 'models[1].match (line 1): never matches: "*" before it does'),
+    ],
+)
+def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> None:
+    """At the key that is easier to change: the one that the section sets itself."""
+    assert find_problems(text) == [problem]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{listen: 'h:0', metrics_listen: 'h:0'}",
+        "{defaults: {low_water: 0.79}}",
+        "{upstreams: {b: {base_url: 'http://b'}}, defaults: {upstream: b}}",
+        "{models: [{match: a}, {match: '*'}]}",
+    ],
+    ids=["port 0 is another one each time", "low water below the default", "an upstream that is there", "narrow first"],
+)
+def test_what_does_not_contradict_is_accepted(text: str) -> None:
+    """Next to what does."""
+    assert find_problems(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{listen: 'h:1', metrics_listen: h}", ["metrics_listen"]),
+        ("{listen: h, metrics_listen: h}", ["listen", "metrics_listen"]),
+        ("{defaults: {high_water: x, low_water: 0.9}, models: [{match: a, low_water: 0.85}]}", ["defaults.high_water"]),
+        ("{defaults: {high_water: x, low_water: 0.9}, models: [{match: a, high_water: 0.1}]}",
+         ["defaults.high_water", "models[0].high_water"]),
+        ("{defaults: [], models: [{match: a, low_water: 0.9}]}", ["defaults"]),
+        ("{upstreams: [], defaults: {upstream: b}}", ["upstreams"]),
+        ("{upstreams: {b: 3}, defaults: {upstream: b}}", ["upstreams.b"]),
+        ("{upstreams: {b: {base_url: x}}, defaults: {upstream: b}}", ["upstreams.b.base_url"]),
+        ("{defaults: {upstream: '${B}'}}", ["defaults.upstream"]),
+        ("{defaults: {low_water: '${B}', high_water: 0.1}}", ["defaults.low_water"]),
+        ("{models: [{match: 3}, {match: '*'}, {match: a}]}", ["models[0].match", "models[2].match"]),
+        ("{models: [7, {match: '*'}, {match: a}]}", ["models[0]", "models[2].match"]),
+        ("{models: {match: '*'}, profiles: {a: {low_water: 0.9}}}", ["models", "profiles.a.low_water"]),
+        ("{client_keys: ['${A}', 'b c'], listen: h}", ["client_keys[0]", "client_keys[1]", "listen"]),
+        ("{admin_token: {PLANTED: 1, PLANTED: 2}}", ["admin_token", "admin_token"]),
+        ("{defaults: {low_water: 0.9}, models: [{match: a, protect_turns: 1}, {match: b}], profiles: {p: {}}}",
+         ["defaults.low_water"]),
+    ],
+)  # fmt: skip
+def test_a_check_of_two_keys_needs_both(text: str, expected: list[str]) -> None:
+    """One that is wrong by itself leaves the check out; the mistake of one key is not told as another's, nor twice."""
+    problems = find_problems(text)
+    assert sorted(line.partition(" ")[0] for line in problems) == sorted(expected), problems

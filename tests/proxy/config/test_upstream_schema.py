@@ -1,0 +1,64 @@
+"""An upstream of the configuration: which environment counts for it, and how long its certificates count."""
+
+from pathlib import Path
+
+import pytest
+from support.authority import Authority
+
+from proxy.config.network.forward_proxies import UnusableProxyError
+from proxy.config.schema import UpstreamConfig
+
+URL = "https://up.test/v1"
+PROXIED = {"HTTPS_PROXY": "http://proxy.test:3128"}
+
+
+def test_the_environment_counts_only_when_it_is_asked() -> None:
+    """`check` and tests read a configuration by itself; the upstream that is asked stays as it is."""
+    upstream = UpstreamConfig(base_url=URL)
+    routed = upstream.routed_by(PROXIED)
+
+    assert upstream.route.proxy is None
+    assert routed.route.proxy is not None
+    assert (routed.route.proxy.url, routed.base_url) == ("http://proxy.test:3128", URL)
+    assert routed.routed_by({}).route.proxy is None
+
+
+@pytest.mark.parametrize(("setting", "url"), [("http://other.test:1", "http://other.test:1"), ("direct", None)])
+def test_what_is_configured_wins_over_the_environment(setting: str, url: str | None) -> None:
+    """With and without it."""
+    upstream = UpstreamConfig(base_url=URL, proxy=setting)
+    for route in (upstream.route, upstream.routed_by(PROXIED).route):
+        assert (route.proxy.url if route.proxy is not None else None) == url
+
+
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_refused() -> None:
+    """It is not passed over."""
+    with pytest.raises(UnusableProxyError, match="HTTPS_PROXY"):
+        UpstreamConfig(base_url=URL).routed_by({"HTTPS_PROXY": "socks5://proxy.test:1"})
+
+
+def test_certificates_are_those_that_were_read(tmp_path: Path) -> None:
+    """A file that changes or goes changes nothing for who has read it."""
+    upstream = UpstreamConfig(base_url=URL, ca_file=str(Authority(tmp_path).ca_file))
+    Path(str(upstream.ca_file)).unlink()
+
+    assert upstream.tls is not None
+    assert upstream.routed_by(PROXIED).tls is upstream.tls
+    assert UpstreamConfig(base_url=URL).tls is None
+
+
+def test_authorities_of_the_environment_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    """OpenSSL passes over them without a word."""
+    upstream = UpstreamConfig(base_url=URL)
+    fault = upstream.routed_by({"SSL_CERT_FILE": str(tmp_path / "missing.pem")}).trust_fault
+
+    assert upstream.trust_fault is None
+    assert fault is not None
+    assert "missing.pem" in fault
+    assert upstream.routed_by({"SSL_CERT_FILE": str(Authority(tmp_path).ca_file)}).trust_fault is None
+
+
+def test_no_key_and_no_password_is_shown() -> None:
+    """Nor in a log line of a careless day."""
+    upstream = UpstreamConfig(base_url=URL, api_key="PLANTED", proxy="http://user:PLANTED@proxy.test:1")
+    assert "PLANTED" not in f"{upstream!r} {upstream} {upstream.route!r} {upstream.route}"

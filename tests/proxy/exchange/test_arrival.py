@@ -1,0 +1,124 @@
+"""What the head of a request tells, and in which form it may stand in the log."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.exchange.arrival import (
+    MAX_CHARS,
+    MAX_READ_CHARS,
+    find_secrets,
+    read_arrival,
+    tell_name,
+    tell_path,
+    tell_upstream,
+)
+
+KEY = "sk-PLANTED-KEY"
+HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trimtab-key", "planted_planted")]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("gpt-4o", "gpt-4o"),
+        ("Qwen/Qwen2.5 7B", "Qwen/Qwen2.5 7B"),
+        ("modèle-通义", "modèle-通义"),
+        ("gpt\x1b[2J\r\nfake=line", "gpt\\x1b[2J\\r\\nfake=line"),
+        ("gpt\u202e\u2028\x9b\ud800", "gpt\\u202e\\u2028\\x9b\\ud800"),
+        ("x" * (MAX_CHARS + 1), "x" * MAX_CHARS + "…"),
+        (KEY, "***"),
+        (f"openai/{KEY}:x", "openai/***:x"),
+        ("ollama/llama3", "ollama/llama3"),
+    ],
+)
+def test_a_name_stands_as_it_was_given(name: str, told: str) -> None:
+    """But for what a terminal would obey, what is too long, and a credential of the same request."""
+    assert tell_name(name, find_secrets(HEADERS)) == told
+
+
+def test_the_longest_credential_is_replaced_first() -> None:
+    """One that begins another must not leave the other's end behind."""
+    headers = [("authorization", f"Bearer {KEY}"), ("x-api-key", f"{KEY}-AND-MORE")]
+    assert tell_name(f"a/{KEY}-AND-MORE", find_secrets(headers)) == "a/***"
+
+
+def test_no_more_than_a_header_is_looked_through() -> None:
+    """What stands behind that many characters takes no part in the search."""
+    headers = [("authorization", "Bearer " + "s" * (MAX_READ_CHARS + 1))]
+    assert tell_name("s" * (MAX_READ_CHARS + 1), find_secrets(headers)) == "s" * MAX_CHARS + "…"
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1beta/models?key=secret", "/v1beta/models"),
+        ("/v1/x#secret", "/v1/x"),
+        ("/v1/files/file-abc123/content", "/v1/files/*/content"),
+        (f"/{KEY}/v1/chat/completions", "/*/v1/chat/completions"),
+        ("/planted_planted/x", "/*/x"),
+        ("http://user:secret@host/v1/models?x", "/v1/models"),
+        ("http://user:secret@host", "/"),
+        ("//..//v1", "//..//v1"),
+        ("/v1/%0a%1b[2J", "/v1/*"),
+        ("*", "*"),
+        ("secret:443", "/"),
+        ("/" + "a" * 200, "/*"),
+        ("/a" * 100, "/a" * (MAX_CHARS // 2) + "…"),
+    ],
+)
+def test_of_a_path_the_words_stand(target: str, told: str) -> None:
+    """No query, no user, and nothing that may be an identifier or a key."""
+    assert tell_path(target, find_secrets(HEADERS)) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "told"),
+    [
+        (None, "https://api.openai.com/v1", "api.openai.com"),
+        (None, "http://[::1]:8000/v1", "[::1]:8000"),
+        (None, "https://user:secret@host:1/v1", "host:1"),
+        ("local", "http://127.0.0.1:8000/v1", "local"),
+    ],
+)
+def test_an_upstream_is_told_by_its_name_or_its_host(name: str | None, base_url: str, told: str) -> None:
+    """Never by more of its address."""
+    assert tell_upstream(name, base_url) == told
+
+
+@given(st.text(alphabet=st.characters(), max_size=300))
+def test_whatever_comes_is_one_line_of_text(text: str) -> None:
+    """It can be written as JSON, is bounded, and every character of it is printable."""
+    for told in (tell_name(text, frozenset()), tell_path(text, frozenset())):
+        assert told.isprintable()
+        assert len(told) <= 10 * MAX_CHARS + 1
+        assert orjson.dumps(told)
+
+
+def _head(*headers: tuple[bytes, bytes]) -> Any:
+    return SimpleNamespace(method="POST", raw_path=f"/v1/{KEY}/x?y", raw_headers=headers)
+
+
+def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:
+    """Its headers are decoded once; those that end on this hop go no further, and credentials are known by name."""
+    arrival = read_arrival(_head((b"Authorization", f"Bearer {KEY}".encode()), (b"TE", b"x"), (b"X-A", b"1")), "chat")
+
+    assert (arrival.method, arrival.path, arrival.target) == ("POST", "/v1/*/x", f"/v1/{KEY}/x?y")
+    assert [name for name, _ in arrival.headers] == ["Authorization", "TE", "X-A"]
+    assert [name for name, _ in arrival.end_to_end] == ["Authorization", "X-A"]
+    assert (arrival.tell_name(f"a/{KEY}"), arrival.names_secret(f"a/{KEY}"), arrival.names_secret("a")) == (
+        "a/***", True, False,
+    )  # fmt: skip
+
+
+def test_request_ids_are_all_different() -> None:
+    """And long enough to stay so."""
+    ids = {read_arrival(_head(), "chat").request_id for _ in range(100)}
+
+    assert len(ids) == 100
+    assert {len(item) for item in ids} == {24}

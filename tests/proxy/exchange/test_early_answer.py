@@ -1,0 +1,111 @@
+"""What reaches the client before the answer does, over real HTTP."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+from support.client import SMALL, post
+from support.sessions import make_session
+from upstreams.recording import completion, hold_summaries, write_note
+
+from proxy.exchange import early_answer
+
+SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+BODY = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1], "stream": True}
+
+
+async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, start_proxy, monkeypatch):
+    """Headers and comments first, then the upstream's events byte for byte."""
+    monkeypatch.setattr(early_answer, "FIRST_COMMENT_SECONDS", 0.01)
+    monkeypatch.setattr(early_answer, "COMMENT_SECONDS", 0.01)
+    release = hold_summaries(upstream)
+    proxy = await start_proxy(*SETTINGS)
+    body = BODY
+    async with client.post(proxy.url + "/v1/chat/completions", json=body) as response:
+        assert response.status == 200
+        assert response.content_type == "text/event-stream"
+        assert len(response.headers["x-trimtab-request-id"]) == 24
+        assert "x-trimtab-tokens" not in response.headers
+        assert await response.content.readuntil(b"\n\n") == early_answer.COMMENT
+        release.set()
+        rest = (await response.read()).replace(early_answer.COMMENT, b"")
+    assert rest.startswith(b'data: {"id"')
+    assert rest.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "sent", "event"),
+    [
+        (429, b'{\n"error": {"message": "slow down"}}', b'{"error": {"message": "slow down"}}'),
+        (200, b'{"choices": []}\n', b'{"choices": []}'),
+        (
+            503,
+            b'{"detail": "busy"}',
+            rb'{"error":{"message":"status 503: {\"detail\": \"busy\"}","type":"upstream_error",',
+        ),
+        (
+            502,
+            b"<html>",
+            b'{"error":{"message":"status 502: <html>","type":"upstream_error","param":null,"code":"502"}}',
+        ),
+        (500, b"", b'{"error":{"message":"status 500: no reason given",'),
+    ],
+)
+async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
+    status, sent, event, *, client, upstream, start_proxy, monkeypatch
+):
+    """Of an error the client learns in the stream, in the form that every client knows; its status was gone."""
+    monkeypatch.setattr(early_answer, "FIRST_COMMENT_SECONDS", 0.0)
+
+    async def refuse(recorded: Any, _: Any) -> Any:
+        if recorded.asks_for_summary:
+            await asyncio.sleep(0.01)
+            return completion(write_note("SUMMARY of the work."))
+        return web.Response(status=status, body=sent, content_type="application/json")
+
+    upstream.answer = refuse
+    proxy = await start_proxy(*SETTINGS)
+    _, answer = await post(client, proxy.url + "/v1/chat/completions", BODY)
+    told = answer.replace(early_answer.COMMENT, b"")
+    assert told.startswith(b"data: " + event)
+    assert told.endswith(b"}\n\n")
+    assert told.count(b"\n") == 2
+
+
+async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy, monkeypatch):
+    """An upstream that goes away meanwhile is told of in the stream."""
+    monkeypatch.setattr(early_answer, "FIRST_COMMENT_SECONDS", 0.0)
+
+    async def leave(recorded: Any, request: Any) -> Any:
+        if recorded.asks_for_summary:
+            await asyncio.sleep(0.01)
+            return completion(write_note("SUMMARY of the work."))
+        request.transport.abort()
+        return web.Response()
+
+    upstream.answer = leave
+    proxy = await start_proxy(*SETTINGS)
+    _, answer = await post(client, proxy.url + "/v1/chat/completions", BODY)
+    assert answer.replace(early_answer.COMMENT, b"").startswith(b'data: {"error":{"message":"127.0.0.1')
+
+
+@pytest.mark.parametrize("comments", [False, True])
+async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(
+    comments, client, upstream, start_proxy, monkeypatch, log
+):
+    """Whether it has heard from us or not: its place is free at once, and its own request is never sent."""
+    monkeypatch.setattr(early_answer, "FIRST_COMMENT_SECONDS", 0.01 if comments else 60.0)
+    release = hold_summaries(upstream)
+    proxy = await start_proxy(*SETTINGS)
+    asking = asyncio.ensure_future(client.post(proxy.url + "/v1/chat/completions", json=BODY))
+    async with asyncio.timeout(10):
+        await upstream.arrived.wait()
+        if comments:
+            response = await asking
+            assert await response.content.readuntil(b"\n\n") == early_answer.COMMENT
+            response.close()
+        asking.cancel()
+        await proxy.services.lifecycle.idle.wait()
+    assert (log.lines[-1]["outcome"], upstream.chats) == ("aborted", [])
+    release.set()

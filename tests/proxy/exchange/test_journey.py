@@ -1,0 +1,133 @@
+"""How far a request has come, and the report of it."""
+
+from dataclasses import replace
+from unittest.mock import Mock
+
+import pytest
+from support.journeys import ARRIVAL, DECISIONS, TARGET
+
+from proxy.compaction.compactor import Compacted
+from proxy.exchange.compact import Attempt
+from proxy.exchange.early_answer import Opening
+from proxy.exchange.journey import Journey
+from proxy.http.errors import ContextExceededError, UpstreamUnreachableError
+from proxy.http.relay import Reply
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
+from rules.conversation import Conversation
+
+COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', Conversation((), 0, ()), DECISIONS, 1000, 508, 2000)
+ATTEMPT = Attempt("compacted", compacted=COMPACTED, seconds=(("plan", 0.1),))
+OVERFLOW = Overflow(Kind.PROMPT)
+
+
+def _journey(mode: str = "enforce", status: int = 200) -> Journey:
+    """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s."""
+    reply = Reply(Mock())
+    reply.status, reply.last_byte_at = status, 103.0
+    target = replace(TARGET, mode=mode)
+    return Journey(ARRIVAL, reply, target, ATTEMPT, attempts=1, sent_at=100.5, opening=Opening(status))
+
+
+def test_the_report_says_what_was_sent() -> None:
+    """Tokens as they came and as they left, what was decided, and how long everything took."""
+    report = _journey().report()
+
+    assert (report.arrival, report.target, report.status, report.outcome) == (ARRIVAL, TARGET, 200, "compacted")
+    assert report.prompt is not None
+    assert (report.prompt.original_tokens, report.prompt.sent_tokens, report.prompt.limit_tokens) == (1000, 508, 2000)
+    assert report.prompt.decisions == DECISIONS
+    assert (report.upstream_seconds, report.phase_seconds) == (2.5, (("plan", 0.1),))
+    assert (report.retry, report.is_refused, report.error) == ("", False, None)
+
+
+def test_a_request_that_never_left_sent_nothing() -> None:
+    """Its tokens are known all the same."""
+    journey = _journey()
+    journey.sent_at, journey.error = 0.0, ContextExceededError("too long")
+    report = journey.report()
+
+    assert report.prompt is not None
+    assert (report.status, report.outcome, report.prompt.sent_tokens, report.upstream_seconds) == (
+        400,
+        "refused",
+        0,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "broken", "client_left", "outcome"),
+    [
+        (0, False, False, "aborted"),
+        (200, True, False, "broken"),
+        (200, False, True, "aborted"),
+        (500, False, False, "compacted"),
+    ],
+)
+def test_how_it_ended_goes_before_what_was_done(status: int, outcome: str, *, broken: bool, client_left: bool) -> None:
+    """A client that left, an upstream that broke off; an upstream's error is an answer like any other."""
+    journey = _journey(status=status)
+    journey.reply.broken, journey.reply.client_left = broken, client_left
+
+    assert (journey.report().outcome, journey.report().status) == (outcome, status)
+
+
+GONE = UpstreamUnreachableError("gone")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "opening", "error", "retry"),
+    [
+        (1, Opening(200), None, ""),
+        (1, Opening(400, overflow=OVERFLOW), None, "hopeless"),
+        (1, None, GONE, ""),
+        (2, Opening(200), None, "recovered"),
+        (2, Opening(400, overflow=OVERFLOW), None, "refused"),
+        (2, Opening(429), None, "failed"),
+        (2, None, GONE, "failed"),
+        (2, None, None, "aborted"),
+    ],
+)
+def test_a_second_attempt_ends_in_one_way(
+    attempts: int, opening: Opening | None, error: UpstreamUnreachableError | None, retry: str
+) -> None:
+    """A first one has no such word, unless its refusal stands because nothing shorter could be sent."""
+    journey = _journey()
+    journey.attempts, journey.opening, journey.error = attempts, opening, error
+
+    assert journey.report().retry == retry
+
+
+def test_each_attempt_begins_anew_but_the_clock() -> None:
+    """What the first answer began with says nothing about the second; the time runs from the first."""
+    journey = _journey()
+    journey.begin_attempt()
+
+    assert (journey.attempts, journey.opening, journey.sent_at) == (2, None, 100.5)
+
+
+def test_the_answers_headers_say_what_was_done() -> None:
+    """Structured fields: tokens, decisions, and the time that the proxy took."""
+    assert _journey().write_headers() == [
+        ("x-trimtab-request-id", "id"),
+        ("Server-Timing", "trimtab;dur=500.0"),
+        ("x-trimtab-tokens", "original=1000, sent=508, limit=2000"),
+        ("x-trimtab-decisions", "truncate;saved=500, pairing;saved=-8"),
+    ]
+
+
+def test_a_request_only_observed_says_that_the_original_went_out() -> None:
+    """The decisions are shown, the tokens sent are those of the original."""
+    headers = dict(_journey("observe").write_headers())
+
+    assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
+
+
+def test_without_a_decision_there_is_no_header_of_them() -> None:
+    """No empty header, and no tokens if there was no transcript."""
+    journey = _journey()
+    journey.attempt = replace(ATTEMPT, compacted=replace(COMPACTED, decisions=()))
+    assert "x-trimtab-decisions" not in dict(journey.write_headers())
+    journey.attempt = Attempt("undecodable")
+    assert [name for name, _ in journey.write_headers()] == ["x-trimtab-request-id", "Server-Timing"]

@@ -1,0 +1,96 @@
+"""One model's states: what may reach other processes, and what stays here."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.state.models.lessons import Lesson
+from proxy.state.models.records import Record
+from proxy.state.models.state import TRANSITIONS, WRITTEN_STATES, Event, Model, State
+
+LESSON = Lesson(window_tokens=8192, ratio=1.5)
+BELIEVED_TOKENS = 128_000
+
+
+def _teach(model: Model, lesson: Lesson = LESSON) -> None:
+    model.teach(model.find_changes(BELIEVED_TOKENS, lesson))
+
+
+def test_every_state_knows_every_event() -> None:
+    assert {state: set(events) for state, events in TRANSITIONS.items()} == {state: set(Event) for state in State}
+
+
+@given(st.lists(st.sampled_from([Event.LESSON, Event.RECORD])))
+def test_without_an_answer_of_its_upstream_nothing_of_a_model_is_everybodys(events: list[Event]) -> None:
+    """Whatever clients have refused, and whatever the store says: names can be invented."""
+    model = Model(Record(1.0))
+    for event in events:
+        model.meet(event)
+        assert not model.may_be_written
+
+
+@given(st.lists(st.sampled_from(list(Event))))
+def test_who_was_vouched_for_once_stays_so(events: list[Event]) -> None:
+    model = Model(Record(1.0))
+    for number, event in enumerate(events):
+        model.meet(event)
+        assert model.may_be_written is (Event.ANSWER in events[: number + 1])
+
+
+@given(st.lists(st.sampled_from(list(Event))))
+def test_what_was_taught_waits_to_be_written_until_a_record_is_gone_by(events: list[Event]) -> None:
+    model = Model(Record(1.0))
+    for event in events:
+        model.meet(event)
+    since = [event for event in events if event is not Event.ANSWER]
+    is_taught = since[-1:] == [Event.LESSON]
+    assert (model.state in {State.TAUGHT, State.UNWRITTEN}) is is_taught
+    assert (model.state in WRITTEN_STATES) is (Event.ANSWER in events)
+
+
+def test_a_lesson_is_learned_once() -> None:
+    """What is known already changes nothing, and no state."""
+    model = Model(Record(1.0, calibrated=True))
+    _teach(model)
+    assert (model.known.learned_tokens, model.known.ratio, model.known.calibrated) == (8192, 1.5, False)
+    model.adopt(1, model.known)
+    _teach(model)
+
+    assert model.state is State.STRANGER
+
+
+def test_a_lesson_without_a_ratio_leaves_a_calibration() -> None:
+    model = Model(Record(1.3, calibrated=True))
+    _teach(model, Lesson(window_tokens=8192))
+
+    assert (model.known.ratio, model.known.calibrated) == (1.3, True)
+
+
+@pytest.mark.parametrize(
+    ("generation", "ratio", "is_taught", "adopts"),
+    [
+        (1, 1.0, False, False),
+        (1, 1.3, False, True),
+        (1, 1.3, True, False),
+        (2, 1.0, True, True),
+        (0, 1.0, False, False),
+    ],
+)
+def test_a_newer_record_is_adopted_and_another_one_unless_a_lesson_is_fresher(
+    generation, ratio, is_taught, adopts
+) -> None:
+    model = Model(Record(1.0), generation=1)
+    if is_taught:
+        _teach(model, Lesson(added_tokens=500))
+
+    assert model.adopts(generation, Record(ratio)) is adopts
+
+
+def test_adopting_tells_what_changed_and_keeps_a_window_that_a_record_lacks() -> None:
+    model = Model(Record(1.0, 8192))
+    assert model.adopt(1, Record(1.3, learned_tokens=4096)) == [
+        ("calibration", 1.0, 1.3),
+        ("window", None, 4096),
+    ]
+    assert (model.known.window_tokens, model.generation) == (8192, 1)
+    assert model.adopt(2, Record(1.3, learned_tokens=4096)) == []

@@ -1,0 +1,104 @@
+"""Background tasks have an owner."""
+
+import ast
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import proxy
+from proxy.tasks import Tasks
+
+NOT_YET = {
+    "cli/main.py",
+    "exchange/deliver.py",
+    "exchange/waiting.py",
+    "server/reload.py",
+    "state/summaries/service.py",
+}
+"""Modules that make tasks of their own still. None is to be added."""
+
+
+@pytest.fixture
+def errors() -> list[BaseException]:
+    return []
+
+
+@pytest.fixture
+def tasks(errors: list[BaseException]) -> Tasks:
+    return Tasks(errors.append)
+
+
+async def test_what_is_started_is_waited_for_and_what_it_starts_too(tasks: Tasks) -> None:
+    done: list[str] = []
+
+    async def work(*names: str) -> None:
+        await asyncio.sleep(0)
+        done.append(names[0])
+        if names[1:]:
+            _ = tasks.start(work(*names[1:]))
+
+    _ = tasks.start(work("a", "b", "c"))
+    assert not tasks.is_idle
+    await tasks.settle()
+
+    assert (done, tasks.is_idle) == (["a", "b", "c"], True)
+
+
+async def test_closing_ends_what_is_under_way(tasks: Tasks, errors: list[BaseException]) -> None:
+    """That is no error."""
+    task = tasks.start(asyncio.Event().wait())
+    await tasks.close()
+
+    assert task.cancelled()
+    assert errors == []
+
+
+async def test_an_error_is_told_whether_anybody_waits_or_not(tasks: Tasks, errors: list[BaseException]) -> None:
+    async def fail(reason: str) -> None:
+        raise ValueError(reason)
+
+    _ = tasks.start(fail("nobody waits"))
+    waited_for = tasks.start(fail("somebody waits"))
+    with pytest.raises(ValueError, match="somebody waits"):
+        await waited_for
+    await tasks.settle()
+
+    assert sorted(str(error) for error in errors) == ["nobody waits", "somebody waits"]
+
+
+async def test_a_caller_that_leaves_does_not_end_the_task(tasks: Tasks) -> None:
+    go = asyncio.Event()
+    task = tasks.start(go.wait())
+    caller = asyncio.get_running_loop().create_task(asyncio.wait({task}))
+    await asyncio.sleep(0)
+    caller.cancel()
+    go.set()
+    await tasks.settle()
+
+    assert task.result()
+
+
+def test_nothing_else_makes_tasks_but_task_groups() -> None:
+    """`asyncio.create_task` is banned by ruff; this closes the ways around it, which ruff cannot see."""
+    root = Path(proxy.__file__).parent
+    makers = {str(path.relative_to(root)) for path in root.rglob("*.py") if _makes_tasks(path.read_text("utf-8"))}
+
+    assert "tasks.py" in makers
+    assert makers <= NOT_YET | {"tasks.py"}
+
+
+def _makes_tasks(source: str) -> bool:
+    tree = ast.parse(source)
+    groups = {
+        ast.unparse(item.optional_vars)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AsyncWith)
+        for item in node.items
+        if item.optional_vars is not None and "TaskGroup" in ast.unparse(item.context_expr)
+    }
+    return any(
+        (node.attr == "create_task" and ast.unparse(node.value) not in groups) or node.attr == "ensure_future"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+    )

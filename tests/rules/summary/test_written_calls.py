@@ -1,0 +1,101 @@
+"""Calls of tools that are written as text: what can be nothing else, and what is a call only at a text's end."""
+
+import pytest
+
+from rules.summary.phrases import GOES_ON
+from rules.summary.written_calls import FENCE, ends_in_call, has_any_call, has_call_syntax
+
+SYNTAX = [
+    "<tool_call>", "<function=run>", "<invoke name", "<|python_tag|>", "<|channel|>commentary", "[TOOL_CALLS] [",
+    "<｜tool▁calls▁begin｜>", "   <tool_code>",
+]  # fmt: skip
+LIKE_DATA = [
+    '{"name": "run", "arguments": {"path": "a"}}',
+    '[{"tool": "run", "input": {}}]',
+    "<read_file>\n<path>a</path>\n</read_file>",
+    "Action: run\nAction Input: a",
+    '[run(path="a")]',
+]
+PLAIN = [
+    '{"name": "Ada", "age": 7}',
+    '{"name": "run", "parameters": {"type": "object"}}',
+    "<div><b>x</b></div>",
+    "[see above]",
+    "The tool_call was made.",
+]
+
+
+def unfence(lines: list[str]) -> list[str]:
+    """The lines, those of fences empty."""
+    inside, left = False, []
+    for line in lines:
+        is_mark = FENCE.match(line) is not None
+        left.append("" if inside or is_mark else line)
+        inside ^= is_mark
+    return left
+
+
+def ends(text: str) -> bool:
+    lines = text.split("\n")
+    return ends_in_call(lines, unfence(lines), GOES_ON)
+
+
+@pytest.mark.parametrize("call", SYNTAX)
+def test_a_models_own_syntax_is_a_call_wherever_a_line_begins_with_it(call: str) -> None:
+    """Within a line it may be spoken of."""
+    assert has_call_syntax(f"Some words.\n{call}\nmore words")
+    assert not has_call_syntax(f"The form `{call}` was seen")
+
+
+@pytest.mark.parametrize("call", ['<tool_call>{"name": "run"', "<tool_call> <function=run>", "<|channel|>commentary"])
+def test_a_call_may_go_on_behind_the_text(call: str) -> None:
+    """Unless it is quoted."""
+    assert has_call_syntax(f"I look. {call}")
+    assert not has_call_syntax(f"I look. '{call}'")
+
+
+@pytest.mark.parametrize("call", LIKE_DATA)
+def test_what_may_be_data_is_a_call_at_the_end(call: str) -> None:
+    """Not before other text, and not below a line that announces it, unless that says what is done next."""
+    assert ends(f"Some words.\n\n{call}\n")
+    assert not ends(f"{call}\n\nThat is what the file holds.")
+    assert not ends(f"The answer was:\n\n{call}")
+    assert not ends(f"## Exact data\n\n{call}")
+    assert ends(f"Now I'll run it:\n\n{call}")
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_data_is_no_call(text: str) -> None:
+    """Neither at the end nor anywhere."""
+    assert not ends(f"Some words.\n\n{text}")
+    assert not has_any_call(text.split("\n"), text)
+
+
+@pytest.mark.parametrize(
+    ("fenced", "is_call"),
+    [
+        ("```json\n%s\n```", True),
+        ("~~~\n%s\n~~~\n\n", True),
+        ("```json\n%s\n```\nThat is all.", False),
+        ("%s", True),
+    ],
+)
+def test_a_fence_at_the_end_counts_by_what_stands_in_it(fenced: str, *, is_call: bool) -> None:
+    """Data in it is none."""
+    assert ends("Words.\n\n" + fenced % LIKE_DATA[0]) is is_call
+    assert not ends("Words.\n\n" + fenced % PLAIN[0])
+
+
+def test_a_fence_may_name_a_call_by_its_language() -> None:
+    """Whatever stands in it."""
+    text = "```tool_code\nls()\n```"
+    assert ends(f"Words.\n\n{text}")
+    assert has_any_call(text.split("\n"), "")
+    assert not ends(f"Words.\n\n{text.replace('tool_code', 'python')}")
+    assert not has_any_call(text.replace("tool_code", "python").split("\n"), "")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "```", "```\n```"])
+def test_nothing_is_no_call(text: str) -> None:
+    """An open or an empty fence neither."""
+    assert not ends(text)

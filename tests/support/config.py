@@ -1,0 +1,13 @@
+"""What is said of a configuration that is wrong."""
+
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
+
+
+def find_problems(text: str, *settings: str, **environment: str) -> list[str]:
+    """The lines of the error; none if the text is accepted."""
+    try:
+        load_config(text, settings=settings, environment=environment)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
