@@ -6,17 +6,21 @@ What grows from then on is no cache. Nothing else differs.
 """
 
 from proxy.cli.main import main
-from proxy.compaction import compactor as compaction
-from proxy.compaction import prefix_watch as kept
-from proxy.compaction.tokenizers import exact as counter
+from proxy.compaction import compactor, prefix_watch
+from proxy.compaction.tokenizers import exact
 from proxy.wire import known
 
 SHARE = 16
 
 if __name__ == "__main__":
     known.CACHE_BYTES //= SHARE
-    compaction.SHORTENED_BYTES //= SHARE
-    compaction.FOLDS_BYTES //= SHARE
-    counter.MEMO_BYTES //= SHARE
-    kept.MAX_BYTES //= SHARE
+    exact.MEMO_BYTES //= SHARE
+    exact.LARGE_MEMO_BYTES //= SHARE
+    compactor.SHORTENED_BYTES //= SHARE
+    compactor.SKETCHES_BYTES //= SHARE
+    compactor.DIFFS_BYTES //= SHARE
+    compactor.FOLDS_BYTES //= SHARE
+    compactor.EDITS_BYTES //= SHARE
+    compactor.VIEWS_BYTES //= SHARE
+    prefix_watch.MAX_BYTES //= SHARE
     main()
