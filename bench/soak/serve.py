@@ -6,7 +6,7 @@ What grows from then on is no cache. Nothing else differs.
 """
 
 from proxy.cli.main import main
-from proxy.compaction import compactor, prefix_watch
+from proxy.compaction import caches, prefix_watch
 from proxy.compaction.tokenizers import exact
 from proxy.wire import known
 
@@ -14,13 +14,11 @@ SHARE = 16
 
 if __name__ == "__main__":
     known.CACHE_BYTES //= SHARE
+    caches.RESULTS_BYTES //= SHARE
+    caches.SKETCHES_BYTES //= SHARE
+    caches.DIFFS_BYTES //= SHARE
+    caches.STATES_BYTES //= SHARE
     exact.MEMO_BYTES //= SHARE
     exact.LARGE_MEMO_BYTES //= SHARE
-    compactor.SHORTENED_BYTES //= SHARE
-    compactor.SKETCHES_BYTES //= SHARE
-    compactor.DIFFS_BYTES //= SHARE
-    compactor.FOLDS_BYTES //= SHARE
-    compactor.EDITS_BYTES //= SHARE
-    compactor.VIEWS_BYTES //= SHARE
     prefix_watch.MAX_BYTES //= SHARE
     main()

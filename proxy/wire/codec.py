@@ -120,7 +120,10 @@ class Codec(Protocol):
         """About how many bytes of JSON `decode` would have to decode and count anew."""
 
     def decode(self, request: Request, counting: Counting) -> Conversation:
-        """The request's transcript, counted, with the origin of each message. Raises UndecodableError."""
+        """The request's transcript, counted, with the origin of each message. Raises UndecodableError.
+
+        Every element belongs to a message: one that none names would be lost when the transcript is written.
+        """
 
     def count_format(self, request: Request, counting: Counting) -> int:
         """Of the conversation's fixed tokens those that are not the tools'."""

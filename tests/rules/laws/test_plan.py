@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
     FREE,
-    DictMemo,
+    KeptStates,
     Wire,
     assistant,
     call,
@@ -117,8 +117,8 @@ def test_the_prefix_of_a_cut_is_what_is_forwarded_before_it(policy: Policy) -> N
     for _, after in grow(LONG, policy):
         at, sent = after.window.next_cut, forward(after, policy)
         if at is not None:
-            prefix = after.find_prefix(sent, at) or ()
-            assert (*prefix, *after.conversation.messages[at:]) == sent.messages
+            prefix = after.find_prefix(sent, at)
+            assert (*(prefix.messages if prefix else ()), *after.conversation.messages[at:]) == sent.messages
             found += 1
     assert found >= 2
 
@@ -129,7 +129,10 @@ def test_the_prefix_ends_at_its_own_place() -> None:
     messages = (system(), user("task"), again, user("go"), again, user("on"), again)
     planned = plan_of(messages)
     for at in (2, 4, 6):
-        assert planned.find_prefix(planned.conversation, at) == messages[:at]
+        prefix = planned.find_prefix(planned.conversation, at)
+        assert prefix is not None
+        assert prefix.messages == messages[:at]
+        assert len(prefix.origins) == at
 
 
 def test_a_prefix_that_is_not_there_is_not_found() -> None:
@@ -213,11 +216,11 @@ def _name(planned: Plan, at: int) -> str:
 
 @given(stops=st.lists(st.integers(1, len(LONG)), min_size=2, max_size=6), policy=st.sampled_from([POLICY, SUMMARIZE]))
 def test_remembered_folds_change_no_plan(stops: list[int], policy: Policy) -> None:
-    """Plans with and without a memo of folds are equal, whatever came before; so after a restart, too."""
-    folds = DictMemo()
+    """Plans with and without kept states are equal, whatever came before; so after a restart, too."""
+    known = KeptStates()
     for stop in stops:
         before = conversation(*LONG[:stop])
-        assert plan(before, policy, count=count, folds=folds) == plan_of(LONG[:stop], policy)
+        assert plan(before, policy, count=count, states=known) == plan_of(LONG[:stop], policy)
 
 
 def test_an_open_step_that_fills_up_is_put_off_to_what_stood_before_it() -> None:
