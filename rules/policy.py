@@ -5,6 +5,8 @@ Law: plain values, already validated. Shares are of the room that the window lea
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
 
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation, find_treatment
 
@@ -154,6 +156,12 @@ class Policy:
             added_tokens = self.added_tokens if request_max_tokens is None else request_max_tokens
             limit = min(limit, max(int(EXACT_SHARE * (self.context_window - added_tokens)), 0))
         return limit if self.ceiling_tokens is None else min(limit, self.ceiling_tokens)
+
+
+@lru_cache(maxsize=256)
+def name_policy(policy: Policy) -> bytes:
+    """32 bytes that tell policies apart, as their equality does. Worked out once for each."""
+    return sha256(repr(policy).encode()).digest()
 
 
 def _round_up(tokens: int) -> int:

@@ -10,11 +10,13 @@ from functools import cache
 from bench.harness.counting import load_encoding, make_counter
 from bench.material.tool_outputs import Output
 from rules.conversation import Conversation, CountTokens, ToolCall
+from rules.policy import Policy
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.edit import MIN_SAVED_SHARE
 from rules.results.excerpt.rule import shorten_text
 from rules.results.tidy.text import tidy_text
 from rules.results.tools.arguments import reads_json_file
+from rules.results.work import Work
 from rules.text.head_tail import truncate_text
 from rules.treatment import Tidying
 
@@ -68,7 +70,7 @@ def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCa
 
 def dedupe_ours(conversation: Conversation, count: CountTokens) -> Conversation:
     """Results that repeat others of the whole transcript point to them."""
-    return dedupe_tool_results(conversation, start=0, count=count).conversation
+    return dedupe_tool_results(conversation, Policy(), start=0, work=Work(count)).conversation
 
 
 def shorten_ours(output: Output, limit_tokens: int) -> str:

@@ -6,7 +6,7 @@ What grows from then on is no cache. Nothing else differs.
 """
 
 from proxy.cli.main import main
-from proxy.compaction import compactor as compaction
+from proxy.compaction import caches
 from proxy.compaction import prefix_watch as kept
 from proxy.compaction.tokenizers import exact as counter
 from proxy.wire import known
@@ -15,8 +15,8 @@ SHARE = 16
 
 if __name__ == "__main__":
     known.CACHE_BYTES //= SHARE
-    compaction.SHORTENED_BYTES //= SHARE
-    compaction.FOLDS_BYTES //= SHARE
+    caches.RESULTS_BYTES //= SHARE
+    caches.STATES_BYTES //= SHARE
     counter.MEMO_BYTES //= SHARE
     kept.MAX_BYTES //= SHARE
     main()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from rules.results.edit import LargeWorkError
+from rules.results.work import LargeWorkError
 
 INLINE_BYTES = 32 * 1024
 """More uncounted JSON than this is counted in a thread: counting takes 50 to 100 ms a megabyte."""

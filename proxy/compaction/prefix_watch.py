@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, Message
+from rules.pipeline.transcript import MAX_GROWTH
 
 MAX_BYTES = 8 * 1024 * 1024
 FINGERPRINT_BYTES = 40
@@ -28,11 +29,12 @@ class PrefixWatch:
         """The share of the prompt's tokens that stand as they did in the session's request before.
 
         `client` names whose cache it is. `hashes` are those of the transcript at each length: the request before is
-        the longest one known. `fixed` is what stands outside the messages. None where no request before is known.
+        the longest one known, at most MAX_GROWTH messages shorter. `fixed` is what stands outside the messages. None if
+        no request before is known.
         """
         now = (hash(tuple(fixed)), *map(_fingerprint, forwarded.messages))
-        known = (self._forwarded.pop((client, hashes[stop])) for stop in range(len(hashes) - 1, 0, -1))
-        before = next((fingerprints for fingerprints in known if fingerprints is not None), None)
+        shortest = max(len(hashes) - 1 - MAX_GROWTH, 0)
+        before = self._forwarded.pop_first((client, known) for known in hashes[:shortest:-1])
         self._forwarded[client, hashes[-1]] = now
         if before is None:
             return None

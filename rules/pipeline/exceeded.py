@@ -5,13 +5,15 @@ after. A text is shortened from what the client said, once, and its marker tells
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
-from rules.results.edit import Result, Shortened, Work, edit_one
+from rules.results.edit import Result, edit_one, shorten_once
 from rules.results.excerpt.rule import share_budget, truncate_result
 from rules.results.tidy.rule import TIDY
+from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
 from rules.treatment import Budget
 from rules.window.open_step import Cap
@@ -29,7 +31,9 @@ def shorten_newest(
     changed: list[int] = []
     places = _find_places(original.messages, caps, policy)
     for cap in caps:
-        shorter = _shorten(original.messages[cap.at], places.get(cap.at), cap.tokens, work)
+        message, place = original.messages[cap.at], places.get(cap.at)
+        work_out = partial(_work_out, message, place, cap.tokens, work)
+        shorter = shorten_once(message, place, f"exceeded {cap.tokens}", work, work_out)
         if shorter.tokens < messages[cap.at].tokens:
             messages[cap.at] = shorter
             changed.append(cap.at)
@@ -46,22 +50,6 @@ def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Polic
     if not results:
         return {}
     return {place.at: place for place in find_results(messages, policy, min(results)) if place.at in results}
-
-
-def _shorten(message: Message, place: Place | None, max_tokens: int, work: Work) -> Message:
-    """The message at `max_tokens`, remembered."""
-    said = message.digest or message.texts
-    call = None if place is None else place.call
-    name, arguments = ("", "") if call is None else (call.name, call.arguments)
-    treatment = "" if place is None else place.treatment_name
-    key = (f"exceeded {max_tokens}", treatment, said, message.is_error, name, arguments)
-    known = None if work.memo is None else work.memo.get_many([key])[0]
-    if known is None:
-        work.allowance.spend(sum(map(len, message.texts)))
-        known = _work_out(message, place, max_tokens, work)
-        if work.memo is not None:
-            work.memo[key] = known
-    return message.shorten(known.texts, known.saved_tokens) if known.texts else message
 
 
 def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work) -> Shortened:

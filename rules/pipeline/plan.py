@@ -15,16 +15,14 @@ from rules.conversation import (
     count_leading,
 )
 from rules.pipeline.exceeded import shorten_newest
+from rules.pipeline.transcript import States, name_state, take_state
 from rules.policy import OnExceeded, Policy
-from rules.results.dedupe import Memos, dedupe_tool_results
-from rules.results.edit import KeptResults, Work, edit_and_hash
-from rules.results.excerpt.rule import TRUNCATE
+from rules.results.dedupe import dedupe_tool_results
 from rules.results.pairing import pair_tool_calls
-from rules.results.tidy.rule import TIDY
+from rules.results.work import Work
 from rules.summary.request import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
 from rules.summary.splice import splice_summary
 from rules.window.prune import PLACEHOLDER_TOKENS, prune_tool_results
-from rules.window.replay import FoldMemo, replay_cut
 from rules.window.room import Room
 from rules.window.state import Window
 
@@ -110,22 +108,25 @@ def plan(
     count: CountTokens,
     request_max_tokens: int | None = None,
     work: Work | None = None,
-    folds: FoldMemo | None = None,
+    states: States | None = None,
 ) -> Plan:
     """Decide everything about one request; `request_max_tokens` is the completion that it asks for.
 
-    `work` and `folds` may hold what earlier calls worked out; they change nothing but the time that this takes.
-    Raises LargeWorkError where `work` does not allow for so much.
+    `work` and `states` may hold what earlier calls worked out: with them this takes less time, and returns the same.
+    Raises LargeWorkError if `work` does not allow for so much.
     """
     work = work or Work(count)
     limit = policy.limit_tokens(request_max_tokens)
     paired = pair_tool_calls(conversation, count=count)
-    short, hashes = edit_and_hash(paired.conversation, policy, (TIDY, TRUNCATE), work)
-    messages = short.conversation.messages
+    state = take_state(states, paired.conversation.messages, policy, work)
+    short = state.edit(paired.conversation, policy, work)
+    messages, hashes = short.conversation.messages, state.hashes
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
     spare = policy.spare_tokens(request_max_tokens)
     room = Room.measure(messages, conversation.fixed_tokens, limit, spare=spare, shortens=shortens)
-    window = replay_cut(messages, hashes, room=room, policy=policy, memo=folds)
+    window = state.replay(messages, room, policy)
+    if states is not None:
+        states[name_state(messages, policy, work)] = state
     fitted = shorten_newest(short.conversation, paired.conversation, window.caps, policy=policy, work=work)
     messages = fitted.conversation.messages
     return Plan(
@@ -143,13 +144,20 @@ def plan(
 
 
 def apply(
-    plan: Plan, policy: Policy, *, count: CountTokens, summary: Summary | None = None, memos: Memos | None = None
+    plan: Plan,
+    policy: Policy,
+    *,
+    count: CountTokens,
+    summary: Summary | None = None,
+    work: Work | None = None,
+    states: States | None = None,
 ) -> Outcome:
     """Carry the plan out; `summary` is what `plan.request` asked for, None for the digest.
 
-    `memos` may hold what earlier calls found out of results that are alike; they change nothing but the time.
-    Raises LimitExceededError where the policy refuses what cannot fit, and what `memos` may raise.
+    `work` and `states` are as for `plan`. Raises LimitExceededError if the policy refuses what cannot fit, and
+    LargeWorkError if `work` does not allow for so much.
     """
+    work = work or Work(count)
     window = plan.window
     decisions = plan.decisions
     start = window.cut.at if window.cut else 0
@@ -158,10 +166,8 @@ def apply(
     current = pruned.conversation
     if any(treatment.dedupe for treatment in policy.treatments()):
         # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
-        kept = KeptResults(current.messages, policy)
-        deduped = dedupe_tool_results(
-            current, start=max(start, window.prune_stop), count=count, is_exempt=kept.is_kept, memos=memos
-        )
+        start = max(start, window.prune_stop, count_leading(current.messages))
+        deduped = _dedupe(current, start, policy, work, states)
         decisions += deduped.decisions
         current = deduped.conversation
     if window.cut is not None and plan.request is not None:
@@ -176,3 +182,14 @@ def apply(
             plan.original.tokens, current.tokens, plan.limit, window=policy.context_window, decisions=decisions
         )
     return Outcome(plan.original if not decisions else current, decisions)
+
+
+def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, states: States | None) -> Outcome:
+    """Results from `start` on that repeat an earlier one, going on from the state that plan() left."""
+    key = name_state(current.messages, policy, work)
+    if states is None or (state := states.pop_first([key])) is None:  # another request may have taken it
+        return dedupe_tool_results(current, policy, start=start, work=work)
+    try:
+        return state.dedupe(current, start, policy, work)
+    finally:
+        states[key] = state

@@ -5,28 +5,18 @@ to stands before it in full, letter for letter: it is no pointer itself, and not
 may be shortened still. Never longer than before, and always easier to read: a diff that saves little is not made.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
-from heapq import nsmallest
-from typing import Protocol, TypeVar
-from zlib import crc32
+from collections.abc import Sequence
 
-from rules.conversation import (
-    Conversation,
-    CountTokens,
-    Decision,
-    Message,
-    Outcome,
-    Role,
-    ToolCall,
-    count_leading,
-)
+from rules.conversation import Conversation, Decision, Message, Outcome, Role, ToolCall, count_leading
+from rules.policy import Policy
 from rules.results.calls import OpenCalls
-from rules.results.incremental import SeenMemo, keep_seen, take_seen, weigh_message
+from rules.results.edit import Result
+from rules.results.incremental import weigh_message
+from rules.results.similar import Compared, Index
+from rules.results.work import Work
 from rules.text.line_diff import write_diff
 from rules.text.markers import POINTER, tells_omission
+from rules.text.sketch import Sketch, sketch_text
 
 MIN_CHARS = 160
 """Some 40 tokens. A result that is no longer is left alone: a pointer costs 20 to 60."""
@@ -36,131 +26,54 @@ MAX_CHARS = 1024 * 1024
 """A longer result is left alone: comparing it would hold the interpreter too long."""
 MAX_DIFF_CHARS = 128 * 1024
 """A diff of hostile texts of that length takes 30 ms, of others less than 5."""
-MIN_LINE_CHARS = 16
-"""On average. A text of shorter lines is not compared line by line: the time goes by lines, and must go by bytes."""
-SKETCH_LINES = 8
-MIN_SHARED = 0.25
-"""Of a sketch: below it, more than half of the lines differ, nearly always."""
-SEEN_BYTES = 1600
-"""What a result costs beside its message: its place, and its sketch in the table of lines."""
+DIFF_CHARS = 8 * 1024
+"""What comparing two results costs of an allowance, as though so many characters were new."""
+RESULT_BYTES = 1600
+"""What a result holds in memory beside its message: its place, and its sketch in the table of lines."""
 NAME_CHARS = 64
 ARGUMENTS_CHARS = 80
 SHOWN = ", as far as both are shown"
 
-K_contra = TypeVar("K_contra", contravariant=True)
-V = TypeVar("V")
 
+def dedupe_tool_results(conversation: Conversation, policy: Policy, *, start: int, work: Work) -> Outcome:
+    """Replace results from message `start` on that repeat an earlier one from there on. Raises LargeWorkError.
 
-class Memo(Protocol[K_contra, V]):
-    """What was worked out before. Only a matter of speed: what it forgets is worked out again."""
-
-    def get(self, key: K_contra, /) -> V | None:
-        """What was kept under `key`, if anything."""
-
-    def __setitem__(self, key: K_contra, value: V, /) -> None:
-        """Keep it for as long as there is room."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sketch:
-    """What tells whether texts are much alike: the least checksums of a text's lines. `digest` names the text."""
-
-    digest: bytes
-    lines: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Memos:
-    """Sketches by text, and diffs by the digests of the older and the newer text. They depend on no policy.
-
-    `views` are what was found of whole transcripts.
+    `start` is the first message behind all that was pruned or cut.
     """
-
-    sketches: Memo[str, Sketch]
-    diffs: Memo[tuple[bytes, bytes], str]
-    views: "SeenMemo[View] | None" = None
-
-
-@dataclass(slots=True, eq=False)
-class _Seen:
-    """A result that stands in full, the `number`th from `start` on, and the call that it answers."""
-
-    number: int
-    message: Message
-    call: ToolCall | None
-    sketch: Sketch | None
-
-
-def dedupe_tool_results(
-    conversation: Conversation,
-    *,
-    start: int,
-    count: CountTokens,
-    is_exempt: Callable[[int], bool] = lambda _: False,
-    memos: Memos | None = None,
-) -> Outcome:
-    """Replace results from message `start` on that repeat an earlier one from there on.
-
-    `start` is the first message behind all that was pruned or cut. The result at an index that `is_exempt` is never
-    replaced, but may be pointed to. `memos` may hold what earlier calls worked out.
-    """
-    memos = memos or Memos({}, {})
-    messages = conversation.messages
-    start = max(start, count_leading(messages))
-    context = b"%d:" % start
-    view = None if memos.views is None else take_seen(memos.views, context, messages, start)
-    if view is None or not view.agrees(is_exempt):
-        view = View(start)
-    view.extend(messages, memos, count, is_exempt)
-    outcome = view.apply(conversation)
-    if memos.views is not None:
-        keep_seen(memos.views, context, view)
-    return outcome
+    view = View(max(start, count_leading(conversation.messages)))
+    view.extend(conversation.messages, policy, work)
+    return view.apply(conversation)
 
 
 class View:
-    """The results that stand in full, from `start` on, and what became of the others: a fold over `messages`."""
+    """The results that stand in full, from message `start` on, and what became of the others: a fold."""
 
     def __init__(self, start: int) -> None:
-        self.messages: list[Message] = []
+        self.start = start
         self.size_bytes = 0
-        self._start = start
+        self._messages: list[Message] = []
         self._short: dict[int, Message] = {}
-        self._exempt: dict[int, bool] = {}  # of those that would be replaced otherwise
-        self._memos = Memos({}, {})
+        self._index = Index()
+        self._step: list[Compared] = []  # results of the newest step, which nothing points to yet
         self._number = 0
         self._calls = OpenCalls()
-        self._equal: dict[tuple[str, ...], _Seen] = {}
-        self._by_line: dict[int, _Seen] = {}  # the newest of those with the line in their sketch
-        self._step: list[_Seen] = []
 
-    def agrees(self, is_exempt: Callable[[int], bool]) -> bool:
-        """Whether the same results are exempt."""
-        return all(is_exempt(index) is known for index, known in self._exempt.items())
+    def is_beginning_of(self, messages: Sequence[Message]) -> bool:
+        """Whether the messages from `start` on begin with those seen so far."""
+        return self._messages == list(messages[self.start : self.start + len(self._messages)])
 
-    def extend(
-        self, messages: Sequence[Message], memos: Memos, count: CountTokens, is_exempt: Callable[[int], bool]
-    ) -> None:
-        """Go on to the end of a transcript. Where a memo raises, the view is of no use any more."""
-        self._memos = memos
-        first = self._start + len(self.messages)
+    def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> None:
+        """Go on to the end of a transcript. After a LargeWorkError the view is of no use any more."""
+        first = self.start + len(self._messages)
         for index, message in enumerate(messages[first:], first):
-            self.messages.append(message)
+            self._messages.append(message)
             self.size_bytes += weigh_message(message)
             call = self._calls.answer(message)
-            if message.role is not Role.TOOL:
-                self.begin_step()
-                continue
-            self.size_bytes += SEEN_BYTES
-            seen = self.look_at(message, call)
-            short = _replace(seen, self, count) if seen is not None else message
-            if short is not message:
-                self._exempt[index] = is_exempt(index)
-            if short is not message and not self._exempt[index]:
-                self._short[index] = short
-                self.size_bytes += weigh_message(short)
-            elif seen is not None:
-                self.keep(seen)
+            if message.role is Role.TOOL:
+                self.size_bytes += RESULT_BYTES
+                self._add_result(index, message, call, policy, work)
+            else:
+                self._begin_step()
 
     def apply(self, conversation: Conversation) -> Outcome:
         """What becomes of the conversation whose messages these are."""
@@ -175,70 +88,31 @@ class View:
         decision = Decision("dedupe", reason, conversation.tokens, outcome.tokens, number, next(iter(self._short)))
         return Outcome(outcome, (decision,))
 
-    def begin_step(self) -> None:
-        """From here on, what was kept may be pointed to."""
-        for seen in self._step:
-            self._equal.setdefault(seen.message.texts, seen)
-            if seen.sketch is not None:
-                self._by_line.update(dict.fromkeys(seen.sketch.lines, seen))
+    def _begin_step(self) -> None:
+        """The results so far may be pointed to from here on."""
+        for result in self._step:
+            self._index.add(result)
         self._step.clear()
 
-    def look_at(self, message: Message, call: ToolCall | None) -> _Seen | None:
-        """The next result, and its call; None where it is nothing to compare."""
+    def _add_result(self, at: int, message: Message, call: ToolCall | None, policy: Policy, work: Work) -> None:
         self._number += 1
         if not _is_comparable(message):
-            return None
-        sketch = None if message.texts in self._equal else self._sketch(message)
-        return _Seen(self._number, message, call, sketch)
-
-    def keep(self, seen: _Seen) -> None:
-        """It stays as it is."""
-        self._step.append(seen)
-
-    def find_equal(self, seen: _Seen) -> _Seen | None:
-        """The first one with the same texts."""
-        return self._equal.get(seen.message.texts)
-
-    def find_near(self, seen: _Seen) -> _Seen | None:
-        """The one that shares the most of the sketch; None where all share little."""
-        lines = () if seen.sketch is None else seen.sketch.lines
-        found = [other for line in lines if (other := self._by_line.get(line)) is not None]
-        if not found or len(found) < len(lines) * MIN_SHARED:
-            return None
-        most, shared = Counter(found).most_common(1)[0]
-        return most if shared >= len(lines) * MIN_SHARED else None
-
-    def diff(self, old: _Seen, new: _Seen) -> str:
-        """What to change in the one to have the other; the empty text where that is no shorter."""
-        if old.sketch is None or new.sketch is None:
-            return ""
-        key = (old.sketch.digest, new.sketch.digest)
-        written = self._memos.diffs.get(key)
-        if written is None:
-            before, after = old.message.texts[0], new.message.texts[0]
-            written = write_diff(before, after)
-            written = self._memos.diffs[key] = written if len(written) < len(after) else ""
-        return written
-
-    def _sketch(self, message: Message) -> Sketch | None:
-        if len(message.texts) != 1 or len(message.texts[0]) > MAX_DIFF_CHARS:
-            return None
-        text = message.texts[0]
-        if message.edited and tells_omission(text):
-            return None  # a diff would tell of markers that say another count, and of nothing else that is sure
-        sketch = self._memos.sketches.get(text)
-        if sketch is None:
-            sketch = self._memos.sketches[text] = sketch_text(text)
-        return sketch
+            return
+        is_new = self._index.find_equal(message) is None
+        result = Compared(self._number, message, call, _sketch(message, work) if is_new else None)
+        short = _replace(result, self._index, work)
+        if short is message or _is_kept(result, policy):
+            self._step.append(result)
+        else:
+            self._short[at] = short
+            self.size_bytes += weigh_message(short)
 
 
-def sketch_text(text: str) -> Sketch:
-    """The same for the same text on every machine; without lines where they are too short to be worth it."""
-    encoded = text.encode("utf-8", "surrogatepass")
-    lines: Iterable[int] = ()
-    if 0 < encoded.count(b"\n") * MIN_LINE_CHARS <= len(encoded):
-        lines = nsmallest(SKETCH_LINES, set(map(crc32, filter(None, encoded.split(b"\n")))))
-    return Sketch(sha256(encoded).digest(), tuple(lines))
+def _is_kept(result: Compared, policy: Policy) -> bool:
+    """Whether a result is exempt, or its tool's are not deduplicated. It may be pointed to all the same."""
+    message, call = result.message, result.call
+    treatment = policy.find_treatment(call.name if call is not None else message.name or "")
+    return not treatment.dedupe or Result(message, call, treatment).is_exempt
 
 
 def _is_comparable(message: Message) -> bool:
@@ -246,35 +120,65 @@ def _is_comparable(message: Message) -> bool:
     return is_of_size and not message.media and not message.texts[0].startswith(POINTER)
 
 
-def _replace(seen: _Seen, view: View, count: CountTokens) -> Message:
-    """What is forwarded of a result; the same object where it stays."""
-    message = seen.message
-    target = view.find_equal(seen)
-    text = "" if target is None else f"{_point(seen, target)}]"
-    if target is None and (target := view.find_near(seen)) is not None and (changes := view.diff(target, seen)):
-        text = f"{_point(seen, target)}, but for these lines:]\n{changes}"
+def _sketch(message: Message, work: Work) -> Sketch | None:
+    """The sketch of a result that a diff may be written for or against; None for others."""
+    if len(message.texts) != 1 or len(message.texts[0]) > MAX_DIFF_CHARS:
+        return None
+    text = message.texts[0]
+    if message.edited and tells_omission(text):
+        return None  # a diff would tell of markers that say another count, and of nothing else that is sure
+    sketch = work.sketches.get(text)
+    if sketch is None:
+        work.allowance.spend(len(text))
+        sketch = work.sketches[text] = sketch_text(text)
+    return sketch
+
+
+def _diff(old: Compared, new: Compared, work: Work) -> str:
+    """What to change in the one to have the other; the empty text if that is no shorter."""
+    if old.sketch is None or new.sketch is None:
+        return ""
+    key = (old.sketch.digest, new.sketch.digest)
+    written = work.diffs.get(key)
+    if written is None:
+        work.allowance.spend(DIFF_CHARS)
+        before, after = old.message.texts[0], new.message.texts[0]
+        written = write_diff(before, after)
+        written = work.diffs[key] = written if len(written) < len(after) else ""
+    return written
+
+
+def _replace(result: Compared, index: Index, work: Work) -> Message:
+    """What is forwarded of a result; the same object if it stays."""
+    message = result.message
+    target = index.find_equal(message)
+    text = "" if target is None else f"{_point(result, target)}]"
+    if target is None and (target := index.find_near(result.sketch)) is not None:
+        changes = _diff(target, result, work)
+        text = f"{_point(result, target)}, but for these lines:]\n{changes}" if changes else ""
     if not text:
         return message
-    saved = sum(map(count, message.texts)) - count(text)
+    saved = sum(map(work.count, message.texts)) - work.count(text)
     if saved < message.tokens * MIN_SAVED_SHARE:
         return message
     return message.shorten((text,), saved)
 
 
-def _point(seen: _Seen, target: _Seen) -> str:
+def _point(result: Compared, target: Compared) -> str:
     """Where it stands: counted in results from one to the other, which no later message changes, and by its call.
 
     Not by its id: most models never see ids, and clients use one twice. Of two that were shortened it is not known
     whether they were the same.
     """
-    where = f"{POINTER}{seen.number - target.number} back"
-    if seen.message.edited or target.message.edited:
+    where = f"{POINTER}{result.number - target.number} back"
+    if result.message.edited or target.message.edited:
         where += SHOWN
     if target.call is None:
         return where
-    if seen.call is not None and (seen.call.name, seen.call.arguments) == (target.call.name, target.call.arguments):
+    call, other = result.call, target.call
+    if call is not None and (call.name, call.arguments) == (other.name, other.arguments):
         return f"{where}, of the same call"
-    name, arguments = _clip(target.call.name, NAME_CHARS), _clip(target.call.arguments, ARGUMENTS_CHARS)
+    name, arguments = _clip(other.name, NAME_CHARS), _clip(other.arguments, ARGUMENTS_CHARS)
     return f"{where}, of {name} {arguments}".rstrip()
 
 

@@ -1,56 +1,84 @@
-"""What was found of a transcript, kept for when it comes again with some messages more.
+"""The rules on results over a transcript that grows: only its new messages are worked through.
 
-Law: only a matter of time. What was kept is used where a transcript begins with those very messages, and nowhere else;
-leading system and developer messages do not count, for nothing that is kept depends on them.
+Law: a fold. What was made of the messages so far does not change when more come; leading system and developer
+messages do not count, because nothing here depends on them.
 """
 
-from collections.abc import Sequence
-from operator import attrgetter, is_
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from sys import getsizeof
-from typing import Protocol, TypeVar
 
-from rules.conversation import Message
+from rules.conversation import Conversation, Decision, Message, Outcome, count_leading
+from rules.policy import Policy
+from rules.results.calls import Place, find_results
+from rules.results.edit import Editor, edit_one
+from rules.results.work import Work
 
-MAX_GROWTH = 64
-"""Messages. A transcript that has grown by more since it was seen last is looked at anew."""
 OBJECT_BYTES = 600
 """What a message costs in memory beside its bytes and its characters."""
 
-_find_raw = attrgetter("raw")
+
+def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:
+    """Every result as the editors have it, one editor after the other. Raises LargeWorkError."""
+    edits = Edits(count_leading(conversation.messages), editors)
+    edits.extend(conversation.messages, policy, work)
+    return edits.apply(conversation)
 
 
-class Seen(Protocol):
-    """A state that goes on from message to message. `messages` are those that it has seen, without a gap."""
+@dataclass(slots=True, eq=False)
+class _Changes:
+    """What one editor has changed: the places, and the tokens of the results there before and after."""
 
-    messages: list[Message]
+    editor: Editor
+    places: list[Place] = field(default_factory=list)
+    before_tokens: int = 0
+    after_tokens: int = 0
 
-
-S = TypeVar("S", bound=Seen)
-
-
-class SeenMemo(Protocol[S]):
-    """States by the last message that they have seen."""
-
-    def take(self, key: bytes) -> S | None:
-        """The state kept under a key, which is its taker's own from now on."""
-
-    def keep(self, key: bytes, state: S) -> None:
-        """Keep a state until it is taken, or forgotten."""
+    def decide(self) -> Decision:
+        rule, places = self.editor.rule, self.places
+        reason = self.editor.describe(places)
+        return Decision(rule, reason, self.before_tokens, self.after_tokens, len(places), places[0].at)
 
 
-def take_seen(memo: SeenMemo[S], context: bytes, messages: Sequence[Message], start: int) -> S | None:
-    """The state that has seen the most of the messages from `start` on; `context` names all else that it depends on."""
-    for stop in range(len(messages), max(len(messages) - MAX_GROWTH, start), -1):
-        state = memo.take(_name(context, stop - start, messages[stop - 1]))
-        if state is not None and _are_same(state.messages, messages[start:stop]):
-            return state
-    return None
+class Edits:
+    """What editors made of a transcript's results so far. `leading` messages at its front are passed over."""
 
+    def __init__(self, leading: int, editors: Iterable[Editor]) -> None:
+        self.size_bytes = 0
+        self._leading = leading
+        self._seen: list[Message] = []  # behind the leading ones
+        self._edited: list[Message] = []  # the whole transcript
+        self._changes = [_Changes(editor) for editor in editors]
 
-def keep_seen(memo: SeenMemo[S], context: bytes, state: S) -> None:
-    """Keep a state for the transcript that goes on from there."""
-    if state.messages:
-        memo.keep(_name(context, len(state.messages), state.messages[-1]), state)
+    def is_beginning_of(self, messages: Sequence[Message]) -> bool:
+        """Whether a transcript begins with the messages seen so far, leading ones aside."""
+        return self._seen == list(messages[self._leading : self._leading + len(self._seen)])
+
+    def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> None:
+        """Go on to the end of a transcript. After a LargeWorkError the edits are of no use any more."""
+        start = self._leading + len(self._seen)
+        new = messages[start:]
+        self._seen += new
+        self._edited[: self._leading] = messages[: self._leading]
+        self._edited += new
+        self.size_bytes += sum(map(weigh_message, new))
+        places = [place for place in find_results(messages, policy, start) if not place.treatment.is_exempt]
+        for changes in self._changes:
+            for place in changes.editor.wants(self._edited, places):
+                before = self._edited[place.at]
+                after = self._edited[place.at] = edit_one(before, place, changes.editor, work)
+                if after is not before:
+                    changes.places.append(place)
+                    changes.before_tokens += before.tokens
+                    changes.after_tokens += after.tokens
+                    self.size_bytes += weigh_message(after)
+
+    def apply(self, conversation: Conversation) -> Outcome:
+        """What was made of the conversation whose messages these are."""
+        decisions = tuple(changes.decide() for changes in self._changes if changes.places)
+        if not decisions:
+            return Outcome(conversation)
+        return Outcome(conversation.edit(self._edited), decisions)
 
 
 def weigh_message(message: Message) -> int:
@@ -58,12 +86,3 @@ def weigh_message(message: Message) -> int:
     calls = message.tool_calls
     texts = sum(map(getsizeof, message.texts)) + sum(getsizeof(call.arguments) for call in calls)
     return OBJECT_BYTES * (1 + len(calls)) + len(message.raw) + texts
-
-
-def _name(context: bytes, number: int, last: Message) -> bytes:
-    return b"%b%d:%b" % (context, number, last.digest)
-
-
-def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:
-    """Whether messages are equal, and stand for the same bytes of the client's: those are told by identity."""
-    return list(left) == list(right) and all(map(is_, map(_find_raw, left), map(_find_raw, right)))

@@ -29,13 +29,13 @@ class Cuts:
         self._sums = sums
 
     @property
-    def tokens(self) -> int:
+    def room_tokens(self) -> int:
         """The room as it is by now: the task statement may not have come yet."""
         return self._room.early if self._sums.task is None else self._room.tokens
 
     def share(self, share: float) -> int:
         """So much of the room, in tokens."""
-        return int(self.tokens * share)
+        return int(self.room_tokens * share)
 
     def floor(self, window: Window) -> int:
         """The first message that is forwarded behind the head."""
@@ -46,9 +46,14 @@ class Cuts:
         base = window.cut.tokens if window.cut else 0
         return base + self._sums.behind(self.floor(window), window.prune_stop)
 
+    @property
+    def open_tokens(self) -> int:
+        """What the open step costs."""
+        return self._sums.between(self._sums.open_step, len(self._sums))
+
     def rest(self, window: Window) -> int:
         """What would be forwarded between the head and the open step in a state."""
-        return self.size(window) - self._sums.between(self._sums.open_step, len(self._sums))
+        return self.size(window) - self.open_tokens
 
     def choose(self, window: Window, *, over: bool) -> Window | None:
         """Pruned where that is enough, else cut; None where neither is to be had or worth asking a model for."""
@@ -134,7 +139,7 @@ class Cuts:
         last = window.cut
         earlier = (window.earlier or window) if last is not None and last.at == at else window
         bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, 0)))
-        reserved = min(max(self.tokens - self.size(bare), 0), self._policy.summary_max_tokens)
+        reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
         cut = replace(self._make_cut(CutKind.DIGEST, at, reserved, 0), prune_stop=earlier.prune_stop)
         return replace(window, cuts=(*earlier.cuts, cut))
 

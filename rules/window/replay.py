@@ -10,62 +10,15 @@ have; *room* = limit - head. All waters are shares of room.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
-from typing import Protocol
 
 from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
 from rules.window.cuts import Cuts
+from rules.window.economics import REQUESTS_AHEAD, Economics
 from rules.window.open_step import Cap, OpenStep
 from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import CutKind, Window
 from rules.window.sums import Sums
-
-PATIENCE = 0.25
-"""A cut is put off until waiting has cost this share of what the cut costs, counted over the whole session: one that
-has outlasted its first wait is taken to go on.
-
-Source: the break-even rule of renting and buying, by which waiting costs at most twice what foresight would have; of
-0, 0.1, 0.2, 0.25, 0.33 and 0.4 a quarter cost the recorded sessions least at the worst, at windows of 32k and 64k.
-"""
-REQUESTS_AHEAD = 2
-"""A summary takes a model about as long as two turns of an agent."""
-
-
-class FoldMemo(Protocol):
-    """Folds by the prefix that they have seen, so that a grown transcript is folded from where it was left."""
-
-    def take(self, key: bytes) -> "Fold | None":
-        """The fold kept under a key, which is its taker's own from now on."""
-
-    def keep(self, key: bytes, fold: "Fold") -> None:
-        """Keep a fold until it is taken, or forgotten."""
-
-
-def replay_cut(
-    messages: Sequence[Message],
-    hashes: Sequence[bytes],
-    *,
-    room: Room,
-    policy: Policy,
-    memo: FoldMemo | None = None,
-) -> Window:
-    """Fold the messages, oldest first, into the window's state; `hashes` are those of their prefixes (prefix.py)."""
-    if memo is None:
-        return _extend(Fold(room, policy), messages).finish()
-    context = sha256(repr((room, policy)).encode()).digest()
-    found = (memo.take(context + hashes[stop]) for stop in range(len(messages), 0, -1))
-    known = next((fold for fold in found if fold is not None and fold.has_seen(messages)), None)
-    fold = _extend(known or Fold(room, policy), messages)
-    window = fold.finish()
-    memo.keep(context + hashes[len(messages)], fold)
-    return window
-
-
-def _extend(fold: "Fold", messages: Sequence[Message]) -> "Fold":
-    for message in messages[len(fold) :]:
-        fold.add(message)
-    return fold
 
 
 def _ask_ahead(window: Window, chosen: Window) -> Window:
@@ -79,20 +32,22 @@ def _ask_ahead(window: Window, chosen: Window) -> Window:
 class Fold:
     """The fold's state and the sums that it needs to go on. Every method is a function of the messages added.
 
-    `window` is what has been decided for good; `finish` adds what a request that ends here needs.
+    `room` is the one that it began with. `window` is what has been decided for good; `finish` adds what a request that
+    ends here needs.
     """
 
-    __slots__ = ("_cuts", "_forwarded", "_open", "_policy", "_room", "_sums", "_waited", "window")
+    __slots__ = ("_cuts", "_economics", "_forwarded", "_open", "_policy", "_room", "_sums", "room", "window")
 
     def __init__(self, room: Room, policy: Policy) -> None:
+        self.room = room
         self.window = Window()
         self._open = OpenStep()
         self._room = room
         self._policy = policy
         self._sums = Sums(room.leading)
         self._cuts = Cuts(room, policy, self._sums)
-        self._forwarded = 0  # tokens that would be forwarded behind the head now
-        self._waited = 0.0  # what putting cuts off has cost so far, in the price of an input token
+        self._economics = Economics(policy.prices)
+        self._forwarded = 0  # tokens that would be forwarded behind the head now: self._cuts.size(self.window)
 
     def __len__(self) -> int:
         return len(self._sums)
@@ -102,13 +57,11 @@ class Fold:
         """What the fold holds in memory, about."""
         return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
 
-    def has_seen(self, messages: Sequence[Message]) -> bool:
-        """Whether the messages added cost what the first of these do: hashes leave out texts beside the content.
-
-        Leading ones do not count: the room that they leave is all that matters of them.
-        """
-        leading = self._room.leading
-        return self._sums.costs[leading:].tolist() == [message.tokens for message in messages[leading : len(self)]]
+    def extend(self, messages: Sequence[Message]) -> "Fold":
+        """Go on to the end of a transcript, of which the first messages were added before."""
+        for message in messages[len(self) :]:
+            self.add(message)
+        return self
 
     def add(self, message: Message) -> None:
         """Go on by one message."""
@@ -123,7 +76,7 @@ class Fold:
         high = self._policy.high_water
         if self._forwarded < self._cuts.share(high - PREFETCH_GAP):
             return
-        if self._cuts.tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
+        if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
             return
         if self.window.next_cut is None:
             self.window = replace(self.window, next_cut=self._cuts.find_cut(self.window, PREFETCH_GAP))
@@ -143,7 +96,7 @@ class Fold:
         """The model has answered what stands here: what was shortened for that stays so."""
         caps = self._share_room()
         for cap in caps:
-            self._sums.shorten(cap.at, self._sums.costs[cap.at] - cap.tokens)
+            self._sums.shorten(cap.at, self._sums.between(cap.at, cap.at + 1) - cap.tokens)
         if caps:
             self.window = self._with_caps(caps)
             self._forwarded = self._cuts.size(self.window)
@@ -159,7 +112,7 @@ class Fold:
         late, task = self._room.late, self._sums.task
         if late is None or late.task_tokens is None or task is None:
             return
-        if self._forwarded > self._cuts.tokens + self._room.spare:
+        if self._forwarded > self._cuts.room_tokens + self._room.spare:
             self._room, self._cuts = late, Cuts(late, self._policy, self._sums)
             self.window = self._with_caps([Cap(task, late.task_tokens)])
 
@@ -169,7 +122,7 @@ class Fold:
         They fit while the window holds them beside the completion. If they do not, they share what is left below
         prefetch: filled up to the limit, the room would have them cut away again by the next message.
         """
-        room = self._cuts.tokens
+        room = self._cuts.room_tokens
         most = room + self._room.spare
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE or self._forwarded <= most:
             return ()
@@ -185,7 +138,7 @@ class Fold:
     @property
     def _is_worth_it(self) -> bool:
         """In a small room cuts would be many and save little: only what would not fit otherwise is worth them."""
-        return self._forwarded > self._cuts.tokens >= self._room.limit * LEAST_ROOM_SHARE
+        return self._forwarded > self._cuts.room_tokens >= self._room.limit * LEAST_ROOM_SHARE
 
     def _look_ahead(self) -> Window:
         """The window with its next summary asked for, where one is expected to be needed soon.
@@ -198,22 +151,22 @@ class Fold:
         candidate = self._cuts.cut_at(window, window.next_cut)
         growth = max(self._cuts.share(policy.high_water) - self._forwarded, 0)
         pruned = self._cuts.prune(window)
-        prune_does = pruned is not None and self._cuts.size(pruned) + growth <= self._cuts.share(policy.low_water)
-        soon = REQUESTS_AHEAD * (self._forwarded - self._cuts.size(candidate)) * policy.prices.cached_input
-        waits = self._waited + soon < self._price(candidate) * PATIENCE
-        return window if prune_does or waits else _ask_ahead(window, candidate)
+        if pruned is not None and self._cuts.size(pruned) + growth <= self._cuts.share(policy.low_water):
+            return window
+        is_soon = self._economics.pays(self._cuts, window, candidate, requests_ahead=REQUESTS_AHEAD)
+        return _ask_ahead(window, candidate) if is_soon else window
 
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""
         if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
-        over = self._forwarded > self._cuts.tokens
+        over = self._forwarded > self._cuts.room_tokens
         chosen = self._cuts.choose(self.window, over=over)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
                 self._apply(chosen, self._cuts.keep_budget)
-        elif chosen and size < self._forwarded and size <= self._cuts.tokens:
+        elif chosen and size < self._forwarded and size <= self._cuts.room_tokens:
             self._apply(chosen, self._cuts.keep_budget)
         elif self._can_share_room():
             if made_way := self._cuts.make_way(self.window):
@@ -225,33 +178,21 @@ class Fold:
         """Whether the open step could be shortened so much that it fits behind a cut with a summary of its own size."""
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
-        start = self._sums.open_step
-        open_tokens = self._sums.between(start, len(self)) - self._open.spare_tokens(start)
+        open_tokens = self._cuts.open_tokens - self._open.spare_tokens(self._sums.open_step)
         rest = min(self._cuts.rest(self.window), self._cuts.share(self._policy.low_water))
-        return open_tokens + rest <= self._cuts.tokens
+        return open_tokens + rest <= self._cuts.room_tokens
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether a window frees enough, and having waited for it has cost enough; else its summary is asked for."""
         policy = self._policy
         if gain < self._cuts.share((policy.high_water - policy.low_water) / 4):
             return False
-        self._waited += gain * policy.prices.cached_input if is_request else 0.0
-        if self._waited >= self._price(chosen) * PATIENCE:
+        if is_request:
+            self._economics.wait(gain)
+        if self._economics.pays(self._cuts, self.window, chosen):
             return True
         self.window = _ask_ahead(self.window, chosen)
         return False
-
-    def _price(self, chosen: Window) -> float:
-        """What moving to a window costs: what stays is read anew, and its summary must be written.
-
-        What is new in the open step is read for the first time anyway; the summary's call reads the cache.
-        """
-        prices = self._policy.prices
-        fresh = self._sums.between(self._sums.open_step, len(self))
-        price = max(self._cuts.size(chosen) - fresh, 0) * (prices.input - prices.cached_input)
-        if len(chosen.cuts) > len(self.window.cuts) and chosen.cuts[-1].kind is CutKind.SUMMARISE:
-            price += chosen.cuts[-1].reserved_tokens * prices.output + self._forwarded * prices.cached_input
-        return price
 
     def _apply(self, chosen: Window, budget: int) -> None:
         """Go over to a window; a new cut names the user messages that it keeps."""

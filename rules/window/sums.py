@@ -36,7 +36,6 @@ class Sums:
         "_systems",
         "_user_sums",
         "_words",
-        "costs",
         "open_step",
         "task",
         "users",
@@ -48,7 +47,6 @@ class Sums:
         self.open_step = 0
         self._has_results = False  # whether tool results have come since the last answer
         self._words = 0  # messages of others that have come since then
-        self.costs = _tokens()  # of each message, the head's too
         self._full = _tokens(0)
         self._pruned = _tokens(0)  # the same with every result a placeholder
         self._systems = _tokens(0)
@@ -65,7 +63,6 @@ class Sums:
         index = len(self)
         is_user = message.role is Role.USER
         is_task = is_user and self.task is None
-        self.costs.append(message.tokens)
         tokens = 0 if is_task or index < self._leading else message.tokens
         opens = starts_step(message) or index == 0
         if opens:
@@ -95,7 +92,7 @@ class Sums:
     @property
     def size_bytes(self) -> int:
         """What the sums hold in memory."""
-        arrays = (self.costs, self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
+        arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
         return sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
 
     def between(self, start: int, stop: int) -> int:
@@ -122,12 +119,12 @@ class Sums:
 
     def shorten(self, at: int, saved_tokens: int) -> None:
         """Message `at`, behind the head and in the open step, costs so much less from now on."""
-        is_user = at in self.users[-1:]
         self._lower(self._full, at + 1, saved_tokens)
         self._lower(self._start_sums, bisect_left(self._starts, at + 1), saved_tokens)
-        if is_user:
+        rank = bisect_left(self.users, at)
+        if at in self.users[rank : rank + 1]:
             self._lower(self._pruned, at + 1, saved_tokens)
-            self._lower(self._user_sums, len(self._user_sums) - 1, saved_tokens)
+            self._lower(self._user_sums, rank + 1, saved_tokens)
 
     def _lower(self, sums: "array[int]", start: int, tokens: int) -> None:
         for index in range(start, len(sums)):

@@ -166,7 +166,7 @@ async def test_results_that_were_forgotten_are_worked_out_in_a_thread(client, up
     body = talk(*(("run", {}, log(400)) for _ in range(4)))
     first, _ = await send(client, upstream, proxy, body)
     caches = proxy.services.compactors._caches
-    for cache in (caches.shortened, caches.sketches, caches.edits, caches.views):
+    for cache in (caches.results, caches.sketches, caches.states):
         for key in dict(cache.items()):
             cache.pop(key)
     threads = watch_threads(monkeypatch)

@@ -1,10 +1,13 @@
 """The limit that a policy sets."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.policy import Policy
+from rules.policy import Policy, Prices, name_policy
+from rules.treatment import Budget, ToolRule, Treatment
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,17 @@ def test_what_may_go_out_beyond_the_limit_is_half_of_the_reserve(reserve: int, r
     assert policy.spare_tokens(half + 1) == policy.spare_tokens(40_000) == 0
     for wanted in (None, half):
         assert policy.limit_tokens(wanted) + policy.spare_tokens(wanted) <= policy.fitting_tokens(wanted)
+
+
+def test_policies_are_named_as_they_are_equal() -> None:
+    """Whatever number is another one, be it in a tool's rule."""
+    policies = [
+        Policy(),
+        Policy(high_water=0.7),
+        Policy(prices=Prices(output=3.0)),
+        Policy(tools=(ToolRule("read", Treatment(Budget(9))),)),
+        Policy(tools=(ToolRule("read", Treatment(Budget(9), exempt_arguments=("*",))),)),
+    ]
+    names = [name_policy(policy) for policy in policies]
+    assert len(set(names)) == len(policies)
+    assert names == [name_policy(replace(policy)) for policy in policies]

@@ -5,17 +5,18 @@ Law: a message that is built here is what a codec would decode from the JSON tha
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import orjson
 from hypothesis import strategies as st
 
 from rules.conversation import Conversation, Media, Message, Origin, Role, ToolCall
+from rules.pipeline.transcript import StateKey, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, Policy, Prices
-from rules.prefix import digest_message, hash_prefixes
-from rules.results.edit import MemoKey, Shortened
+from rules.prefix import digest_message
+from rules.results.work import Work
 from rules.tokens.messages import count_message
-from rules.window.replay import FoldMemo, replay_cut
+from rules.window.replay import Fold
 from rules.window.room import Room
 from rules.window.state import Window
 
@@ -103,38 +104,28 @@ def conversation(*messages: Message, fixed_tokens: int = 0) -> Conversation:
     return Conversation(messages, fixed_tokens, tuple(Origin(at, at + 1) for at in range(len(messages))))
 
 
-class ResultMemo(dict[MemoKey, Shortened]):
-    """What became of results, all of it kept."""
+class KeptStates(dict[StateKey, TranscriptState]):
+    """States of transcripts, kept until they are taken."""
 
-    def get_many(self, keys: Sequence[MemoKey]) -> list[Shortened | None]:
-        """What was kept under each key."""
-        return list(map(self.get, keys))
-
-
-S = TypeVar("S")
-
-
-class DictMemo(Generic[S]):
-    """Folds, or other states, by their key, kept until they are taken."""
-
-    def __init__(self) -> None:
-        self.states: dict[bytes, S] = {}
-
-    def take(self, key: bytes) -> S | None:
-        """What is kept under the key, which is forgotten."""
-        return self.states.pop(key, None)
-
-    def keep(self, key: bytes, state: S) -> None:
-        """Keep it."""
-        self.states[key] = state
+    def pop_first(self, keys: Iterable[StateKey]) -> TranscriptState | None:
+        """The state under the first key that has one, which is forgotten."""
+        found = (self.pop(key, None) for key in keys)
+        return next((state for state in found if state is not None), None)
 
 
 def fold(
-    messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0, memo: FoldMemo | None = None
+    messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0, states: KeptStates | None = None
 ) -> Window:
-    """The window's state after the last message."""
+    """The window's state after the last message; with `states`, going on from the longest known beginning."""
     room = measure(messages, policy, limit=limit, fixed_tokens=fixed_tokens)
-    return replay_cut(messages, hash_prefixes(messages), room=room, policy=policy, memo=memo)
+    if states is None:
+        return Fold(room, policy).extend(messages).finish()
+    work = Work(count)
+    state = take_state(states, messages, policy, work)
+    state.edit(conversation(*messages), policy, work)
+    window = state.replay(messages, room, policy)
+    states[name_state(messages, policy, work)] = state
+    return window
 
 
 def measure(messages: Sequence[Message], policy: Policy, *, limit: int, fixed_tokens: int = 0, spare: int = 0) -> Room:

@@ -6,7 +6,7 @@ Law: a table of small functions, one for each kind. A kind is told from a sample
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from rules.results.excerpt.scores.diffs import begins_file, is_commits, is_diff, score_commits, score_diff
+from rules.results.excerpt.scores.diffs import is_commits, score_commits
 from rules.results.excerpt.scores.log import score_log
 from rules.results.excerpt.scores.prose import is_page, is_prose, score_prose
 from rules.results.excerpt.scores.search import is_listing, is_matches, score_listing, score_matches
@@ -25,7 +25,6 @@ MAX_SIGNALLED_SHARE = 0.04
 class Kind(StrEnum):
     """Kinds of text, but for JSON, which is told by being JSON."""
 
-    DIFF = "diff"
     COMMITS = "commits"
     MATCHES = "matches"
     LISTING = "listing"
@@ -36,7 +35,6 @@ class Kind(StrEnum):
 
 
 _TELLS: tuple[tuple[Kind, Callable[[Sequence[str]], bool]], ...] = (
-    (Kind.DIFF, is_diff),
     (Kind.COMMITS, is_commits),
     (Kind.PAGE, is_page),
     (Kind.MATCHES, is_matches),
@@ -45,7 +43,6 @@ _TELLS: tuple[tuple[Kind, Callable[[Sequence[str]], bool]], ...] = (
     (Kind.PROSE, is_prose),
 )
 SCORES: dict[Kind, Score] = {
-    Kind.DIFF: score_diff,
     Kind.COMMITS: score_commits,
     Kind.MATCHES: score_matches,
     Kind.LISTING: score_listing,
@@ -78,18 +75,6 @@ def tell_kind(lines: Sequence[str]) -> Kind:
 def ends_of(kind: Kind) -> Shares:
     """What the first and the last lines of a text of this kind get."""
     return _ENDS.get(kind, _OTHER_ENDS)
-
-
-def find_heads(kind: Kind, texts: Sequence[str]) -> Sequence[int]:
-    """For each unit of a diff the file that it belongs to; nothing for other kinds."""
-    if kind is not Kind.DIFF:
-        return ()
-    heads = []
-    head = 0
-    for index, text in enumerate(texts):
-        head = index if begins_file(text) else head
-        heads.append(head)
-    return heads
 
 
 def _sample(lines: Sequence[str]) -> Sequence[str]:

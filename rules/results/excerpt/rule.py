@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from rules.conversation import Conversation, CountTokens, Message, Outcome, ToolCall
 from rules.policy import Policy
 from rules.results.calls import Place
-from rules.results.edit import Editor, Result, Work, edit_results
+from rules.results.edit import Editor, Result
 from rules.results.excerpt.text import Asked, excerpt_text
+from rules.results.incremental import edit_results
+from rules.results.work import Work
 from rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
 from rules.treatment import Budget, Truncation
 

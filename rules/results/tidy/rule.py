@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from rules.conversation import Conversation, CountTokens, Message, Outcome
 from rules.policy import Policy
 from rules.results.calls import Place
-from rules.results.edit import Editor, Result, Work, edit_results
+from rules.results.edit import Editor, Result
+from rules.results.incremental import edit_results
 from rules.results.tidy.text import tidy_text
 from rules.results.tools.arguments import reads_json_file
+from rules.results.work import Work
 from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from proxy.compaction.offload import INLINE_BYTES, run_bounded, run_work
-from rules.results.edit import LargeWorkError
+from rules.results.work import LargeWorkError
 
 
 @pytest.mark.parametrize("in_thread", [True, False])

@@ -7,6 +7,7 @@ from support.builders import assistant, conversation, result, session, user
 
 from proxy.compaction.prefix_watch import PrefixWatch
 from rules.conversation import Message
+from rules.pipeline.transcript import MAX_GROWTH
 from rules.prefix import hash_prefixes
 
 
@@ -63,3 +64,11 @@ def test_parallel_branches_do_not_mix() -> None:
     assert observe(watch, right) is None
     assert observe(watch, (*left, assistant("l"))) is not None
     assert observe(watch, (*right, assistant("r"), result("x"))) is not None
+
+
+def test_the_search_for_the_request_before_is_bounded() -> None:
+    """A transcript that has grown by more is a new one."""
+    watch, messages = PrefixWatch(), session(MAX_GROWTH)
+    for growth, is_known in ((MAX_GROWTH - 1, True), (MAX_GROWTH, False)):
+        assert observe(watch, messages[:4], client=str(growth)) is None
+        assert (observe(watch, messages[: 4 + growth], client=str(growth)) is not None) is is_known

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.builders import (
     FREE,
-    DictMemo,
+    KeptStates,
     assistant,
     fold,
     measure,
@@ -185,21 +185,21 @@ def test_no_head_makes_every_step_a_move(sizes: tuple[int, int], head: int, stra
     branches=st.lists(st.tuples(st.integers(0, 40), valid_transcripts(8)), min_size=2, max_size=5),
     policy=policies(),
 )
-def test_a_memo_changes_no_decision(
+def test_a_kept_state_changes_no_decision(
     trunk: tuple[Message, ...], branches: list[tuple[int, tuple[Message, ...]]], policy: Policy
 ) -> None:
     """Longer transcripts, rewound ones and parallel branches, in any order: what was folded before does not show."""
-    memo = DictMemo()
+    known = KeptStates()
     for stop, branch in branches:
         messages = (*HEAD, *trunk[:stop], *branch)
         for end in (len(messages), len(messages) // 2, len(messages)):
             plain = fold(messages[:end], policy, limit=LIMIT)
-            assert fold(messages[:end], policy, limit=LIMIT, memo=memo) == plain
+            assert fold(messages[:end], policy, limit=LIMIT, states=known) == plain
 
 
 @MANY
 @given(messages=transcripts(), policy=policies(), index=st.integers(0, 30), extra=st.integers(1, 2000))
-def test_a_memo_does_not_mistake_another_size(
+def test_a_kept_state_does_not_mistake_another_size(
     messages: tuple[Message, ...], policy: Policy, index: int, extra: int
 ) -> None:
     """The same words may cost other tokens (a text beside the content): then the fold begins anew."""
@@ -207,33 +207,33 @@ def test_a_memo_does_not_mistake_another_size(
     index = min(index, len(messages) - 1)
     dearer = list(messages)
     dearer[index] = replace(messages[index], tokens=messages[index].tokens + extra)
-    memo = DictMemo()
+    known = KeptStates()
     for transcript in (messages, dearer, messages):
         plain = fold(transcript, policy, limit=LIMIT)
-        assert fold(transcript, policy, limit=LIMIT, memo=memo) == plain
+        assert fold(transcript, policy, limit=LIMIT, states=known) == plain
 
 
 @MANY
 @given(messages=transcripts(), left=policies(), right=policies(), limits=st.permutations([1200, LIMIT]))
-def test_a_memo_tells_policies_and_rooms_apart(
+def test_kept_states_tell_policies_and_rooms_apart(
     messages: tuple[Message, ...], left: Policy, right: Policy, limits: list[int]
 ) -> None:
-    """One memo serves all policies, limits and heads."""
+    """One cache serves all policies, limits and heads."""
     messages = (*HEAD, *messages)
-    memo = DictMemo()
+    known = KeptStates()
     for policy, limit, fixed_tokens in ((left, limits[0], 0), (right, limits[1], 0), (left, limits[0], 600)):
         plain = fold(messages, policy, limit=limit, fixed_tokens=fixed_tokens)
-        assert fold(messages, policy, limit=limit, fixed_tokens=fixed_tokens, memo=memo) == plain
+        assert fold(messages, policy, limit=limit, fixed_tokens=fixed_tokens, states=known) == plain
 
 
-def test_a_memo_folds_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_state_folds_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transcript that grew by two messages costs two; the same again costs none; another head's costs them all."""
     added = _count_adds(monkeypatch)
-    memo, messages = DictMemo(), session(50)
+    known, messages = KeptStates(), session(50)
     costs = []
     for stop, fixed_tokens in ((60, 0), (62, 0), (62, 10), (102, 0), (102, LIMIT // 2)):
         before = len(added)
-        fold(messages[:stop], POLICY, limit=LIMIT, fixed_tokens=fixed_tokens, memo=memo)
+        fold(messages[:stop], POLICY, limit=LIMIT, fixed_tokens=fixed_tokens, states=known)
         costs.append(len(added) - before)
     assert costs == [60, 2, 0, 40, 102]
 
@@ -246,7 +246,7 @@ def _count_adds(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
 
 def test_what_a_fold_weighs_grows_with_it() -> None:
-    """A memo bounded by bytes can tell a long fold from a short one."""
+    """A cache bounded by bytes can tell a long fold from a short one."""
     room = Room.measure(HEAD, 0, LIMIT)
     short, long = Fold(room, POLICY), Fold(room, POLICY)
     for message in session(100):
@@ -295,10 +295,10 @@ def _first_move(found: Sequence[Window]) -> int:
 def test_a_volatile_head_does_not_make_a_fold_begin_anew() -> None:
     """A timestamp of another length leaves the same room, and the fold goes on from where it was."""
     body = session(60)[1:]
-    memo, added = DictMemo(), 0
+    known, added = KeptStates(), 0
     for number, text in enumerate(("It is 9:00.", "It is 10:00:00.", "It is noon.")):
         messages = (system(text), *body[: 80 + 2 * number])
-        known = len(memo.states)
-        fold(messages, POLICY, limit=LIMIT, memo=memo)
-        added += len(memo.states) > known  # a fold that was taken is kept again: their number stays
+        before = len(known)
+        fold(messages, POLICY, limit=LIMIT, states=known)
+        added += len(known) > before  # a state that was taken is kept again: their number stays
     assert added == 1

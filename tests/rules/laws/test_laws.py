@@ -35,10 +35,10 @@ from rules.conversation import Conversation, Message, Outcome
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.dedupe import dedupe_tool_results
-from rules.results.edit import Work
 from rules.results.excerpt.rule import truncate_tool_results
 from rules.results.pairing import ABORTED, pair_tool_calls
 from rules.results.tidy.rule import tidy_tool_results
+from rules.results.work import Work
 from rules.summary.request import Summary
 from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
@@ -117,7 +117,7 @@ def _prune(given_conversation: Conversation) -> Outcome:
 
 
 def _dedupe(given_conversation: Conversation) -> Outcome:
-    return dedupe_tool_results(given_conversation, start=0, count=count)
+    return dedupe_tool_results(given_conversation, Policy(), start=0, work=Work(count))
 
 
 def _compact(given_conversation: Conversation) -> Outcome:

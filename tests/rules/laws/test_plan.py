@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
     FREE,
-    DictMemo,
+    KeptStates,
     Wire,
     assistant,
     call,
@@ -216,11 +216,11 @@ def _name(planned: Plan, at: int) -> str:
 
 @given(stops=st.lists(st.integers(1, len(LONG)), min_size=2, max_size=6), policy=st.sampled_from([POLICY, SUMMARIZE]))
 def test_remembered_folds_change_no_plan(stops: list[int], policy: Policy) -> None:
-    """Plans with and without a memo of folds are equal, whatever came before; so after a restart, too."""
-    folds = DictMemo()
+    """Plans with and without kept states are equal, whatever came before; so after a restart, too."""
+    known = KeptStates()
     for stop in stops:
         before = conversation(*LONG[:stop])
-        assert plan(before, policy, count=count, folds=folds) == plan_of(LONG[:stop], policy)
+        assert plan(before, policy, count=count, states=known) == plan_of(LONG[:stop], policy)
 
 
 def test_an_open_step_that_fills_up_is_put_off_to_what_stood_before_it() -> None:

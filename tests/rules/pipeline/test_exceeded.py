@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, read, result, system, user
+from support.builders import IMAGE, assistant, call, conversation, count, fill, read, result, system, user
 
 from rules.conversation import Conversation, Message, Outcome
 from rules.pipeline.exceeded import shorten_newest
 from rules.policy import Policy
-from rules.results.edit import Allowance, LargeWorkError, Work
 from rules.results.excerpt.rule import truncate_tool_results
+from rules.results.work import Allowance, LargeWorkError, Work
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 from rules.window.open_step import Cap, least_tokens
 
@@ -116,7 +116,7 @@ def test_nothing_to_do_is_the_same_object() -> None:
 def test_what_was_worked_out_once_is_remembered() -> None:
     """A memo changes nothing but the work; more than is allowed for is not begun."""
     before = conversation(*step(fill("x", 3000)))
-    memo = ResultMemo()
+    memo = {}
     plain = shorten(before, Cap(2, 300))
     assert shorten(before, Cap(2, 300), work=Work(count, memo)) == plain
     assert shorten(before, Cap(2, 300), work=Work(count, memo, Allowance(0))) == plain

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
     FREE,
-    ResultMemo,
     assistant,
     broken_transcripts,
     call,
@@ -27,7 +26,7 @@ from support.builders import (
 from rules.conversation import Conversation, Message, Outcome, split_steps
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.results.edit import Work
+from rules.results.work import Work
 from rules.summary.request import Summary
 from rules.treatment import Budget
 from rules.window.cuts import SUMMARY_FRAME_TOKENS
@@ -286,7 +285,7 @@ def test_what_has_no_messages_is_forwarded(on_exceeded: OnExceeded) -> None:
 def test_a_memo_changes_nothing() -> None:
     """Plans with and without a memo are equal."""
     before = conversation(*session(20, result_tokens=600))
-    assert plan(before, POLICY, count=count, work=Work(count, ResultMemo())) == plan(before, POLICY, count=count)
+    assert plan(before, POLICY, count=count, work=Work(count, {})) == plan(before, POLICY, count=count)
 
 
 def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:

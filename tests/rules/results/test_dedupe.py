@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from hypothesis import example, given
@@ -26,17 +27,19 @@ from support.checker import expand, read_pointer
 from support.steps import count_steps
 
 from rules.conversation import Message, Outcome, Role, ToolCall
+from rules.policy import Policy
 from rules.results.dedupe import (
+    DIFF_CHARS,
     MAX_CHARS,
     MAX_DIFF_CHARS,
     MIN_CHARS,
     MIN_SAVED_SHARE,
-    Memos,
-    Sketch,
     dedupe_tool_results,
-    sketch_text,
 )
+from rules.results.work import Allowance, LargeWorkError, Work
 from rules.text.markers import POINTER
+from rules.text.sketch import Sketch, sketch_text
+from rules.treatment import Budget, ToolRule, Treatment
 
 TEXT = listing(1)
 CHANGED = listing(1, 7)
@@ -51,11 +54,9 @@ def steps(*texts: str | tuple[str, ...], name: str = "read", arguments: str = '{
     return messages
 
 
-def dedupe(*messages: Message, start: int = 0, exempt: Sequence[int] = (), memos: Memos | None = None) -> Outcome:
+def dedupe(*messages: Message, start: int = 0, policy: Policy | None = None, work: Work | None = None) -> Outcome:
     """The rule, over messages."""
-    return dedupe_tool_results(
-        conversation(*messages), start=start, count=count, is_exempt=lambda index: index in exempt, memos=memos
-    )
+    return dedupe_tool_results(conversation(*messages), policy or Policy(), start=start, work=work or Work(count))
 
 
 def results_of(messages: Sequence[Message]) -> list[Message]:
@@ -171,8 +172,10 @@ def test_results_of_one_step_do_not_point_to_each_other() -> None:
 
 def test_exempt_results_are_targets_only() -> None:
     """They stand as they came, and others point to them."""
-    assert replaced(dedupe(*steps(TEXT, TEXT, TEXT, CHANGED), exempt=[3, 7])) == [0, 0, 2, 0]
-    assert replaced(dedupe(*steps(TEXT, TEXT), exempt=[1])) == [0, 1]
+    policy = Policy(tools=(ToolRule("look", Treatment(Budget(300), is_exempt=True)),))
+    parts = (steps(TEXT), steps(TEXT, name="look"), steps(TEXT), steps(CHANGED, name="look"))
+    assert replaced(dedupe(*chain(*parts), policy=policy)) == [0, 0, 2, 0]
+    assert replaced(dedupe(*chain(*parts[1:]), policy=policy)) == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +199,7 @@ def test_exempt_results_are_targets_only() -> None:
 def test_what_is_left_alone(twice: Message) -> None:
     """Small and huge results, those with media, those that look like ours, and whatever is no result."""
     before = conversation(assistant(None, call("c0")), twice, assistant(None, call("c0")), replace(twice))
-    assert dedupe_tool_results(before, start=0, count=count).conversation is before
+    assert dedupe_tool_results(before, Policy(), start=0, work=Work(count)).conversation is before
 
 
 def test_a_large_text_is_compared_as_a_whole_only() -> None:
@@ -254,14 +257,6 @@ def test_a_pointer_is_one_short_line_whatever_the_call_says(name: str, arguments
         line.encode()
 
 
-def test_candidates_are_the_same_on_every_machine() -> None:
-    """Checksums, not Python's own hashes, which are another in each process."""
-    sketch = sketch_text("a line that is long enough\n\nanother line, long enough")
-    assert sketch.lines == (1631350595, 3343473193)
-    assert sketch.digest.hex().startswith("3acaabbd9e6ff073")
-    assert sketch_text("no line break").lines == ()
-
-
 def test_what_differs_in_lone_surrogates_alone_differs() -> None:
     """Two halves of a broken character are not the same, though neither has bytes of its own in UTF-8."""
     texts = [TEXT, *(f"{TEXT}\n{half}" for half in ("\ud800", "\udfff"))]
@@ -273,17 +268,36 @@ def test_what_differs_in_lone_surrogates_alone_differs() -> None:
         assert expand([TEXT], message.text) == [text]
 
 
-def test_memos_change_nothing_but_the_time() -> None:
+def test_caches_change_nothing_but_the_time() -> None:
     """The outcome is the same with them, and what they hold is used."""
     messages = rereading(20)
-    memos = Memos({}, {})
-    assert dedupe(*messages, memos=memos) == dedupe(*messages) == dedupe(*messages, memos=memos)
+    work = Work(count)
+    assert dedupe(*messages, work=work) == dedupe(*messages) == dedupe(*messages, work=work)
     texts = (TEXT, CHANGED)
     left, right = (sketch_text(text).digest for text in texts)
-    planted = Memos({}, {(left, right): "planted"})
-    assert dedupe(*steps(*texts), memos=planted).conversation.messages[-1].text.endswith("lines:]\nplanted")
-    planted = Memos({text: Sketch(b"", ()) for text in texts}, {})
-    assert replaced(dedupe(*steps(*texts), memos=planted)) == [0, 0]
+    planted = Work(count, diffs={(left, right): "planted"})
+    assert dedupe(*steps(*texts), work=planted).conversation.messages[-1].text.endswith("lines:]\nplanted")
+    planted = Work(count, sketches={text: Sketch(b"", ()) for text in texts})
+    assert replaced(dedupe(*steps(*texts), work=planted)) == [0, 0]
+
+
+def bounded(max_chars: int, sketches: dict[str, Sketch], diffs: dict[tuple[bytes, bytes], str]) -> Work:
+    """Work that may go through so many characters."""
+    return Work(count, allowance=Allowance(max_chars), sketches=sketches, diffs=diffs)
+
+
+def test_more_work_than_is_allowed_is_not_begun() -> None:
+    """Texts that were not sketched before, and pairs that were not compared; what is remembered costs nothing."""
+    texts, sketches = (TEXT, CHANGED), dict[str, Sketch]()
+    diffs = dict[tuple[bytes, bytes], str]()
+    plain = dedupe(*steps(*texts))
+    for allowed in (0, len(TEXT), len(TEXT + CHANGED)):
+        with pytest.raises(LargeWorkError):
+            dedupe(*steps(*texts), work=bounded(allowed, dict(sketches), diffs))
+    assert not diffs
+    assert dedupe(*steps(*texts), work=bounded(len(TEXT + CHANGED) + DIFF_CHARS, sketches, diffs)) == plain
+    assert (len(sketches), len(diffs)) == (2, 1)
+    assert dedupe(*steps(*texts), work=bounded(0, sketches, diffs)) == plain
 
 
 def test_each_result_is_held_against_one_other_at_most() -> None:
@@ -292,20 +306,18 @@ def test_each_result_is_held_against_one_other_at_most() -> None:
         listing(1, 3, lines=40) + "\n" + "\n".join(f"own {number} {line}" * 3 for line in range(45))
         for number in range(60)
     ]
-    memos = Memos({}, {})
-    assert not any(replaced(dedupe(*steps(*texts), memos=memos)))
-    assert isinstance(memos.diffs, dict)
-    assert len(memos.diffs) == len(texts) - 1
+    diffs = dict[tuple[bytes, bytes], str]()
+    assert not any(replaced(dedupe(*steps(*texts), work=Work(count, diffs=diffs))))
+    assert len(diffs) == len(texts) - 1
 
 
 def test_a_diff_that_is_no_shorter_is_not_remembered() -> None:
     """That there is none is."""
     lines = [f"{number}: a line that both of them have" for number in range(9)]
     unlike = ["\n".join([*lines, *(f"{number}: a line of {one} alone" for number in range(15))]) for one in "xy"]
-    memos = Memos({}, {})
-    assert replaced(dedupe(*steps(*unlike), memos=memos)) == [0, 0]
-    assert isinstance(memos.diffs, dict)
-    assert list(memos.diffs.values()) == [""]
+    diffs = dict[tuple[bytes, bytes], str]()
+    assert replaced(dedupe(*steps(*unlike), work=Work(count, diffs=diffs))) == [0, 0]
+    assert list(diffs.values()) == [""]
 
 
 def _count_dedupe_steps(number: int) -> int:
@@ -322,4 +334,32 @@ def test_the_work_goes_by_the_number_of_results() -> None:
 def test_sessions_without_repeats_are_left_alone() -> None:
     """Results that differ in each line are forwarded as they came."""
     before = conversation(*session(20, result_tokens=100))
-    assert dedupe_tool_results(before, start=0, count=count).conversation is before
+    assert dedupe_tool_results(before, Policy(), start=0, work=Work(count)).conversation is before
+
+
+def test_a_call_that_names_what_is_excluded_keeps_its_result() -> None:
+    """Other results of the tool are replaced."""
+    policy = Policy(tools=(ToolRule("read", Treatment(Budget(300), exempt_arguments=("*.md",))),))
+    for path, pointers in (("AGENTS.md", [0, 0]), ("a.log", [0, 1])):
+        messages = (*steps(TEXT, name="run"), *steps(TEXT, arguments=f'{{"path":"{path}"}}'))
+        assert replaced(dedupe(*messages, policy=policy)) == pointers
+
+
+@pytest.mark.parametrize(("tool", "policy_wide", "expected"), [(True, False, [0, 1]), (False, True, [0, 0])])
+def test_what_a_tool_says_of_deduplication_goes_before_the_policy(
+    tool: bool,  # noqa: FBT001 - a parameter of pytest
+    policy_wide: bool,  # noqa: FBT001
+    expected: list[int],
+) -> None:
+    """And the policy says it of all other tools."""
+    policy = Policy(dedupe=policy_wide, tools=(ToolRule("read", Treatment(Budget(300), dedupe=tool)),))
+    assert replaced(dedupe(*steps(TEXT, TEXT), policy=policy)) == expected
+    assert replaced(dedupe(*steps(TEXT, TEXT, name="run"), policy=policy)) == [0, int(policy_wide)]
+
+
+def test_a_result_without_a_call_is_treated_by_its_own_name() -> None:
+    """Results of the legacy kind name a tool."""
+    policy = Policy(tools=(ToolRule("run", Treatment(Budget(300), is_exempt=True)),))
+    messages = [one for _ in range(2) for one in (assistant("on"), function_result(TEXT))]
+    assert replaced(dedupe(*messages, policy=policy)) == [0, 0]
+    assert replaced(dedupe(*messages)) == [0, 1]

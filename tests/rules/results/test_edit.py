@@ -4,22 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from support.builders import ResultMemo, assistant, call, conversation, count, fill, result, user
+from support.builders import assistant, call, conversation, count, fill, result, user
 
 from rules.conversation import CountTokens, Message, Outcome
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
 from rules.results.edit import (
-    Allowance,
     Editor,
-    KeptResults,
-    LargeWorkError,
     Result,
-    Work,
-    edit_results,
 )
 from rules.results.excerpt.rule import truncate_tool_results
+from rules.results.incremental import edit_results
 from rules.results.tidy.rule import MIN_CHARS, tidy_tool_results
+from rules.results.work import Allowance, LargeWorkError, Work
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 POLICY = Policy(result_budget=Budget(300), truncation=Truncation.HEAD_TAIL)
@@ -35,7 +32,7 @@ def tidy(*messages: Message, policy: Policy = POLICY, work: Work | None = None) 
 
 def test_what_else_a_message_costs_is_no_matter() -> None:
     """A saving is weighed against the texts: reasoning and images are not in the memo's key."""
-    memo = ResultMemo()
+    memo = {}
     plain = result("a", GREEN)
     for message in (replace(plain, tokens=90_000), plain):
         outcome = tidy(message, work=Work(count, memo))
@@ -76,21 +73,6 @@ def test_exempt_results_stand_as_they_are() -> None:
     long = (assistant(None, *read), *(result(one.id, fill("long", 400)) for one in read))
     short = truncate_tool_results(conversation(*long), policy=policy, work=Work(count)).conversation.messages[1:]
     assert [message.edited for message in short] == [False, True, False]
-    kept = KeptResults(messages, policy)
-    assert [kept.is_kept(index) for index in (1, 2, 3)] == [True, False, True]
-
-
-@pytest.mark.parametrize(("tool", "policy_wide", "kept"), [(True, False, False), (False, True, True)])
-def test_what_a_tool_says_of_deduplication_goes_before_the_policy(
-    tool: bool,  # noqa: FBT001 - a parameter of pytest
-    policy_wide: bool,  # noqa: FBT001
-    kept: bool,  # noqa: FBT001
-) -> None:
-    """And where no tool is named, the policy says it."""
-    messages = (assistant(None, call("a")), result("a"))
-    rules = (ToolRule("run", replace(PLAIN, dedupe=tool)),)
-    assert KeptResults(messages, replace(POLICY, dedupe=policy_wide, tools=rules)).is_kept(1) is kept
-    assert KeptResults(messages, replace(POLICY, dedupe=policy_wide)).is_kept(1) is not policy_wide
 
 
 @pytest.mark.parametrize(
@@ -196,7 +178,7 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
         return list(places)
 
     editor = Editor("rule", wants, edit, lambda _: "")
-    memo = ResultMemo()
+    memo = {}
     situation: dict[str, object] = {"policy": POLICY, "call": call("a"), "message": result("a", GREEN)}
     for given in (situation, situation, situation | change, situation | change):
         messages = (assistant(None, given["call"]), given["message"])  # type: ignore[arg-type]
@@ -206,7 +188,7 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
 
 def test_more_work_than_is_allowed_is_not_begun() -> None:
     """What was done until then is remembered, so that it is not done again; what is remembered costs nothing."""
-    memo = ResultMemo()
+    memo = {}
     messages = (result("a", GREEN), result("b", GREEN + "more\n"))
     with pytest.raises(LargeWorkError):
         tidy(*messages, work=Work(count, memo, Allowance(len(GREEN) + 1)))

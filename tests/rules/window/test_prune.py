@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from support.builders import (
     IMAGE,
     MEDIA_TOKENS,
-    DictMemo,
-    ResultMemo,
+    KeptStates,
     assistant,
     call,
     conversation,
@@ -28,7 +27,6 @@ from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import Decision, Media, Message
 from rules.pipeline.plan import plan
 from rules.policy import Policy
-from rules.results.edit import Edits, Work
 from rules.treatment import Budget
 from rules.window.prune import PLACEHOLDER_TOKENS, prune_tool_results
 
@@ -90,9 +88,11 @@ POLICY = Policy(result_budget=Budget(400), dedupe=False)
 GREEN = "".join(f"\x1b[32mstep {number} of the build was done\x1b[0m\n" for number in range(300))
 
 
-def prune_after_the_rules_on_results(*messages: Message, work: Work | None = None) -> list[str]:
+def prune_after_the_rules_on_results(*messages: Message, known: KeptStates | None = None) -> list[str]:
     """The results' texts, pruned once they were paired, tidied and truncated."""
-    short = plan(conversation(*messages), POLICY, count=count, work=work).conversation
+    short = plan(
+        conversation(*messages), POLICY, count=count, states=KeptStates() if known is None else known
+    ).conversation
     outcome = prune_tool_results(short, start=0, stop=len(messages), count=count).conversation
     return [message.text for message in outcome.messages if message.role == "tool"]
 
@@ -110,10 +110,10 @@ def test_a_placeholder_names_the_size_that_the_client_sent(text: str) -> None:
     # A result that the client put elsewhere is moved behind its call.
     assert prune_after_the_rules_on_results(*head, first, user(), other) == expected
     # What was remembered of the transcript when it was shorter is no other.
-    work = Work(count, ResultMemo(), seen=DictMemo[Edits]())
-    assert prune_after_the_rules_on_results(*head, first, work=work)[:1] == expected[:1]
+    known = KeptStates()
+    assert prune_after_the_rules_on_results(*head, first, known=known)[:1] == expected[:1]
     for _ in range(2):
-        assert prune_after_the_rules_on_results(*head, first, other, work=work) == expected
+        assert prune_after_the_rules_on_results(*head, first, other, known=known) == expected
 
 
 def test_a_placeholder_of_any_size_keeps_its_bound() -> None:

@@ -33,9 +33,7 @@ You may give it more than one file; they are then read in the order in which the
 Every option has a default, which the table below names together with what it means.
 Nothing is written before all of the input was read without any mistake in it.
 """
-DIFF = "diff --git a/x.py b/x.py\nindex 1..2 100644\n--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
 KINDS = {
-    "diff": (Kind.DIFF, DIFF * 4),
     "commits": (
         Kind.COMMITS,
         "".join(f"commit {number:040x}\nAuthor: A <a@b.c>\nDate: today\n\n    Fix {number}\n\n" for number in range(9)),

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import IMAGE, ResultMemo, assistant, call, conversation, count, fill, result, user
+from support.builders import IMAGE, assistant, call, conversation, count, fill, result, user
 
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.policy import Policy
-from rules.results.edit import Shortened, Work
 from rules.results.excerpt.rule import truncate_tool_results
+from rules.results.work import ResultKey, Shortened, Work
 from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, Truncation
 
@@ -114,7 +114,7 @@ def test_media_of_a_result_stay() -> None:
 
 def test_a_memo_changes_nothing() -> None:
     """With a memo the outcome is the same, and what stands in it is used."""
-    memo = ResultMemo()
+    memo = {}
     budget = Budget(100)
     before = conversation(user(), result("1", LOG), result("2", fill("fits by words", 98)))
     plain = _shorten(before, budget)
@@ -131,7 +131,7 @@ def test_a_memo_changes_nothing() -> None:
 
 def test_a_memo_is_not_believed_about_other_bytes() -> None:
     """Messages that say the same in other bytes are not taken for each other."""
-    memo = ResultMemo()
+    memo = {}
     budget = Budget(100)
     first = result("1", LOG)
     second = replace(first, raw=b'{"role": "tool"}')
@@ -147,7 +147,7 @@ def _refuse(text: str) -> int:
 def _shorten(
     before: Conversation,
     budget: Budget,
-    memo: ResultMemo | None = None,
+    memo: dict[ResultKey, Shortened] | None = None,
     counted: Callable[[str], int] = count,
 ) -> Outcome:
     return truncate_tool_results(before, policy=Policy(result_budget=budget), work=Work(counted, memo))

@@ -46,12 +46,6 @@ def test_a_statement_is_no_definition(line: str) -> None:
     assert scores[0] < scores[1]
 
 
-def test_what_opens_a_definition_comes_before_what_follows() -> None:
-    """Its first lines say what it is about."""
-    scores = score_source(["def f():", *(f"    value = {number}" for number in range(30))])
-    assert scores[1] > scores[3] > scores[20]
-
-
 def test_a_gutter_is_no_code() -> None:
     """With the signs that viewers print behind a line's number."""
     for gutter in ("   12\t", "12: ", "12| ", "12\u2192", "12  "):

@@ -1,0 +1,51 @@
+"""What compactors remember from request to request, and how much memory each kind may take.
+
+Law: bounded by bytes. Losing an entry costs time and changes nothing.
+"""
+
+from sys import getsizeof
+
+from proxy.lru import BytesLRU
+from proxy.wire.known import Known
+from rules.pipeline.transcript import StateKey, TranscriptState
+from rules.results.work import ResultKey, Shortened
+from rules.text.sketch import Sketch
+
+CHECKSUM_BYTES = 40
+"""A line's checksum in a tuple."""
+RESULTS_BYTES = 32 * 1024 * 1024
+"""What became of tool results, so that each is tidied and truncated once and not at every request."""
+SKETCHES_BYTES = 32 * 1024 * 1024
+"""What tells whether results are alike, by their texts. Most of these are the cached messages' own."""
+DIFFS_BYTES = 8 * 1024 * 1024
+STATES_BYTES = 144 * 1024 * 1024
+"""What was worked out of whole transcripts, the ones seen last, so that a grown one costs its new messages only.
+
+They hold the messages of these, nearly always the cached ones, which count again: twice, if results were compared.
+"""
+
+
+class Caches:
+    """What compactors remember, within bounds that they share."""
+
+    def __init__(self) -> None:
+        self.known = Known()
+        self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(RESULTS_BYTES, _weigh_result)
+        self.sketches: BytesLRU[str, Sketch] = BytesLRU(
+            SKETCHES_BYTES, lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines)
+        )
+        self.diffs: BytesLRU[tuple[bytes, bytes], str] = BytesLRU(
+            DIFFS_BYTES, lambda key, diff: sum(map(len, key)) + getsizeof(diff)
+        )
+        self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(STATES_BYTES, _weigh_state)
+
+
+def _weigh_result(key: ResultKey, shortened: Shortened) -> int:
+    """The new texts, and those in the key."""
+    _, _, treatment, said, _, name, arguments = key
+    texts = (name, arguments, treatment, *shortened.texts, *(said if isinstance(said, tuple) else ()))
+    return sum(map(getsizeof, texts))
+
+
+def _weigh_state(key: StateKey, state: TranscriptState) -> int:
+    return sum(map(getsizeof, (key, key[-1], *key[-1]))) + state.size_bytes

@@ -1,0 +1,78 @@
+"""What compactors remember: bounded by bytes, and no more than a matter of speed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from proxy.compaction import caches as sizes
+from proxy.compaction.caches import Caches
+from proxy.compaction.compactor import Compacted, Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.codec import CHAT
+from rules.policy import Policy
+from rules.treatment import Budget
+
+BOUND = 256 * 1024
+POLICY = Policy(result_budget=Budget(300))
+
+
+def session(name: str, steps: int) -> bytes:
+    """A session in which each file is read twice, and is over its budget both times."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Mend the build of {name}."}]
+    for number in range(steps):
+        arguments = f'{{"path":"{name}/{number // 2}.py"}}'
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": arguments}}
+        text = "\n".join(f"{name}, file {number // 2}, line {line}: nothing of note" for line in range(80))
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
+    return orjson.dumps({"model": "m", "messages": messages})
+
+
+def compact(caches: Caches, bodies: Sequence[bytes], policy: Policy = POLICY) -> list[Compacted]:
+    """Each body, by compactors that share the caches."""
+    compactors = [Compactor(count_by_heuristic, caches=caches, number=number) for number in range(2)]
+    planned = ((one, one.plan(CHAT.read(body), policy)) for body in bodies for one in compactors)
+    return [one.apply(plan, None) for one, plan in planned]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Caches:
+    """Caches that hold a session or two."""
+    for name in ("RESULTS_BYTES", "SKETCHES_BYTES", "DIFFS_BYTES", "STATES_BYTES"):
+        monkeypatch.setattr(sizes, name, BOUND)
+    return Caches()
+
+
+def test_what_is_kept_of_transcripts_stays_within_its_bound(small: Caches) -> None:
+    """However many sessions grow side by side; those seen last are kept."""
+    for steps in range(2, 10, 2):
+        compact(small, [session(f"session {number}", steps) for number in range(8)])
+        states = [state for _, state in small.states.items()]
+        assert states
+        assert sum(state.size_bytes for state in states) <= BOUND
+
+
+def test_what_became_of_results_stays_within_its_bound(small: Caches) -> None:
+    """Their new texts, and what was found out of those that are compared whole."""
+    bodies = [session(f"session {number}", 8) for number in range(20)]
+    compact(small, bodies)
+    kept = [len(text) for _, shortened in small.results.items() for text in shortened.texts]
+    assert 0 < sum(kept) <= BOUND
+    compact(small, bodies, Policy())
+    assert 0 < sum(len(text) for text, _ in small.sketches.items()) <= BOUND
+
+
+def test_a_state_that_is_too_large_is_not_kept(small: Caches) -> None:
+    """And the session is compacted all the same, each time."""
+    large = session("large", 200)
+    first, second = compact(small, [large]), compact(small, [large])
+    assert len(small.states) == 0
+    assert first == second == compact(Caches(), [large])
+
+
+def test_small_caches_change_no_byte(small: Caches) -> None:
+    """Whatever they have forgotten."""
+    bodies = [session(f"session {number % 5}", 2 + number // 5) for number in range(40)]
+    assert [one.body for one in compact(small, bodies)] == [one.body for one in compact(Caches(), bodies)]

@@ -1,0 +1,329 @@
+"""What was found of a transcript before: it saves time, and changes nothing else."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
+    FREE,
+    IMAGE,
+    KeptStates,
+    assistant,
+    call,
+    conversation,
+    count,
+    function_result,
+    listing,
+    read_media,
+    rereading,
+    result,
+    session,
+    system,
+    transcripts,
+    user,
+    valid_transcripts,
+)
+
+from rules.conversation import Message, Outcome, Role
+from rules.pipeline.plan import Plan, apply, plan
+from rules.pipeline.transcript import MAX_GROWTH, StateKey, TranscriptState, name_state, take_state
+from rules.policy import OnExceeded, OverflowStrategy, Policy
+from rules.results import incremental
+from rules.results.dedupe import View
+from rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
+from rules.treatment import Budget, ToolRule, Treatment
+
+POLICY = Policy(
+    context_window=100_000,
+    completion_reserve=0,
+    on_exceeded=OnExceeded.FORWARD,
+    result_budget=Budget(120),
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    prices=FREE,
+)
+SPARE = Treatment(Budget(60), exempt_arguments=("a/b.py",))
+POLICIES = (
+    POLICY,
+    replace(POLICY, context_window=2400),
+    replace(POLICY, context_window=1200, overflow_strategy=OverflowStrategy.PRUNE),
+    replace(POLICY, result_budget=Budget(60)),
+    replace(POLICY, tidying=None),
+    replace(POLICY, dedupe=False),
+    replace(POLICY, tools=(ToolRule("r*", SPARE),)),
+    replace(POLICY, tools=(ToolRule("x*", SPARE),)),
+    replace(POLICY, tools=(ToolRule("*", replace(SPARE, dedupe=False, exempt_arguments=())),)),
+)
+POLICY_CHANGES = st.sampled_from(POLICIES)
+
+
+@dataclass
+class Kept:
+    """All that may be remembered from request to request."""
+
+    results: dict[ResultKey, Shortened] = field(default_factory=dict)
+    states: KeptStates = field(default_factory=KeptStates)
+
+
+def run(messages: Sequence[Message], policy: Policy, kept: Kept | None = None) -> tuple[Plan, Outcome]:
+    """Plan and apply."""
+    before = conversation(*messages)
+    if kept is None:
+        planned = plan(before, policy, count=count)
+        return planned, apply(planned, policy, count=count)
+    work = Work(count, kept.results)
+    planned = plan(before, policy, count=count, work=work, states=kept.states)
+    return planned, apply(planned, policy, count=count, work=work, states=kept.states)
+
+
+def check(messages: Sequence[Message], policy: Policy, kept: Kept) -> None:
+    """The same comes out with what was kept and without; and what goes out has the bytes of this very request."""
+    planned, outcome = run(messages, policy, kept)
+    assert (planned, outcome) == run(messages, policy)
+    assert outcome.decisions or outcome.conversation is planned.original
+    assert {one.raw for one in outcome.conversation.messages if one.raw} <= {one.raw for one in messages}
+
+
+@given(
+    trunk=transcripts(16),
+    branches=st.lists(st.tuples(st.integers(0, 40), transcripts(8), POLICY_CHANGES), min_size=2, max_size=5),
+)
+def test_what_was_kept_changes_nothing(
+    trunk: tuple[Message, ...], branches: list[tuple[int, tuple[Message, ...], Policy]]
+) -> None:
+    """Longer transcripts, rewound ones and parallel branches, in any order, under policies that change."""
+    kept = Kept()
+    head = (system(), user("Mend the build."))
+    for stop, branch, policy in branches:
+        messages = (*head, *trunk[:stop], *branch)
+        for end in (len(messages) // 2, len(messages), len(messages) - 1, len(messages)):
+            check(messages[:end], policy, kept)
+
+
+@pytest.mark.parametrize("policy", POLICIES[1:3], ids=["summaries", "prune"])
+def test_a_growing_session_is_as_it_would_be_anew(policy: Policy) -> None:
+    """Request by request, while the cut moves and with it the first result that is compared."""
+    kept, messages = Kept(), rereading(40)
+    for stop in range(2, len(messages) + 1, 2):
+        check(messages[:stop], policy, kept)
+
+
+def test_a_policy_that_changes_is_told_apart() -> None:
+    """The same transcript under each policy, and then under each again."""
+    kept, messages = Kept(), rereading(8)
+    for policy in POLICIES * 2:
+        check(messages, policy, kept)
+
+
+CHANGES: dict[str, Callable[[Message], Message]] = {
+    "tokens": lambda message: replace(message, tokens=message.tokens + 900),
+    "error": lambda message: replace(message, is_error=not message.is_error),
+    "texts": lambda message: replace(message, texts=(listing(9),)),
+    "media": lambda message: replace(message, media=(read_media({"image": IMAGE.decode()}),)),
+    "calls": lambda message: replace(message, tool_calls=message.tool_calls and (call("other", "run"),)),
+    "role": lambda message: replace(message, role=Role.USER),
+    "bytes": lambda message: replace(message, raw=b" " + message.raw),
+}
+
+
+@given(
+    messages=st.one_of(transcripts(), st.just(rereading(12))),
+    index=st.integers(0, 40),
+    change=st.sampled_from(sorted(CHANGES)),
+    policy=POLICY_CHANGES,
+)
+def test_another_message_of_the_same_digest_is_another(
+    messages: tuple[Message, ...], index: int, change: str, policy: Policy
+) -> None:
+    """Digests leave out what a message costs and whether it is an error; here they are wrong besides."""
+    messages = (user("Mend the build."), *messages)
+    index = min(index, len(messages) - 1)
+    other = (*messages[:index], CHANGES[change](messages[index]), *messages[index + 1 :])
+    kept = Kept()
+    for transcript in (messages, other, messages):
+        # What became of single results is kept by their digests, and is not what this is about.
+        kept.results.clear()
+        check(transcript, policy, kept)
+
+
+@given(messages=valid_transcripts(), policy=POLICY_CHANGES)
+def test_a_volatile_head_keeps_what_was_found(messages: tuple[Message, ...], policy: Policy) -> None:
+    """Another time of day in the system prompt, and one more such message."""
+    kept, body = Kept(), (user("Mend the build."), *messages, *rereading(4)[2:])
+    for heads in (["9:00"], ["9:01"], ["9:02", "More."], ["9:03", "More."]):
+        check((*map(system, heads), *body), policy, kept)
+
+
+def test_a_call_that_was_made_long_before_is_found() -> None:
+    """A result of the legacy kind has the last call of its name, be that in what was seen before."""
+    policy = replace(POLICY, tools=(ToolRule("run", SPARE),))  # exempt by the arguments of that call
+    kept, text = Kept(), listing(1)
+    made = assistant(None, call("c", "run"))
+    messages = [
+        user(),
+        made,
+        result("c", "done"),
+        *(one for _ in range(4) for one in (assistant("on"), function_result(text))),
+    ]
+    for stop in range(1, len(messages) + 1):
+        check(messages[:stop], policy, kept)
+
+
+def test_what_was_not_allowed_is_worked_out_next_time() -> None:
+    """Work that was broken off leaves nothing behind that is wrong."""
+    kept, messages = Kept(), rereading(20)
+    for stop in range(2, len(messages) + 1, 4):
+        before = conversation(*messages[:stop])
+        for max_chars in (0, 100, 1000):
+            work = Work(count, kept.results, Allowance(max_chars))
+            try:
+                plan(before, POLICY, count=count, work=work, states=kept.states)
+            except LargeWorkError:
+                continue
+        check(messages[:stop], POLICY, kept)
+
+
+def test_a_comparison_that_was_not_allowed_leaves_the_rest_of_the_state() -> None:
+    """The results are compared anew, and nothing else is."""
+    kept, messages, policy = Kept(), rereading(20), replace(POLICY, result_budget=Budget(4000))
+    before, work = conversation(*messages), Work(count, kept.results)
+    planned = plan(before, policy, count=count, work=work, states=kept.states)
+    (state,) = kept.states.values()
+    for _ in range(2):
+        with pytest.raises(LargeWorkError):
+            apply(planned, policy, count=count, work=replace(work, allowance=Allowance(0)), states=kept.states)
+        assert list(kept.states.values()) == [state]
+    check(messages, policy, kept)
+    assert list(kept.states.values()) == [state]
+
+
+def test_a_plan_is_carried_out_whoever_has_the_state_now() -> None:
+    """Other requests may come between the plan and its application: longer ones, others that end the same, none."""
+    kept, messages = Kept(), rereading(20)
+    other = (*messages[:5], result("c1", listing(9)), *messages[6:])
+    assert len(other) == len(messages)
+    for between in ((), (messages,), ((*messages, user("Go on.")),), (other,), (messages[:-2],)):
+        kept.states.clear()
+        check(messages[:-4], POLICY, kept)
+        work = Work(count, kept.results)
+        planned = plan(conversation(*messages), POLICY, count=count, work=work, states=kept.states)
+        for transcript in between:
+            plan(conversation(*transcript), POLICY, count=count, work=work, states=kept.states)
+        outcome = apply(planned, POLICY, count=count, work=work, states=kept.states)
+        assert (planned, outcome) == run(messages, POLICY)
+        for transcript in (*between, messages):
+            check(transcript, POLICY, kept)
+
+
+def test_counters_do_not_share_states() -> None:
+    """One cache serves several vocabularies, each under its own number."""
+    states, messages = KeptStates(), session(60)
+    counts = (count, lambda text: 2 * count(text))
+    for _ in range(2):
+        for number, counted in enumerate(counts):
+            work = Work(counted, counter=number)
+            planned = plan(conversation(*messages), POLICIES[1], count=counted, work=work, states=states)
+            assert planned == plan(conversation(*messages), POLICIES[1], count=counted)
+    assert len(states) == len(counts)
+
+
+def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two messages more: one result is looked at; none more: none; a rewound transcript, all."""
+    looked: dict[str, list[Any]] = {"edit": [], "compare": []}
+    edit_one, add_result = incremental.edit_one, View._add_result
+
+    def watch_edits(message: Message, *rest: Any) -> Message:
+        looked["edit"].append(message)
+        return edit_one(message, *rest)
+
+    def watch_results(self: View, index: int, *rest: Any) -> None:
+        looked["compare"].append(index)
+        add_result(self, index, *rest)
+
+    monkeypatch.setattr(incremental, "edit_one", watch_edits)
+    monkeypatch.setattr(View, "_add_result", watch_results)
+    kept, messages, costs = Kept(), session(50, result_tokens=100), []
+    for stop in (60, 62, 62, 102, 58):
+        before = {name: len(seen) for name, seen in looked.items()}
+        run(messages[:stop], POLICY, kept)
+        costs.append(tuple(len(seen) - before[name] for name, seen in looked.items()))
+    assert costs == [(29, 29), (1, 1), (0, 0), (20, 20), (28, 28)]
+    assert len(kept.states) == 2
+
+
+def test_a_state_is_taken_for_its_own_beginning_alone() -> None:
+    """By a transcript that has not grown by too much, of the same policy, counted the same way."""
+    messages, work = session(60), Work(count)
+    cheaper = replace(POLICY, low_water=0.3)
+    for asked, policy, asking, is_found in (
+        (messages[: 9 + MAX_GROWTH - 1], POLICY, work, True),
+        (messages[: 9 + MAX_GROWTH], POLICY, work, False),
+        (messages[:9], replace(POLICY), work, True),
+        (messages[:9], cheaper, work, False),
+        (messages[:9], POLICY, replace(work, counter=1), False),
+        (messages[:8], POLICY, work, False),
+        (messages[1:9], POLICY, work, False),
+        ((*messages[:4], user(), *messages[5:9]), POLICY, work, False),
+    ):
+        states = KeptStates()
+        state = take_state(states, messages[:9], POLICY, work)
+        state.edit(conversation(*messages[:9]), POLICY, work)
+        states[name_state(messages[:9], POLICY, work)] = state
+        assert (take_state(states, asked, policy, asking) is state) is is_found
+
+
+def test_the_longest_known_beginning_is_taken() -> None:
+    """Of several that are kept; in one search, whatever the transcript's length."""
+
+    class Counted(KeptStates):
+        keys, searches = 0, 0
+
+        def pop_first(self, keys: Iterable[StateKey]) -> TranscriptState | None:
+            asked = list(keys)
+            self.keys, self.searches = self.keys + len(asked), self.searches + 1
+            return super().pop_first(asked)
+
+    messages, work, states, made = session(300), Work(count), Counted(), []
+    for stop in (6, 12, 9):
+        state = take_state(KeptStates(), messages[:stop], POLICY, work)
+        state.edit(conversation(*messages[:stop]), POLICY, work)
+        states[name_state(messages[:stop], POLICY, work)] = state
+        made.append(state)
+    assert take_state(states, messages[:20], POLICY, work) is made[1]
+    assert take_state(states, messages[:20], POLICY, work) is made[2]
+    states.keys = states.searches = 0
+    take_state(states, messages, POLICY, work)
+    assert (states.keys, states.searches) == (MAX_GROWTH, 1)
+
+
+def test_sessions_of_one_script_keep_their_states() -> None:
+    """Side by side, with the same words at the same places: only what the model answers is different."""
+    states, work, head = KeptStates(), Work(count), (system(), user("Mend the build."))
+    sessions = [
+        (*head, *(turn for number in range(5) for turn in (assistant(f"{name} {number}"), user("Go on."))))
+        for name in "abc"
+    ]
+    for stop in range(4, 13, 2):
+        for session_messages in sessions:
+            messages = session_messages[:stop]
+            known = take_state(states, messages, POLICY, work)
+            assert bool(known.hashes) is (stop > 4)
+            known.edit(conversation(*messages), POLICY, work)
+            states[name_state(messages, POLICY, work)] = known
+
+
+def test_what_a_state_weighs_grows_with_what_it_holds() -> None:
+    """Never less than the bytes of the messages in it and their texts, once for each part that holds them."""
+    kept, messages, weights = Kept(), rereading(40), []
+    for stop in (20, 40, 80):
+        run(messages[:stop], POLICY, kept)
+        (state,) = kept.states.values()
+        held = sum(len(one.raw or b"") + sum(map(len, one.texts)) for one in messages[2:stop])
+        assert state.size_bytes > 2 * held
+        weights.append(state.size_bytes)
+    assert weights == sorted(weights)
