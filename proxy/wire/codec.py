@@ -18,8 +18,8 @@ from rules.tokens.families import GENERIC, Costs
 PROMPT_TOO_LONG = "context_length_exceeded"
 """The code of the error that makes clients compact. Source: OpenAI's API; agents look for it."""
 
-Parameter = Literal["temperature", "max_tokens"]
-"""A parameter of a question that upstreams refuse: the temperature, or the name that the completion's maximum has."""
+Parameter = Literal["temperature", "completion_limit"]
+"""A parameter of a question that upstreams refuse: reasoning models know the completion's limit by another name."""
 
 
 class UndecodableError(ValueError):

@@ -188,9 +188,8 @@ class TurnsCodec:
         return b"event: status %d\n" % status + write_sse_event(body)
 
     def ask(self, question: Question, prompt: str) -> bytes:
-        return orjson.dumps(
-            {"model": question.model, "limit": question.max_tokens, "items": [{"blocks": [{"text": prompt}]}]}
-        )
+        members = {"model": question.model, "limit": question.max_tokens, "temperature": question.temperature}
+        return orjson.dumps({**members, "items": [{"blocks": [{"text": prompt}]}]})
 
     def ask_behind(self, request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
         asked = (Message(Role.USER, (prompt,), edited=True), None)
