@@ -6,6 +6,7 @@ model's own usage says is put right by calibration.
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from rules.tokens.images import AreaCost, ImageCost, PatchCost, TileCost
 
@@ -116,6 +117,7 @@ MODEL_CHARS = 200
 """Of a name that are looked at; the glob patterns need time for all of it."""
 
 
+@lru_cache(1024)
 def find_family(model: str) -> Family:
     """The family of a model; routers' prefixes (`openai/`) and fine-tunes (`ft:`) do not matter."""
     name = model.rpartition("/")[2][:MODEL_CHARS].lower().removeprefix("ft:")
