@@ -32,9 +32,8 @@ class Overflow:
     """An overflow as the upstream tells of it; None is what it does not tell.
 
     `limit` and `requested` are in `unit`: tokens, characters or bytes. `requested` is prompt and completion together
-    where the server adds them; `prompt_tokens` and `completion_tokens` are what of it is which. `is_least`: the server
-    stopped counting there. `excess_tokens` is by how much the prompt was too long. `is_flat`: the body was an object
-    without an `error`, which clients lose.
+    where the server adds them; `prompt_tokens` and `completion_tokens` are what of it is which. `excess_tokens` is by
+    how much the prompt was too long. `is_flat`: the body was an object without an `error`, which clients lose.
     """
 
     kind: Kind
@@ -45,7 +44,6 @@ class Overflow:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     excess_tokens: int | None = None
-    is_least: bool = False
     is_flat: bool = False
 
     @property
