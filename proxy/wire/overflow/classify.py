@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.repair import try_decode
 from proxy.wire.overflow.numbers import MAX_NUMBER, read_number, read_numbers
 from proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, NUMBER, RATE, Kind
 
@@ -71,7 +69,7 @@ def read_overflow(status: int, body: bytes) -> Overflow | None:
     """
     if status != 200 and status not in REFUSAL_STATUSES:
         return None
-    answer = _decode(body)
+    answer = try_decode(body)
     if isinstance(answer, list) and answer:
         answer = answer[0]
     if status == 200:
@@ -162,10 +160,3 @@ def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str
         text = told[0] if isinstance(told, list) and told else told
         if isinstance(text, str) and text:
             yield text
-
-
-def _decode(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except DECODE_ERRORS:
-        return None
