@@ -86,9 +86,6 @@ class BytesLRU(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._entries
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def __setitem__(self, key: K, value: V) -> None:
         size = self._size(key, value) + ENTRY_BYTES
         with self._lock:

@@ -61,12 +61,8 @@ def _calls(messages: Sequence[Message]) -> list[str]:
 
 def _files(messages: Sequence[Message]) -> list[str]:
     """Paths in the arguments of calls; the newest stay when there are too many, in order of first mention."""
-    found: dict[str, None] = {}
-    for message in messages:
-        for call in message.tool_calls:
-            for path in _PATH.findall(call.arguments[:4000]):
-                found.setdefault(path)
-    return list(found)[-FILES:]
+    arguments = (call.arguments[:4000] for message in messages for call in message.tool_calls)
+    return list(dict.fromkeys(path for text in arguments for path in _PATH.findall(text)))[-FILES:]
 
 
 def _errors(messages: Sequence[Message]) -> list[str]:
@@ -81,7 +77,5 @@ def _errors(messages: Sequence[Message]) -> list[str]:
 
 
 def _last_word(messages: Sequence[Message]) -> list[str]:
-    for message in reversed(messages):
-        if message.role is Role.ASSISTANT and message.text.strip():
-            return [_clip(message.text, REQUEST_CHARS * 2)]
-    return []
+    said = [message.text for message in messages if message.role is Role.ASSISTANT and message.text.strip()]
+    return [_clip(text, REQUEST_CHARS * 2) for text in said[-1:]]

@@ -23,7 +23,7 @@ from proxy.state.models.discovery_schedule import Told
 from proxy.state.models.facts import Facts, Known, complete, recall
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.records import ModelName, Record, Records
-from proxy.state.models.state import Event, Model, State
+from proxy.state.models.state import Model
 from proxy.state.stores import SummaryStore
 from proxy.tasks import Tasks
 from proxy.telemetry.metrics import Metrics
@@ -103,9 +103,9 @@ class Models:
         model = self._strangers.pop(name)
         if model is None:
             return
-        model.meet(Event.ANSWER)
+        model.is_vouched = True
         self._vouched[name] = model
-        if model.state is State.UNWRITTEN:
+        if model.is_taught:
             model.writing = self._tasks.start(self._write(name, model))
         elif model.read_at is not None:
             model.reading = self._tasks.start(self._take_window(name, model))
@@ -180,7 +180,7 @@ class Models:
         if model is None:
             return
         lesson, known = lesson.given(model.calibration.most_reported), model.known
-        if model.may_be_written and model.find_changes(believed_tokens, lesson):
+        if model.is_vouched and model.find_changes(believed_tokens, lesson):
             writing = self._tasks.start(self._write_lesson(name, model, believed_tokens, lesson))
             await asyncio.wait({writing}, timeout=READ_SECONDS)
         if model.known == known:  # a stranger's, or the store hangs: the next request must not be refused again
@@ -207,7 +207,7 @@ class Models:
         """Take over what the store has, all of whose generations are read so that none of them gets too old."""
         try:
             generation, record = await self._records.read(name)
-            if generation < model.generation and model.may_be_written:  # the store has lost what it had
+            if generation < model.generation and model.is_vouched:  # the store has lost what it had
                 model.generation = generation
                 await self._write(name, model)
             elif record is not None and model.adopts(generation, record):
@@ -221,7 +221,7 @@ class Models:
         found = self._told.find(name)
         if found is None or found == model.discovered:
             return
-        if not model.may_be_written:
+        if not model.is_vouched:
             model.known = msgspec.structs.replace(model.known, window_tokens=found)
             return
         if found != model.known.window_tokens or not model.generation:

@@ -1,12 +1,11 @@
 """What one process has of one model, and how that moves between clients, their upstream, and the store.
 
 Law: no I/O and no clock. A client can name any model and have it refused; what that teaches stays in this process and
-with that name until an upstream has answered for the model (see TRANSITIONS). Only then is a record written, and only
-by a record does another process learn anything.
+with that name until an upstream has answered for the model. Only then is a record written, and only by a record does
+another process learn anything.
 """
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any
 
 import msgspec
@@ -16,33 +15,6 @@ from proxy.state.models.facts import Facts, recall
 from proxy.state.models.lessons import Lesson, find_changes
 from proxy.state.models.records import Record
 
-
-class State(Enum):
-    """Whether an upstream has vouched for a model, and whether the store has all that was learned."""
-
-    STRANGER = auto()
-    TAUGHT = auto()  # a stranger still
-    VOUCHED = auto()
-    UNWRITTEN = auto()  # vouched for, and taught
-
-
-class Event(Enum):
-    """What happens to a model."""
-
-    ANSWER = auto()  # its upstream has answered a request with success
-    LESSON = auto()  # a refusal has taught what the store does not have
-    RECORD = auto()  # what the store has, of this process or another, is gone by from now on
-
-
-TRANSITIONS = {
-    State.STRANGER: {Event.ANSWER: State.VOUCHED, Event.LESSON: State.TAUGHT, Event.RECORD: State.STRANGER},
-    State.TAUGHT: {Event.ANSWER: State.UNWRITTEN, Event.LESSON: State.TAUGHT, Event.RECORD: State.STRANGER},
-    State.VOUCHED: {Event.ANSWER: State.VOUCHED, Event.LESSON: State.UNWRITTEN, Event.RECORD: State.VOUCHED},
-    State.UNWRITTEN: {Event.ANSWER: State.UNWRITTEN, Event.LESSON: State.UNWRITTEN, Event.RECORD: State.VOUCHED},
-}
-WRITTEN_STATES = frozenset({State.VOUCHED, State.UNWRITTEN})
-"""Of models in these states records may be written. Nothing is kept of names that anybody can invent."""
-
 Change = tuple[str, float | None, float | None]
 """What caused it, what held before, and what holds now."""
 
@@ -51,28 +23,22 @@ Change = tuple[str, float | None, float | None]
 class Model:
     """One model. `known` is its family's, the store's last record, or what a refusal has made of it since.
 
+    `is_vouched`: its upstream has answered a request with success. Only then is anything of it written: names can be
+    invented. `is_taught`: a refusal has taught what the store does not have; so until the next record is gone by.
     `generation` is how many records the store has of it, `discovered` the window that its upstream told last.
     """
 
     known: Record
-    state: State = State.STRANGER
+    is_vouched: bool = False
+    is_taught: bool = False
     generation: int = 0
     discovered: int | None = None
     calibration: Calibration = field(default_factory=Calibration)
-
-    def meet(self, event: Event) -> None:
-        """Go to the next state."""
-        self.state = TRANSITIONS[self.state][event]
 
     @property
     def facts(self) -> Facts:
         """What requests are planned by."""
         return recall(self.known)
-
-    @property
-    def may_be_written(self) -> bool:
-        """Whether what is learned of it is everybody's."""
-        return self.state in WRITTEN_STATES
 
     def find_changes(self, believed_tokens: int, lesson: Lesson) -> dict[str, Any]:
         """What a lesson about a window of `believed_tokens` changes of the record."""
@@ -83,11 +49,11 @@ class Model:
         """Learn what a lesson changes, in this process alone."""
         if changes:
             self.known = msgspec.structs.replace(self.known, **changes)
-            self.meet(Event.LESSON)
+            self.is_taught = True
 
     def adopts(self, generation: int, record: Record) -> bool:
         """Whether a record that was read is to be gone by: a newer one, or another in its place; not over a lesson."""
-        is_another = record.ratio != self.known.ratio and self.state in {State.STRANGER, State.VOUCHED}
+        is_another = record.ratio != self.known.ratio and not self.is_taught
         return generation > self.generation or is_another
 
     def adopt(self, generation: int, record: Record) -> list[Change]:
@@ -96,7 +62,7 @@ class Model:
         self.known = msgspec.structs.replace(record, window_tokens=record.window_tokens or before.window_tokens)
         self.generation = generation
         self.calibration.restart(is_calibrated=record.calibrated)
-        self.meet(Event.RECORD)
+        self.is_taught = False
         changes: list[Change] = [
             ("calibration", before.ratio, self.known.ratio),
             ("window", before.window_tokens, self.known.window_tokens),

@@ -37,9 +37,6 @@ class MemoryStore:
         self._leases: dict[str, tuple[int, float]] = {}
         self._numbers = itertools.count(first_lease)
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     async def get(self, summary_id: str) -> bytes | None:
         """The summary under an id, if it is there."""
         return self._use(summary_id)

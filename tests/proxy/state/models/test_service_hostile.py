@@ -60,7 +60,7 @@ async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:
         assert await process.feed([3.0] * WARM_UP_SAMPLES, name) == 1.5
 
     assert (asked, process.models.list_known()) == ([], [])
-    assert (len(store), process.changes) == (0, {})
+    assert (len(store._entries.items()), process.changes) == (0, {})
 
 
 async def test_invented_names_write_no_record(start: Start, upstream) -> None:
@@ -73,10 +73,10 @@ async def test_invented_names_write_no_record(start: Start, upstream) -> None:
     for name in names:
         assert await process.models.look_up(name, "other") == Facts(1.0, 16_384)
     await process.settle()
-    assert len(store) == 0
+    assert len(store._entries.items()) == 0
 
     await process.look_up(names[0])
-    assert len(store) == 1
+    assert len(store._entries.items()) == 1
 
 
 async def test_invented_names_do_not_push_out_a_model_that_warms_up(start: Start) -> None:

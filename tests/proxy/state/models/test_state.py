@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.records import Record
-from proxy.state.models.state import TRANSITIONS, WRITTEN_STATES, Event, Model, State
+from proxy.state.models.state import Model
 
 LESSON = Lesson(window_tokens=8192, ratio=1.5)
 BELIEVED_TOKENS = 128_000
@@ -16,36 +16,16 @@ def _teach(model: Model, lesson: Lesson = LESSON) -> None:
     model.teach(model.find_changes(BELIEVED_TOKENS, lesson))
 
 
-def test_every_state_knows_every_event() -> None:
-    assert {state: set(events) for state, events in TRANSITIONS.items()} == {state: set(Event) for state in State}
-
-
-@given(st.lists(st.sampled_from([Event.LESSON, Event.RECORD])))
-def test_without_an_answer_of_its_upstream_nothing_of_a_model_is_everybodys(events: list[Event]) -> None:
-    """Whatever clients have refused, and whatever the store says: names can be invented."""
+@given(st.lists(st.booleans()))
+def test_what_was_taught_waits_to_be_written_until_a_record_is_gone_by(lessons: list[bool]) -> None:
+    """And without an answer of its upstream nothing of a model is everybody's, whatever refusals and records say."""
     model = Model(Record(1.0))
-    for event in events:
-        model.meet(event)
-        assert not model.may_be_written
-
-
-@given(st.lists(st.sampled_from(list(Event))))
-def test_who_was_vouched_for_once_stays_so(events: list[Event]) -> None:
-    model = Model(Record(1.0))
-    for number, event in enumerate(events):
-        model.meet(event)
-        assert model.may_be_written is (Event.ANSWER in events[: number + 1])
-
-
-@given(st.lists(st.sampled_from(list(Event))))
-def test_what_was_taught_waits_to_be_written_until_a_record_is_gone_by(events: list[Event]) -> None:
-    model = Model(Record(1.0))
-    for event in events:
-        model.meet(event)
-    since = [event for event in events if event is not Event.ANSWER]
-    is_taught = since[-1:] == [Event.LESSON]
-    assert (model.state in {State.TAUGHT, State.UNWRITTEN}) is is_taught
-    assert (model.state in WRITTEN_STATES) is (Event.ANSWER in events)
+    for generation, is_lesson in enumerate(lessons, start=1):
+        if is_lesson:
+            _teach(model, Lesson(window_tokens=8192 + generation))
+        else:
+            model.adopt(generation, Record(1.0))
+        assert (model.is_taught, model.is_vouched) == (is_lesson, False)
 
 
 def test_a_lesson_is_learned_once() -> None:
@@ -56,7 +36,7 @@ def test_a_lesson_is_learned_once() -> None:
     model.adopt(1, model.known)
     _teach(model)
 
-    assert model.state is State.STRANGER
+    assert not model.is_taught
 
 
 def test_a_lesson_without_a_ratio_leaves_a_calibration() -> None:

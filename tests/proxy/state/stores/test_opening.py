@@ -15,7 +15,7 @@ def open_url(tmp_path, log, monkeypatch):
     monkeypatch.setattr("proxy.state.stores.opening.data_directory", lambda: tmp_path / "data")
 
     def open_it(url: str, on_error=pytest.fail):
-        return open_store(Config(store=url), on_error, log)
+        return open_store(Config.model_construct(store=url), on_error, log)
 
     return open_it
 
