@@ -1,4 +1,4 @@
-"""The vocabulary of the rules: messages, steps, decisions.
+"""The vocabulary of the rules: messages, decisions.
 
 Law: values only. Nothing here decides anything, and nothing here imports anything of ours.
 """
@@ -6,7 +6,6 @@ Law: values only. Nothing here decides anything, and nothing here imports anythi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
 from typing import NamedTuple, Self
 
 CountTokens = Callable[[str], int]
@@ -145,14 +144,6 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Half-open span [start, stop) of messages: the smallest unit that is cut."""
-
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """What a rule did.
 
@@ -182,14 +173,11 @@ class Outcome:
 
 
 def starts_step(message: Message) -> bool:
-    """Whether a message opens a step: every message does, except a tool result, which belongs to its call's step."""
+    """Whether a message opens a step, the smallest unit that is cut.
+
+    Every message does, except a tool result, which belongs to its call's step.
+    """
     return message.role is not Role.TOOL
-
-
-def split_steps(messages: Sequence[Message]) -> tuple[Step, ...]:
-    """The steps of a transcript with its results behind their calls (see results/pairing.py), oldest first, no gaps."""
-    starts = [index for index, message in enumerate(messages) if starts_step(message) or index == 0]
-    return tuple(Step(start, stop) for start, stop in pairwise([*starts, len(messages)]))
 
 
 def count_leading(messages: Sequence[Message]) -> int:

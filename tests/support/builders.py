@@ -5,12 +5,13 @@ Law: a message that is built here is what a codec would decode from the JSON tha
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
 from hypothesis import strategies as st
 
-from rules.conversation import Conversation, Media, Message, Origin, Role, ToolCall
+from rules.conversation import Conversation, Media, Message, Origin, Role, ToolCall, starts_step
 from rules.pipeline.transcript import StateKey, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, Policy, Prices
 from rules.prefix import digest_message
@@ -294,3 +295,9 @@ def transcripts(max_rows: int = 24) -> st.SearchStrategy[tuple[Message, ...]]:
     """Valid, broken, or first the one and then the other."""
     valid, broken = valid_transcripts(max_rows), broken_transcripts(max_rows // 2)
     return st.one_of(valid, broken, st.tuples(valid, broken).map(lambda pair: pair[0] + pair[1]))
+
+
+def split_steps(messages: Sequence[Message]) -> list[range]:
+    """The indexes of each step's messages: one that opens a step, and the results behind it."""
+    starts = [index for index, message in enumerate(messages) if starts_step(message) or index == 0]
+    return [range(start, stop) for start, stop in pairwise([*starts, len(messages)])]

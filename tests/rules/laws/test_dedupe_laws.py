@@ -6,10 +6,21 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import FREE, assistant, call, conversation, count, rereading, result, transcripts, user
+from support.builders import (
+    FREE,
+    assistant,
+    call,
+    conversation,
+    count,
+    rereading,
+    result,
+    split_steps,
+    transcripts,
+    user,
+)
 from support.checker import expand, read_pointer
 
-from rules.conversation import Conversation, Message, Outcome, Role, split_steps
+from rules.conversation import Conversation, Message, Outcome, Role
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.summary.request import Summary

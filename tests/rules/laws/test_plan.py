@@ -19,13 +19,14 @@ from support.builders import (
     read,
     result,
     session,
+    split_steps,
     system,
     user,
     valid_transcripts,
     write,
 )
 
-from rules.conversation import Conversation, Message, split_steps
+from rules.conversation import Conversation, Message
 from rules.pipeline.plan import Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.summary.request import Summary, request_summary

@@ -17,13 +17,14 @@ from support.builders import (
     fill,
     result,
     session,
+    split_steps,
     system,
     user,
     valid_transcripts,
     write_all,
 )
 
-from rules.conversation import Conversation, Message, Outcome, split_steps
+from rules.conversation import Conversation, Message, Outcome
 from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.work import Work

@@ -15,6 +15,7 @@ from support.builders import (
     function_result,
     result,
     session,
+    split_steps,
     system,
     user,
     valid_transcripts,
@@ -31,7 +32,7 @@ from support.checker import (
     check_transcript,
 )
 
-from rules.conversation import Conversation, Decision, Message, Outcome, split_steps
+from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.policy import SummaryRole
 from rules.summary.request import Summary
 from rules.summary.splice import splice_summary

@@ -14,13 +14,14 @@ from support.builders import (
     function_result,
     result,
     session,
+    split_steps,
     system,
     transcripts,
     user,
     valid_transcripts,
 )
 
-from rules.conversation import Message, Role, count_leading, split_steps
+from rules.conversation import Message, Role, count_leading
 from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.sums import MAX_OPEN_WORDS, Sums
 
