@@ -135,7 +135,7 @@ class PolicyConfig(Section):
             truncation=self.truncation,
             tidying=otherwise.tidying,
             dedupe=self.dedupe,
-            tools=tuple(tool.to_rule(glob, otherwise) for glob, tool in self.tools.items()),
+            tools=tuple(tool.to_rule(glob, otherwise, self.tidy) for glob, tool in self.tools.items()),
         )
 
 

@@ -3,7 +3,6 @@
 Law: what a tool's entry does not set is the policy's, each switch of `tidy` by itself.
 """
 
-from dataclasses import asdict
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -69,11 +68,6 @@ class TidyConfig(Section):
             return {field.alias or name: value for name, field in cls.model_fields.items()}
         return value
 
-    @classmethod
-    def of(cls, tidying: Tidying | None) -> "TidyConfig":
-        """The switches that stand for a tidying."""
-        return cls.model_validate(False if tidying is None else asdict(tidying))
-
     def over(self, otherwise: "TidyConfig") -> "TidyConfig":
         """The other switches with those that are set here."""
         return otherwise.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
@@ -98,15 +92,15 @@ class ToolConfig(Section):
         " with a matching argument are not",
     )
 
-    def to_rule(self, glob: str, otherwise: Treatment) -> ToolRule:
-        """What the rules need, over the policy's treatment."""
-        budget, tidying = otherwise.budget, otherwise.tidying
+    def to_rule(self, glob: str, otherwise: Treatment, tidy: TidyConfig) -> ToolRule:
+        """What the rules need, over the policy's treatment, and its switches of `tidy`."""
+        budget = otherwise.budget
         treatment = Treatment(
             budget=Budget(
                 self.max_tool_result_tokens or budget.max_tokens, self.max_tool_result_bytes or budget.max_bytes
             ),
             truncation=self.truncation or otherwise.truncation,
-            tidying=tidying if self.tidy is None else self.tidy.over(TidyConfig.of(tidying)).to_tidying(),
+            tidying=otherwise.tidying if self.tidy is None else self.tidy.over(tidy).to_tidying(),
             dedupe=otherwise.dedupe if self.dedupe is None else self.dedupe,
             is_exempt=self.exclude is True,
             exempt_arguments=() if isinstance(self.exclude, bool) else self.exclude,

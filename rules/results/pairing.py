@@ -51,7 +51,8 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
     first = next((index for index, item in enumerate(order) if item != index), len(order))
     outcome = replace(conversation, messages=paired, origins=origins)
     answered = sum(1 for item in order if not isinstance(item, int))
-    moved = _count_moved(order)
+    # Where the order goes back, a result stands elsewhere than the client put it.
+    moved = sum(right < left for left, right in pairwise(item for item in order if isinstance(item, int)))
     reason = f"{answered} calls answered, {len(pairs.orphans)} results dropped, {moved} results moved"
     touched = answered + len(pairs.orphans) + moved
     decision = Decision("pairing", reason, conversation.tokens, outcome.tokens, touched, first)
@@ -131,9 +132,3 @@ def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
 
 def _abort(call: ToolCall, count: CountTokens) -> Message:
     return finish_message(Message(Role.TOOL, (ABORTED,), answers=call.id), count)
-
-
-def _count_moved(order: list[int | ToolCall]) -> int:
-    """Results that stand elsewhere than the client put them: each place where the order goes back."""
-    kept = [item for item in order if isinstance(item, int)]
-    return sum(1 for left, right in pairwise(kept) if right < left)

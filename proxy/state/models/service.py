@@ -43,7 +43,7 @@ MAX_WRITES = 3
 class _Model(Model):
     """With its name in logs and metrics, and with what is under way.
 
-    `read_at` is None until the store was asked. `completed` is what a record tells together with the catalogue.
+    `read_at` is None until the store was asked.
     """
 
     label: str = "other"
@@ -51,7 +51,6 @@ class _Model(Model):
     read_at: float | None = None
     reading: asyncio.Task[None] | None = None
     writing: asyncio.Task[None] | None = None
-    completed: tuple[Record, Facts] | None = None
 
 
 class Models:
@@ -94,9 +93,7 @@ class Models:
             model.read_at = model.read_at or self._clock()  # a store that hangs is waited for once
         if not is_ready(name.base_url):
             await asyncio.to_thread(load_catalogue, (name.base_url,))
-        if model.completed is None or model.completed[0] is not model.known:
-            model.completed = model.known, complete(name, model.facts)
-        return model.completed[1]
+        return complete(name, model.facts)
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success."""

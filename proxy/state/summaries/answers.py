@@ -5,6 +5,7 @@ Law: an answer is a note, or an error that says what it is in its place.
 
 import aiohttp
 
+from proxy.http.client import read_bounded
 from proxy.state.summaries.calls import NoSummaryError, Result
 from proxy.wire.codec import Codec, Completion, Parameter, UndecodableError
 from rules.conversation import CountTokens
@@ -47,16 +48,14 @@ class EmptyError(NoNoteError):
 
 async def read_answer(response: aiohttp.ClientResponse, codec: Codec) -> bytes:
     """The body of an answer. Raises RefusedError if it is an error, NoSummaryError if it is far too long."""
-    answer = bytearray()
-    async for chunk in response.content.iter_any():
-        answer += chunk
-        if len(answer) > MAX_ANSWER_BYTES:
-            message = "too long"
-            raise NoSummaryError(message)
+    answer = await read_bounded(response, MAX_ANSWER_BYTES)
+    if answer is None:
+        message = "too long"
+        raise NoSummaryError(message)
     if response.status != 200:
-        parameter = codec.read_refused_parameter(bytes(answer))
+        parameter = codec.read_refused_parameter(answer)
         raise RefusedError(response.status, parameter, is_final=response.status not in REFUSED)
-    return bytes(answer)
+    return answer
 
 
 def read_completion(answer: bytes, codec: Codec) -> Completion:

@@ -31,10 +31,6 @@ class SummaryCalls:
         self._log = log
         self._failing: set[str] = set()
 
-    def begin(self, model: str, form: Form, prompt_tokens: int) -> "SummaryCall":
-        """A call that begins now; `model` is a label, `prompt_tokens` as counted."""
-        return SummaryCall(self, model, form, prompt_tokens)
-
     def end(self, call: "SummaryCall") -> None:
         """Record a call that has ended."""
         seconds = time.monotonic() - call.started
@@ -72,7 +68,10 @@ def name_reason(error: Exception) -> str:
 
 
 class SummaryCall:
-    """One call, as a context: whatever ends it, it is recorded. The figures are its caller's to set."""
+    """One call, as a context: whatever ends it, it is recorded. The figures are its caller's to set.
+
+    `model` is a label, `prompt_tokens` as counted.
+    """
 
     def __init__(self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int) -> None:
         self._calls = calls

@@ -183,7 +183,7 @@ class _Asking:
         summariser = self._task.summariser
         tokens = round(summariser.token_ratio * self._prompt_tokens)
         form: Form = "transcript" if self._forms[0] is None else "inline"
-        with self._calls.begin(summariser.label, form, tokens) as call:
+        with SummaryCall(self._calls, summariser.label, form, tokens) as call:
             try:
                 answer = await self._send(body, call)
                 return await asyncio.to_thread(self._read_note, answer, call)

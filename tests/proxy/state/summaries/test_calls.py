@@ -6,7 +6,7 @@ import pytest
 from support.model_learning import ListLog
 
 from proxy.http.errors import ProxyError, UpstreamUnreachableError
-from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
+from proxy.state.summaries.calls import NoSummaryError, SummaryCall, SummaryCalls
 from proxy.telemetry.metrics import Metrics
 
 
@@ -32,7 +32,7 @@ def calls(log: ListLog) -> SummaryCalls:
 def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: SummaryCalls, log: ListLog) -> None:
     """One line and one time; of an error no more than its type, or our own words."""
     try:
-        with calls.begin("m", "inline", 12):
+        with SummaryCall(calls, "m", "inline", 12):
             if error is not None:
                 raise error
     except (NoSummaryError, ProxyError, OSError, asyncio.CancelledError) as raised:
@@ -46,7 +46,7 @@ def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: Summar
 
 def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: ListLog) -> None:
     """In the line and in the metric alike, to a thousandth."""
-    with calls.begin("m", "inline", 12) as call:
+    with SummaryCall(calls, "m", "inline", 12) as call:
         call.started -= 5
     (metric,) = calls.metrics.summary_seconds.collect()
     (total,) = [sample.value for sample in metric.samples if sample.name.endswith("_sum")]
