@@ -32,7 +32,10 @@ from support.builders import (
 from support.checker import check_pairing, check_transcript
 
 from rules.conversation import Conversation, Message, Outcome
-from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.excerpt.rule import truncate_tool_results
