@@ -1,7 +1,7 @@
 """`trimtab healthcheck`: whether the proxy on this machine takes requests, for the runtimes of containers.
 
-It imports no more than it needs, as it runs again and again: `python -m proxy.healthcheck` takes a third of the time
-of the same command behind `trimtab`.
+It imports no more than it needs, as it runs again and again: `python -m proxy.cli.healthcheck` takes a third of the
+time of the same command behind `trimtab`.
 """
 
 import http.client

@@ -93,7 +93,7 @@ def test_the_first_key_that_has_a_value_gives_it_up() -> None:
         lru[key] = key.upper()
 
     assert [lru.pop_first(keys) for keys in ("xbc", "xbc", "xbc", "")] == ["B", "C", None, None]
-    assert (lru.items(), lru._bytes) == ([("a", "A")], ENTRY_BYTES + 1)
+    assert (lru.items(), lru.total_bytes) == ([("a", "A")], ENTRY_BYTES + 1)
 
 
 def test_the_items_are_told_the_least_recently_used_first() -> None:

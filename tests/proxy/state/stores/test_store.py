@@ -1,6 +1,7 @@
-"""How a store fails: in words that give nothing away."""
+"""How a store's failure is told: by the store's name and the kind of fault, never in a library's words."""
 
 import errno
+import sqlite3
 
 import pytest
 
@@ -8,16 +9,18 @@ from proxy.state.stores.store import StoreError, describe_fault
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "fault"),
     [
-        (TimeoutError("redis://user:secret@host"), "it does not answer in time"),
-        (OSError(errno.ENOSPC, "secret", "/home/user/secret"), "no space left on device"),
-        (ValueError("secret"), "its answer cannot be read"),
-        (OSError("secret"), "its answer cannot be read"),
+        (TimeoutError("PLANTED"), "it does not answer in time"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "PLANTED", "/PLANTED"), "connection refused"),
+        (OSError(errno.ENOSPC, "PLANTED"), "no space left on device"),
+        (OSError("PLANTED"), "its answer cannot be read"),
+        (sqlite3.DatabaseError("PLANTED"), "its answer cannot be read"),
+        (ValueError("redis://:PLANTED@host"), "its answer cannot be read"),
     ],
 )
-def test_a_fault_is_named_in_the_systems_words_or_ours(error: Exception, words: str) -> None:
-    """Never in a library's, which may hold a password or a path."""
-    assert describe_fault(error) == words
-    fault = StoreError("redis", describe_fault(error))
-    assert (str(fault), fault.fault) == (f"the redis store failed: {words}", words)
+def test_a_fault_is_told_in_the_systems_words_or_ours(error: Exception, fault: str) -> None:
+    """An error's own text may hold a password, an address or the name of a file."""
+    assert describe_fault(error) == fault
+    told = StoreError("redis", fault)
+    assert (str(told), told.fault) == (f"the redis store failed: {fault}", fault)
