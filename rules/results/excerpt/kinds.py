@@ -28,7 +28,6 @@ class Kind(StrEnum):
     COMMITS = "commits"
     MATCHES = "matches"
     LISTING = "listing"
-    PAGE = "page"
     SOURCE = "source"
     PROSE = "prose"
     LOG = "log"
@@ -36,7 +35,7 @@ class Kind(StrEnum):
 
 _TELLS: tuple[tuple[Kind, Callable[[Sequence[str]], bool]], ...] = (
     (Kind.COMMITS, is_commits),
-    (Kind.PAGE, is_page),
+    (Kind.PROSE, is_page),
     (Kind.MATCHES, is_matches),
     (Kind.LISTING, is_listing),
     (Kind.SOURCE, is_source),
@@ -46,7 +45,6 @@ SCORES: dict[Kind, Score] = {
     Kind.COMMITS: score_commits,
     Kind.MATCHES: score_matches,
     Kind.LISTING: score_listing,
-    Kind.PAGE: score_prose,
     Kind.SOURCE: score_source,
     Kind.PROSE: score_prose,
     Kind.LOG: score_log,
@@ -55,7 +53,6 @@ _ENDS = {
     Kind.LOG: Shares(0.06, 0.14),
     Kind.SOURCE: Shares(0.12, 0.03),
     Kind.PROSE: Shares(0.15, 0.05),
-    Kind.PAGE: Shares(0.05, 0.03),
 }
 _OTHER_ENDS = Shares(0.06, 0.06)
 

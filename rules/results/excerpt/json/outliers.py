@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from itertools import pairwise
 from math import log
 from typing import Any
@@ -20,8 +20,10 @@ MAX_VALUES = 256
 MAX_KEY_CHARS = 80
 """Of a key, in the path of its column."""
 DEPTH_FACTOR = 0.85
-EXTREME_WEIGHTS = (1.0, 0.5, 0.9, 0.4)
-"""The largest number of a column and the one next to it, the smallest and the one next to it."""
+LARGEST_WEIGHT, SMALLEST_WEIGHT = 1.0, 0.9
+"""Of the record with the largest number of a column, and with the smallest."""
+MAX_NUMBER = 10**300
+"""A larger one is no float."""
 RARE_SHARE = 0.2
 """A value that more records have is common."""
 EXTRA_KEY_SHARE = 0.9
@@ -31,12 +33,6 @@ _PLACE_NAMES = re.compile(
     re.IGNORECASE,
 )
 """Numbers that say where or which: their extremes are no news."""
-
-_NUMBER = re.compile(r"[-+]?\d{1,15}(?:\.\d{1,9})?")
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?")
-
-MAX_NUMBER = 10**300
-"""A larger one is no float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,29 +145,22 @@ def _read_column(path: str, column: Column, values: Values, records: int) -> Ite
 
 
 def _to_number(value: Any) -> float | None:
-    """A number, also one that is written as text; a date, as digits that grow with time."""
-    if type(value) is float or (type(value) is int and abs(value) < MAX_NUMBER):
-        return float(value)
-    if not isinstance(value, str):
-        return None
-    if _NUMBER.fullmatch(value):
-        return float(value)
-    date = _DATE.match(value)
-    return float("".join(part or "00" for part in date.groups())) if date else None
+    is_number = type(value) is float or (type(value) is int and abs(value) < MAX_NUMBER)
+    return float(value) if is_number else None
 
 
 def _read_extremes(path: str, totals: Mapping[int, float]) -> Iterator[tuple[float, int]]:
     if len(set(totals.values())) <= 2:
         return
     rising = sum(before <= after for before, after in pairwise(totals.values())) / (len(totals) - 1)
-    ordered = *nlargest(2, totals, key=totals.__getitem__), *nsmallest(2, totals, key=totals.__getitem__)
-    extremes = list(zip(EXTREME_WEIGHTS, ordered, strict=True))
+    largest, smallest = max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
+    extremes = ((LARGEST_WEIGHT, largest), (SMALLEST_WEIGHT, smallest))
     if 0.05 < rising < 0.95:
         if not _is_place(path):
             yield from extremes
     elif rising not in {0.0, 1.0}:  # a sequence, but for a few: what breaks it is the news
         ends = {next(iter(totals)), next(reversed(totals))}
-        yield from ((weight, number) for weight, number in extremes[::2] if number not in ends)
+        yield from ((weight, number) for weight, number in extremes if number not in ends)
 
 
 def _is_place(path: str) -> bool:

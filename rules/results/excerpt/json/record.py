@@ -13,20 +13,17 @@ from rules.text.markers import mark_characters, mark_items
 
 SAYS_FACTOR, NAME_FACTOR = 2.0, 2.0
 """For what is said in words, and for the first text of a record."""
-OPAQUE_FACTOR = 0.1
-"""For hashes and the like: long, and nobody reads them."""
 DEPTH_FACTOR = 0.8
 ARRAY_FACTOR, RANK_DECAY = 0.2, 0.6
 """For an item of an array of plain values, and the exponent of its rank in any array."""
 MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
-LONG_STRING_TOKENS, CUT_STRING_TOKENS = 80, 60
+LONG_STRING_TOKENS = 60
 BASE_TOKENS = 8.0
 MARKER_CHARS = 45
-_OPAQUE = re.compile(r'"(?:[0-9a-fA-F]{24,}|[A-Za-z0-9+/=_-]{60,}|sha\d+[:-][^"]*)"')
 _ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 """What is left of an escape, and the first half of a pair whose second half is gone."""
-MAX_LEVELS, MAX_LARGE_LEVELS, LARGE_CHARS = 12, 4, 20_000
-"""How deep a record is looked into; less deep where much of it stands so deep: each level is read anew."""
+MAX_LEVELS = 4
+"""How deep a record is looked into: each level is read anew."""
 
 
 @dataclass(slots=True)
@@ -112,8 +109,7 @@ class _Reader:
         opening = self._text[part.start]
         key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
         level = parent.level + 1 if parent else 0
-        deepest = MAX_LEVELS if part.stop - part.start < LARGE_CHARS else MAX_LARGE_LEVELS
-        is_read = opening in "[{" and level < deepest
+        is_read = opening in "[{" and level < MAX_LEVELS
         parts = split_parts(self._text, part.start, part.stop) if is_read else None
         if not parts:
             return self._read_leaf(part, parent, path, weight * DEPTH_FACTOR**depth, key_tokens)
@@ -140,14 +136,12 @@ class _Reader:
     def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:
         raw = self._text[part.start : part.stop]
         if raw[0] == '"' and len(raw) * self._rate > LONG_STRING_TOKENS:
-            raw = cut_string(raw, int(CUT_STRING_TOKENS / self._rate))
+            raw = cut_string(raw, int(LONG_STRING_TOKENS / self._rate))
         elif raw[0] in "[{":
             raw = unbreak(raw)
         info = self._news.info.get(path, 1.0)
         info = max(info, 0.3) if self._is_first else (info if info > 0.1 else 0.0)
-        if _OPAQUE.fullmatch(raw) or raw[0] in "[{":
-            info *= OPAQUE_FACTOR
-        elif raw[0] == '"':
+        if raw[0] == '"':
             info *= (SAYS_FACTOR if " " in raw else 1.0) * (1.0 if self._named else NAME_FACTOR)
             self._named = True
         leaf = _Node(part.key, parent, len(raw) * self._rate + key_tokens, text=raw)

@@ -25,9 +25,6 @@ FAMILY_DECAY = 0.6
 """The second line of a kind says less than the first; the exponent of its rank."""
 NEIGHBOURS = ((1, 0.45), (-1, 0.27))
 """Lines around a strong signal, and their share."""
-HEADING_SHARE = 0.8
-"""Of the line before a signal that ends with a colon: it says where that happened."""
-MIN_STRONG = 2.0
 FRAMES_LOOKED_AT = 400
 _TRACEBACK = "Traceback (most recent call last)"
 RARE_SCORE = 3.0
@@ -81,14 +78,11 @@ def _add_neighbours(scores: dict[int, float], lines: Sequence[str], signals: Map
     """What is around a strong signal, but for other strong ones."""
     strong = {index for index, signal in signals.items() if signal.weight >= WARNING}
     for index, score in [(index, scores[index]) for index in signals if index in strong]:
-        if score <= MIN_STRONG:
-            continue
         for distance, share in NEIGHBOURS:
             at = index + distance
             line = lines[at].strip() if 0 <= at < len(lines) and at not in strong else ""
             if line:
-                given = score * (HEADING_SHARE if distance < 0 and line.endswith(":") else share)
-                scores[at] = max(scores.get(at, 0.0), given * min(1.0, (len(line) + 8) / 20))
+                scores[at] = max(scores.get(at, 0.0), score * share * min(1.0, (len(line) + 8) / 20))
 
 
 def _add_frames(scores: dict[int, float], lines: Sequence[str]) -> None:

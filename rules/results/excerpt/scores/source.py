@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-DEFINITION_SCORE, PLAIN_SCORE = 6.0, 0.6
+DEFINITION_SCORE = 6.0
 _GUTTER = re.compile(r"\s*\d+(?:\t|\u2192|[|:] ?| {1,2})")
 _DEFINES = re.compile(
     r"\s*(?:export\s+|default\s+|pub(?:\([a-z]+\))?\s+|public\s+|private\s+|protected\s+|internal\s+|static\s+|final\s+|"
@@ -33,13 +33,10 @@ SAMPLE_CODE = re.compile(
 
 
 def score_source(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of a source file's lines."""
-    scores: dict[int, float] = {}
-    for index, text in enumerate(texts):
-        line = strip_gutter(text[:400].rstrip())
-        if line.strip():
-            scores[index] = DEFINITION_SCORE if _DEFINES.match(line) or _MEMBER.match(line) else PLAIN_SCORE
-    return scores
+    """Scores of a source file's definitions."""
+    lines = (strip_gutter(text[:400].rstrip()) for text in texts)
+    defined = (index for index, line in enumerate(lines) if _DEFINES.match(line) or _MEMBER.match(line))
+    return dict.fromkeys(defined, DEFINITION_SCORE)
 
 
 def strip_gutter(line: str) -> str:

@@ -47,7 +47,7 @@ KINDS = {
     "grep in one file": (Kind.MATCHES, "".join(f"{number}:def f{number}():\n" for number in range(3, 300, 7))),
     "find": (Kind.LISTING, "".join(f"./src/part_{number % 5}/file_{number}.c\n" for number in range(90))),
     "ls -l": (Kind.LISTING, "total 8\n" + "".join(f"-rw-r--r-- 1 me us {n} Jan 1 12:00 file\n" for n in range(90))),
-    "page": (Kind.PAGE, "<!DOCTYPE html>\n<html>\n<body>\n" + "<p>Some words</p>\n" * 60),
+    "page": (Kind.PROSE, "<!DOCTYPE html>\n<html>\n<body>\n" + "<p>Some words</p>\n" * 60),
     "source": (Kind.SOURCE, CODE * 4),
     "numbered source": (Kind.SOURCE, "".join(f"{n:6}\t{line}\n" for n, line in enumerate((CODE * 4).splitlines(), 1))),
     "prose": (Kind.PROSE, "".join(PROSE.replace("The", f"{word} the") for word in ("While", "Where", "Then", "Since"))),

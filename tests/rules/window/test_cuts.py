@@ -1,0 +1,109 @@
+"""The windows that could come next: where they are cut, and what they leave."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import assistant, call, fill, result, session, system, user, valid_transcripts
+
+from rules.conversation import Message, count_leading
+from rules.policy import OverflowStrategy, Policy
+from rules.window.cuts import SUMMARY_FRAME_TOKENS, Cuts
+from rules.window.prune import PLACEHOLDER_TOKENS
+from rules.window.room import Room
+from rules.window.state import CutKind, Window
+from rules.window.sums import Sums
+
+LIMIT = 4000
+POLICY = Policy(protect_turns=0, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3)
+HEAD = (system("You are careful."), user("Mend the build."))
+
+
+def cuts_of(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Cuts, Sums, Window]:
+    """What could follow after these messages, their sums, and the window without a cut."""
+    sums = Sums(count_leading(messages))
+    for message in messages:
+        sums.add(message)
+    return Cuts(Room.measure(messages, 0, LIMIT), policy, sums), sums, Window(task=sums.task)
+
+
+@given(messages=valid_transcripts(), prune_stop=st.integers(0, 60))
+def test_a_window_costs_what_is_forwarded_of_each_message(messages: tuple[Message, ...], prune_stop: int) -> None:
+    """Behind the head; results before a place count as placeholders."""
+    messages = (*HEAD, *messages)
+    cuts, sums, window = cuts_of(messages)
+    stop = min(prune_stop, len(messages))
+    costs = [
+        min(message.tokens, PLACEHOLDER_TOKENS) if message.role == "tool" and index < stop else message.tokens
+        for index, message in enumerate(messages)
+    ]
+    assert cuts.size(replace(window, prune_stop=stop)) == sum(costs[2:])
+    assert cuts.rest(window) + cuts.open_tokens == cuts.size(window)
+    assert cuts.open_tokens == sum(message.tokens for message in messages[max(sums.open_step, 2) :])
+
+
+def test_a_cut_leaves_low_water_at_most() -> None:
+    """With its summary and with what comes until it is applied, unless the newest step alone is longer."""
+    for steps in range(20, 60):
+        cuts, _, window = cuts_of((*HEAD, *session(steps)[2:]))
+        for growth in (0.0, 0.15):
+            at = cuts.find_cut(window, growth)
+            assert at is not None
+            left = cuts.size(cuts.cut_at(window, at)) + cuts.share(growth)
+            assert left <= cuts.share(POLICY.low_water)
+
+
+def test_without_enough_steps_no_model_is_asked() -> None:
+    """A digest stands for little; so it does where the policy asks for none."""
+    messages = session(20)
+    few, many = 2 + 2 * 2, 2 + 2 * 3
+    for policy, at, kind in (
+        (POLICY, few, CutKind.DIGEST),
+        (POLICY, many, CutKind.SUMMARISE),
+        (replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE), many, CutKind.DIGEST),
+    ):
+        cuts, _, window = cuts_of(messages, policy)
+        # The task counts as a step, too.
+        cut = cuts.cut_at(window, at - 2).cut
+        assert cut is not None
+        assert cut.kind is kind
+
+
+def test_between_head_and_open_step_there_is_nothing_to_cut() -> None:
+    """However long the open step is."""
+    messages = (*HEAD, assistant(None, call("a")), result("a", fill("long", 5000)))
+    cuts, _, window = cuts_of(messages)
+    assert cuts.find_cut(window, 0.0) is None
+    assert cuts.make_way(window) is None
+    assert cuts.rest(window) == 0
+
+
+def test_a_window_cut_down_to_the_open_step_takes_what_is_left_of_the_room() -> None:
+    """For its digest, up to a summary's length; and it is cut no further than there."""
+    for tokens in (100, 2000, 3200, 3600, 5000):
+        messages = (*session(30), assistant(None, call("a")), result("a", fill("long", tokens)))
+        cuts, sums, window = cuts_of(messages)
+        shrunk = cuts.shrink(window)
+        assert shrunk is not None
+        assert shrunk.cut is not None
+        assert (shrunk.cut.at, shrunk.cut.kind) == (sums.open_step, CutKind.DIGEST)
+        left = cuts.room_tokens - cuts.open_tokens - SUMMARY_FRAME_TOKENS
+        assert shrunk.cut.reserved_tokens == min(max(left, 0), POLICY.summary_max_tokens)
+
+
+def test_results_of_the_newest_turns_are_not_pruned() -> None:
+    """As many turns as the policy protects, unless they alone fill the room."""
+    turns = [message for number in range(4) for message in (user(f"turn {number}"), *session(3)[2:])]
+    messages = (*HEAD, *turns)
+    starts = [index for index, message in enumerate(messages) if message.role == "user"][1:]
+    for protected in (1, 2, 3):
+        cuts, _, window = cuts_of(messages, replace(POLICY, protect_turns=protected))
+        pruned = cuts.prune(replace(window, next_cut=len(messages)))
+        assert pruned is not None
+        assert pruned.prune_stop == starts[-protected]
+    long = (*messages, assistant(None, call("a")), result("a", fill("long", LIMIT)))
+    cuts, _, window = cuts_of(long, replace(POLICY, protect_turns=1))
+    pruned = cuts.prune(replace(window, next_cut=len(long)))
+    assert pruned is not None
+    assert pruned.prune_stop == len(long)
