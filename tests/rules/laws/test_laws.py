@@ -161,6 +161,16 @@ def test_rules_are_deterministic_and_never_mutate(rule: Rule, messages: tuple[Me
     assert all(message.raw in raws for message in outcome.conversation.messages)
 
 
+@ALL_RULES
+@given(messages=transcripts())
+def test_every_message_knows_where_the_client_said_it(rule: Rule, messages: tuple[Message, ...]) -> None:
+    """Whatever was dropped, moved or made: an origin names the client's own message, and a made one has none."""
+    after = rule(conversation(*messages)).conversation
+    for message, origin in zip(after.messages, after.origins, strict=True):
+        assert (origin is None) == (message.raw == b"")
+        assert origin is None or message.raw == messages[origin.start].raw
+
+
 @RULES
 @given(messages=transcripts())
 def test_rules_are_idempotent(rule: Rule, messages: tuple[Message, ...]) -> None:
