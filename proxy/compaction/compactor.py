@@ -79,7 +79,7 @@ class Compactor:
             policy,
             count=self.count,
             request_max_tokens=request.max_tokens,
-            work=self._work.allow(max_chars),
+            work=replace(self._work, max_chars=max_chars),
             states=self._states,
         )
         return Planned(request, planned.original, policy, planned)
@@ -98,7 +98,7 @@ class Compactor:
                 planned.policy,
                 count=self.count,
                 summary=summary,
-                work=self._work.allow(max_chars),
+                work=replace(self._work, max_chars=max_chars),
                 states=self._states,
             )
         except LimitExceededError as error:

@@ -35,7 +35,7 @@ class Route:
 class Call:
     """A request that is to be compacted, and what that takes.
 
-    `label` is the metrics' label of the model. `secret` is what the client's summaries are found and sealed with.
+    `label` is the metrics' label of the model.
     """
 
     arrival: Arrival
@@ -44,7 +44,6 @@ class Call:
     compactor: Compactor
     view: ModelView
     label: str
-    secret: bytes
 
 
 def choose_route(

@@ -131,7 +131,8 @@ async def relay_answer(
     """
     reply.status = answer.status
     response = reply.response or await begin_answer(reply, answer, added, holds_head=bool(held))
-    event = bytearray() if reply.is_stream and not _is_stream(answer) and write_event is not None else None
+    is_stream = _is_stream(answer)
+    event = bytearray() if reply.is_stream and not is_stream and write_event is not None else None
     try:
         async for chunk in _chain(held, answer):
             arrived = time.monotonic()
@@ -141,7 +142,8 @@ async def relay_answer(
                 event += chunk[: MAX_EVENT_BYTES - len(event)]
             if tap is not None:
                 tap.feed(chunk)
-                reply.pace.note(tap.text_chars, arrived)
+                if is_stream:
+                    reply.pace.note(tap.text_chars, arrived)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
         reply.broken = not reply.client_left
         reply.reset()

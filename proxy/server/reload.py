@@ -11,7 +11,7 @@ from typing import Any
 from proxy.config.errors import ConfigError
 from proxy.config.schema import Config
 from proxy.exchange.services import Services
-from proxy.server.current import Current
+from proxy.server.router import Current
 from proxy.state.models.catalogue import load_catalogue
 
 FIXED_KEYS = ("listen", "metrics_listen", "store", "store_ttl_seconds")

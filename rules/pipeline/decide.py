@@ -29,12 +29,12 @@ def plan(
     Raises LargeWorkError if `work` does not allow for so much.
     """
     work = work or Work(count)
-    paired = pair_tool_calls(conversation, count=count)
-    key = name_state(paired.conversation.messages, policy, work)
-    known = None if states is None else states.get(key)
+    known = None if states is None else states.get(name_state(conversation.messages, policy, work))
     found = None if known is None else known.find_plan(conversation, request_max_tokens)
     if found is not None:
         return found
+    work = work.begin()
+    paired = pair_tool_calls(conversation, count=count)
     model_limit, limit = policy.model_limit_tokens(request_max_tokens), policy.limit_tokens(request_max_tokens)
     state = take_state(states, paired.conversation.messages, policy, work)
     short = state.edit(paired.conversation, policy, work)
@@ -62,5 +62,5 @@ def plan(
     )
     if states is not None:
         state.plan, state.max_tokens = planned, request_max_tokens
-        states[key] = state
+        states[name_state(paired.conversation.messages, policy, work)] = state
     return planned

@@ -13,11 +13,11 @@ import msgspec
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
-from proxy.wire.elements import Placed, whole_elements, write_elements
+from proxy.wire.elements import Placed, write_elements
 from proxy.wire.json.repair import DECODE_ERRORS, mend
 from proxy.wire.json.spans import Array, find_array, has_more_parts
 from proxy.wire.known import FixedTokens
-from rules.conversation import Conversation, Message
+from rules.conversation import Conversation, Message, whole_elements
 from rules.results.work import Allowance
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
@@ -50,7 +50,7 @@ def peek_model(beginning: bytes) -> str:
     return found[1].decode("utf-8", "replace") if found else ""
 
 
-def read_request(codec: Codec, body: bytes, max_chars: int | None) -> Request:
+def read_request(codec: Codec, body: bytes, *, max_chars: int | None = None) -> Request:
     """Split a body into its messages without decoding them. Raises UndecodableError.
 
     Lone surrogates, NaN and Infinity, and a byte order mark are mended, as most upstreams' decoders read them. That
