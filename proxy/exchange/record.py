@@ -95,23 +95,18 @@ class Report:
 
 
 class Phases:
-    """The phase that a piece of work is in, and how long each phase took that has ended."""
+    """The phase that a piece of work is in, and the `seconds` of each phase that has ended, in their order."""
 
     def __init__(self, current: str) -> None:
         self.current = current
-        self._ended: list[tuple[str, float]] = []
-
-    @property
-    def seconds(self) -> tuple[tuple[str, float], ...]:
-        """The phases that have ended, in their order."""
-        return tuple(self._ended)
+        self.seconds: tuple[tuple[str, float], ...] = ()
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """The block is a phase. If it raises, it stays the current one, and has no time."""
         before, self.current, started = self.current, name, time.monotonic()
         yield
-        self._ended.append((name, time.monotonic() - started))
+        self.seconds += ((name, time.monotonic() - started),)
         self.current = before
 
     @contextmanager

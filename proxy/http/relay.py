@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 
 from proxy.http.aiohttp_fixes import PlainResponse, reset_transport
 from proxy.http.errors import UpstreamInvalidError
-from proxy.http.headers import Headers, answer_headers, is_sendable, read_headers
+from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
 from proxy.wire.sse import MAX_EVENT_BYTES
 from proxy.wire.tap import Tap
@@ -88,7 +88,7 @@ async def begin_answer(
         message = f"the upstream answered with status {answer.status}, which ends no request; check upstream.base_url"
         raise UpstreamInvalidError(message)
     reply.status = answer.status
-    headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
+    headers = CIMultiDict(answer_headers(answer.raw_headers))
     headers.extend(added)
     reason = answer.reason if is_sendable(answer.reason or "") else None
     response = PlainResponse(status=answer.status, reason=reason, headers=headers)
@@ -103,7 +103,7 @@ async def replace_answer(
     """Pass the answer on with another body, which is JSON."""
     reply.status = answer.status
     reply.last_byte_at = time.monotonic()
-    headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
+    headers = CIMultiDict(answer_headers(answer.raw_headers))
     for name in ("Content-Length", "Content-Encoding", "Content-Type"):
         headers.popall(name, None)
     headers.extend([("Content-Type", "application/json"), *added])

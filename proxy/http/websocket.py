@@ -18,7 +18,7 @@ from proxy.config.schema import UpstreamConfig
 from proxy.http.aiohttp_fixes import PlainResponse
 from proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient
 from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.http.headers import answer_headers, is_sendable, read_headers
+from proxy.http.headers import answer_headers, is_sendable
 from proxy.http.relay import STALLED_SECONDS, Reply, relay_answer
 from proxy.http.unreachable import name_host
 
@@ -73,7 +73,7 @@ async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse) -> web.Stre
     response = PlainResponse(
         status=answer.status,
         reason=answer.reason if is_sendable(answer.reason or "") else None,
-        headers=CIMultiDict([*answer_headers(read_headers(answer.raw_headers)), *_UPGRADE]),
+        headers=CIMultiDict([*answer_headers(answer.raw_headers), *_UPGRADE]),
     )
     response.force_close()
     await reply.begin(response)

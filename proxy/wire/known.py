@@ -37,10 +37,11 @@ class KnownView:
         self._fixed = fixed
         self._number = number
 
-    def count_unknown_bytes(self, raws: Sequence[bytes]) -> int:
-        """How many bytes of these elements are not known."""
+    def count_unknown_bytes(self, raws: Sequence[bytes], fixed: tuple[bytes, ...] = (), fixed_factor: int = 1) -> int:
+        """How many bytes are not known of these elements, and of what stands outside them, which count for more."""
         number = self._number
-        return sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
+        unknown = sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
+        return unknown + sum(map(len, fixed)) * fixed_factor * len(self._fixed.find_missing([(number, fixed)]))
 
     def decode(self, raws: Sequence[bytes], decode: Decode) -> list[tuple[Message, ...]]:
         """The messages of each element; those that are not known as `decode` has them. Raises what it raises.
@@ -57,10 +58,6 @@ class KnownView:
                 messages = new[raw] = self._elements[number, raw] = decode(raw)
             decoded.append(messages)
         return decoded
-
-    def knows_fixed(self, raws: tuple[bytes, ...]) -> bool:
-        """Whether the tokens of what stands outside the messages are known."""
-        return (self._number, raws) in self._fixed
 
     def count_fixed(
         self, raws: tuple[bytes, ...], count_fixed: Callable[[tuple[bytes, ...]], FixedTokens]

@@ -112,8 +112,7 @@ def _find_messages(body: bytes, raws: Sequence[bytes]) -> Array:
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are to be decoded and counted; tools count for more, as they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    unknown = known.count_unknown_bytes(request.raws)
-    return unknown + (0 if known.knows_fixed(request.fixed) else TOOLS_FACTOR * sum(map(len, request.fixed)))
+    return known.count_unknown_bytes(request.raws, request.fixed, TOOLS_FACTOR)
 
 
 def decode_request(request: Request, counting: Counting) -> Conversation:
@@ -122,7 +121,7 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     try:
         decoded = known.decode(request.raws, partial(_decode_element, counting))
         messages = tuple([message for (message,) in decoded])
-        fixed = _find_fixed(request, counting)
+        fixed = known.count_fixed(request.fixed, partial(_count_fixed, counting))
         tokens = fixed.format_tokens + fixed.tools_tokens
         if fixed.has_functions and messages:
             tokens += count_shared_frame(messages[0], counting.count, counting.costs)
@@ -137,13 +136,8 @@ def _decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
 
 def count_format_tokens(request: Request, counting: Counting) -> int:
     """Tokens of the frame and of the response format: of what stands outside the messages, all but the tools."""
-    return _find_fixed(request, counting).format_tokens
-
-
-def _find_fixed(request: Request, counting: Counting) -> FixedTokens:
-    """Tokens of what stands outside the messages."""
     known = counting.known.view(request.codec.name, counting.number)
-    return known.count_fixed(request.fixed, partial(_count_fixed, counting))
+    return known.count_fixed(request.fixed, partial(_count_fixed, counting)).format_tokens
 
 
 def _count_fixed(counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
