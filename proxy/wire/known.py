@@ -50,8 +50,11 @@ class KnownView:
         """
         number = self._number
         found = self._elements.get_many([(number, raw) for raw in raws])
+        decoded = [messages for messages in found if messages]
+        if len(decoded) == len(raws):
+            return decoded  # the usual case: all of a transcript but its end was seen before
         new: dict[bytes, tuple[Message, ...]] = {}
-        decoded: list[tuple[Message, ...]] = []
+        decoded = []
         for raw, known in zip(raws, found, strict=True):
             messages = new.get(raw) if known is None else known
             if messages is None:
