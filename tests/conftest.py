@@ -5,7 +5,7 @@ many, and others at each run, to look for what the few have missed. `few`: for a
 broken laws, such as versions of libraries that do not fit.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 
 import aiohttp
@@ -17,6 +17,8 @@ from upstreams.recording import FakeUpstream, run_upstream
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.server.app import Proxy, run_proxy
+from proxy.wire.codec import Codec
+from proxy.wire.codecs import CODECS
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
@@ -62,7 +64,7 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
     """Start a proxy with `dotted.key=value` settings, in front of the fake upstream unless they say otherwise."""
     async with AsyncExitStack() as stack:
 
-        async def start(*settings: str) -> Proxy:
+        async def start(*settings: str, codecs: Iterable[Codec] = CODECS) -> Proxy:
             base = (
                 "listen=127.0.0.1:0",
                 f"upstream.base_url={upstream.url}",
@@ -70,7 +72,7 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
                 "store=memory",
             )
             config = load_config(settings=(*base, *settings), environment={})
-            return await stack.enter_async_context(run_proxy(config, log, compactors))
+            return await stack.enter_async_context(run_proxy(config, log, compactors, codecs=codecs))
 
         yield start
 

@@ -1,4 +1,4 @@
-"""Counters, requests and codecs as the proxy makes them; each counter and codec knows nothing yet.
+"""Counters, requests and codecs as the proxy makes them; a new counter or codec knows nothing yet.
 
 Law: the rooms that measure reach the proxy's counting and decoding through here alone.
 """
@@ -26,7 +26,7 @@ def make_counter(encoding: tiktoken.Encoding) -> CountTokens:
 
 
 class Codec:
-    """The chat dialect, counting one way, with what it has decoded."""
+    """The chat dialect, counting one way; remembers what it has decoded, at first nothing."""
 
     def __init__(self, count: CountTokens, model: str = "") -> None:
         """Without a model, the costs are those of an unknown one."""
@@ -35,11 +35,6 @@ class Codec:
     def decode(self, request: Request) -> Conversation:
         """The request's transcript, counted."""
         return CHAT.decode(request, self._counting)
-
-
-def make_codec(count: CountTokens, model: str = "") -> Codec:
-    """A codec that has decoded nothing yet; without a model, at the costs of an unknown one."""
-    return Codec(count, model)
 
 
 def read_body(body: bytes) -> Request:

@@ -31,7 +31,7 @@ import structlog
 import uvloop
 
 from bench.figures import describe_machine, judge, print_table
-from bench.harness.counting import Codec, load_encoding, make_codec, make_counter, read_body
+from bench.harness.counting import Codec, load_encoding, make_counter, read_body
 from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
 from bench.harness.servers import run_upstream
 from bench.latency.loop_client import PAUSE_SECONDS, Case, build_shape
@@ -176,7 +176,7 @@ def make_lone_works() -> dict[str, Callable[[], object]]:
     kept: list[Codec] = []  # as the proxy keeps it: to free it all takes long, too
 
     def decode(request: Request, count: CountTokens) -> None:
-        kept.append(make_codec(count))
+        kept.append(Codec(count))
         kept[-1].decode(request)
 
     return {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.figures import print_table
-from bench.harness.counting import make_codec, read_body
+from bench.harness.counting import Codec, read_body
 from bench.material.workload import RECORDED, Session, load_sessions
 from bench.retention.shorteners import (
     DEFAULT_BUDGET_TOKENS,
@@ -80,7 +80,7 @@ def _load_transcripts() -> Mapping[str, list[Conversation]]:
 
 
 def _decode(session: Session) -> Conversation:
-    return make_codec(load_counter()).decode(read_body(session.body(len(session.messages))))
+    return Codec(load_counter()).decode(read_body(session.body(len(session.messages))))
 
 
 def _measure_files(transcripts: Mapping[str, Sequence[Conversation]], tidying: Tidying) -> dict[str, Saved]:

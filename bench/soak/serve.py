@@ -6,9 +6,8 @@ What grows from then on is no cache. Nothing else differs.
 """
 
 from proxy.cli.main import main
-from proxy.compaction import caches
-from proxy.compaction import prefix_watch as kept
-from proxy.compaction.tokenizers import exact as counter
+from proxy.compaction import caches, prefix_watch
+from proxy.compaction.tokenizers import exact
 from proxy.wire import known
 
 SHARE = 16
@@ -16,7 +15,10 @@ SHARE = 16
 if __name__ == "__main__":
     known.CACHE_BYTES //= SHARE
     caches.RESULTS_BYTES //= SHARE
+    caches.SKETCHES_BYTES //= SHARE
+    caches.DIFFS_BYTES //= SHARE
     caches.STATES_BYTES //= SHARE
-    counter.MEMO_BYTES //= SHARE
-    kept.MAX_BYTES //= SHARE
+    exact.MEMO_BYTES //= SHARE
+    exact.LARGE_MEMO_BYTES //= SHARE
+    prefix_watch.MAX_BYTES //= SHARE
     main()

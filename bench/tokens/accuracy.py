@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import tiktoken
 
-from bench.harness.counting import VOCABULARIES, load_encoding, make_codec, make_counter, read_body
+from bench.harness.counting import VOCABULARIES, Codec, load_encoding, make_counter, read_body
 from bench.material.workload import RECORDED
 from bench.peers.environments import MissingPeerError, ask_peer, find_program
 from rules.tokens.families import find_family
@@ -98,7 +98,7 @@ def _count_ours(rows: Sequence[Golden], encodings: dict[str, tiktoken.Encoding])
     counts = {name: make_counter(encoding) for name, encoding in encodings.items()}
     tokens = []
     for row in rows:
-        codec = make_codec(counts[find_family(row.model).vocabulary], row.model)
+        codec = Codec(counts[find_family(row.model).vocabulary], row.model)
         tokens.append(codec.decode(read_body(orjson.dumps(row.request))).tokens)
     return tokens
 

@@ -13,7 +13,7 @@ from statistics import median
 import orjson
 import tiktoken
 
-from bench.harness.counting import Codec, load_encoding, make_codec, make_counter, read_body
+from bench.harness.counting import Codec, load_encoding, make_counter, read_body
 from bench.material.corpora import batch, count_bytes
 from bench.material.transcript import build_body
 
@@ -129,7 +129,7 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
     """
     encoding = load_encoding()
     body = build_body(TRANSCRIPT_BYTES, model=MODEL)
-    codec = make_codec(make_counter(encoding), MODEL)
+    codec = Codec(make_counter(encoding), MODEL)
     codec.decode(read_body(body))
     grown = [_add_messages(body, number) for number in range(requests)]
     taken: dict[str, list[tuple[float, float]]] = {"all known": [], "all but the last two": [], "none known": []}
@@ -142,7 +142,7 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
         orjson.loads(_copy(body))
         yardstick.append(time.process_time() - started)
         if number < COLD_REQUESTS:
-            taken["none known"].append(_measure(make_codec(make_counter(encoding), MODEL), _copy(body)))
+            taken["none known"].append(_measure(Codec(make_counter(encoding), MODEL), _copy(body)))
     return {name: _summarise(seconds) for name, seconds in taken.items()}, median(yardstick) * 1000
 
 

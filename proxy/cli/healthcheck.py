@@ -1,7 +1,7 @@
 """`trimtab healthcheck`: whether the proxy on this machine takes requests, for the runtimes of containers.
 
-It imports no more than it needs, as it runs again and again: `python -m proxy.healthcheck` takes a third of the time
-of the same command behind `trimtab`.
+It imports no more than it needs, as it runs again and again: `python -m proxy.cli.healthcheck` takes a third of the
+time of the same command behind `trimtab`.
 """
 
 import http.client
@@ -55,21 +55,30 @@ def ask_readiness(listen: str) -> None:
         message = "listen has port 0, which stands for any; say which one was taken: --listen HOST:PORT"
         raise UnwellError(message)
     url = f"{site_url(own_host(host), port)}{PATH}"
-    connection = http.client.HTTPConnection(own_host(host), port, timeout=TIMEOUT_SECONDS)
     try:
-        connection.request("GET", PATH)
-        said = connection.getresponse().read(64)
+        said = read_page(listen, PATH)
     except (OSError, http.client.HTTPException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "no answer in time, or none that is HTTP"
         advice = "if serve listens elsewhere by --listen or --set, say the same here; TRIMTAB_LISTEN is read by both"
         message = f"{url} does not answer: {reason.lower()}; {advice}"
         raise UnwellError(message) from error
+    if said != READY:
+        message = f"{url} is draining" if said == DRAINING else f"{url} is not answered by trimtab; check listen"
+        raise UnwellError(message)
+
+
+def read_page(listen: str, path: str) -> bytes:
+    """The beginning of a page of whatever listens there. Blocks for a few seconds at most.
+
+    Raises OSError, or HTTPException for what is no HTTP.
+    """
+    host, port = split_address(listen)
+    connection = http.client.HTTPConnection(own_host(host), port, timeout=TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read(64)
     finally:
         connection.close()
-    if said == READY:
-        return
-    message = f"{url} is draining" if said == DRAINING else f"{url} is not answered by trimtab; check listen"
-    raise UnwellError(message)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,12 @@
 Law: a vocabulary is loaded once, and only when a model needs it; what cannot be loaded has a fallback, said once.
 """
 
+import asyncio
 import threading
-from functools import partial
 from typing import Any
 
 from proxy.compaction.caches import Caches
 from proxy.compaction.compactor import Compactor
-from proxy.compaction.offload import run_work
 from proxy.compaction.tokenizers.exact import (
     VocabularyError,
     count_by_heuristic,
@@ -39,25 +38,17 @@ class Compactors:
 
     async def get(self, settings: PolicyConfig, model: str) -> Compactor:
         """The same as `choose`, for the event loop: a vocabulary is loaded in a thread."""
-        is_made = (_choose_vocabulary(settings, model), find_family(model).costs) in self._made
-        return await run_work(partial(self.choose, settings, model), in_thread=not is_made)
+        made = self._made.get(_choose_counting(settings.count, model))
+        return made if made is not None else await asyncio.to_thread(self.choose, settings, model)
 
     def choose(self, settings: PolicyConfig, model: str) -> Compactor:
         """The compactor that counts as the policy says and the model does. May load a vocabulary, for 0.2 s or so."""
-        vocabulary, costs = _choose_vocabulary(settings, model), find_family(model).costs
-        made = self._made.get((vocabulary, costs))
+        counting = vocabulary, costs = _choose_counting(settings.count, model)
+        made = self._made.get(counting)
         if made is None:
             with self._lock:
-                count = self._load(vocabulary)
-                made = self._made.setdefault(
-                    (vocabulary, costs),
-                    Compactor(
-                        count,
-                        costs,
-                        caches=self._caches,
-                        number=len(self._made),
-                    ),
-                )
+                compactor = Compactor(self._load(vocabulary), costs, caches=self._caches, number=len(self._made))
+                made = self._made.setdefault(counting, compactor)
         return made
 
     def name_vocabulary(self, settings: PolicyConfig, model: str) -> str:
@@ -65,7 +56,7 @@ class Compactors:
 
         A vocabulary that `choose` did not need yet is assumed to be there. Loads nothing.
         """
-        vocabulary = _choose_vocabulary(settings, model)
+        vocabulary, _ = _choose_counting(settings.count, model)
         while vocabulary in self._stand_ins:
             vocabulary = self._stand_ins[vocabulary]
         return vocabulary
@@ -86,5 +77,7 @@ class Compactors:
         return count
 
 
-def _choose_vocabulary(settings: PolicyConfig, model: str) -> str:
-    return find_family(model).vocabulary if settings.count == "auto" else settings.count
+def _choose_counting(count: str, model: str) -> tuple[str, Costs]:
+    """The vocabulary and the costs of a model, of which `count` is what the configuration says."""
+    family = find_family(model)
+    return family.vocabulary if count == "auto" else count, family.costs

@@ -109,7 +109,10 @@ def load_config(
     high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), draft.problems)
     config = draft.finish()
     config = config if high_water is None else _override_waters(config, high_water)
-    return _route(config, environment) if is_online else config
+    try:
+        return config.routed_by(environment) if is_online else config
+    except UnusableProxyError as error:
+        raise ConfigError(str(error)) from None
 
 
 def find_route_fault(config: Config) -> str | None:
@@ -119,14 +122,6 @@ def find_route_fault(config: Config) -> str | None:
     except UnusableProxyError as error:
         return str(error)
     return None
-
-
-def _route(config: Config, environment: Mapping[str, str]) -> Config:
-    """The configuration with the environment's proxies. Raises ConfigError."""
-    try:
-        return config.routed_by(environment)
-    except UnusableProxyError as error:
-        raise ConfigError(str(error)) from None
 
 
 @dataclass(slots=True)

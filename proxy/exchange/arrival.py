@@ -15,7 +15,10 @@ from aiohttp import web
 from proxy.http.client import origin_form
 from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers, drop_hop_by_hop, read_headers
 from proxy.telemetry.logs import escape
+from proxy.wire.codec import Codec
 
+OTHER_ENDPOINT = "other"
+"""The endpoint of requests that no codec claims."""
 MAX_CHARS = 128
 MAX_READ_CHARS = 64 * 1024
 """What is looked through for credentials: none is longer, as a header must not be."""
@@ -54,15 +57,15 @@ class Arrival:
         return any(secret in name for secret in self.secrets)
 
 
-def read_arrival(request: web.BaseRequest, endpoint: str) -> Arrival:
-    """What the head of a request tells."""
-    headers = read_headers(request.raw_headers)
+def read_arrival(request: web.BaseRequest, codec: Codec | None) -> Arrival:
+    """What the head of a request tells, which the codec claims; None if no codec does."""
+    headers, target = read_headers(request.raw_headers), request.raw_path
     found = find_secrets(headers)
     return Arrival(
-        endpoint=endpoint,
+        endpoint=OTHER_ENDPOINT if codec is None else codec.name,
         method=tell_name(request.method, found),
-        path=tell_path(request.raw_path, found),
-        target=request.raw_path,
+        path=target if codec is not None and target in codec.paths else tell_path(target, found),
+        target=target,
         headers=headers,
         end_to_end=drop_hop_by_hop(headers),
         secrets=found,
@@ -82,7 +85,8 @@ def tell_name(name: str, found: frozenset[str]) -> str:
     name = name[:MAX_READ_CHARS]
     for secret in sorted(found, key=len, reverse=True):
         name = name.replace(secret, "***")
-    return escape(_cut(name))
+    name = _cut(name)
+    return name if name.isprintable() else escape(name)
 
 
 def tell_path(target: str, found: frozenset[str] = frozenset()) -> str:

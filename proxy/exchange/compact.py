@@ -7,13 +7,13 @@ request is in what is returned.
 from dataclasses import dataclass, replace
 from functools import partial
 
-from proxy.compaction.compactor import Compacted, describe_refused
+from proxy.compaction.compactor import Compacted, Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, Route, find_credentials_for
 from proxy.exchange.record import Phases, fail_open
 from proxy.exchange.services import Services
-from proxy.exchange.summary import Carried, carry_out
+from proxy.exchange.summary import Chosen, choose_text
 from proxy.http.errors import ContextExceededError
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
@@ -26,7 +26,7 @@ from rules.pipeline.plan import LimitExceededError
 class Attempt:
     """What is sent, and what is known of it.
 
-    `outcome` is the metrics' word for it. `call` and `carried` are None if the request could not be compacted, or was
+    `outcome` is the metrics' word for it. `call` and `chosen` are None if the request could not be compacted, or was
     not to be; `compacted` is what is known of a request that is refused, too. `refusal` is our own error, if the policy
     refuses what cannot fit. `lesson` is what the success of a second attempt teaches. `seconds` are
     those of each phase.
@@ -34,7 +34,7 @@ class Attempt:
 
     outcome: str
     call: Call | None = None
-    carried: Carried | None = None
+    chosen: Chosen | None = None
     compacted: Compacted | None = None
     refusal: ContextExceededError | None = None
     lesson: Lesson | None = None
@@ -44,7 +44,7 @@ class Attempt:
     def body(self) -> bytes | None:
         """What goes out; None for the client's own bytes."""
         is_enforced = self.call is not None and self.call.route.target.mode == "enforce"
-        return self.carried.compacted.body if is_enforced and self.carried is not None else None
+        return self.compacted.body if is_enforced and self.compacted is not None else None
 
 
 async def compact(services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply) -> Attempt:
@@ -84,10 +84,24 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     with phases.timed("plan"):
         # Messages may be known, and what became of them forgotten.
         planned = await run_bounded(partial(compactor.plan, request, call.view.policy), in_thread=in_thread)
-    carried = await carry_out(services, call, planned, reply, phases, in_thread=in_thread)
-    outcome = "compacted" if carried.compacted.decisions else "unchanged"
-    outcome = outcome if call.route.target.mode == "enforce" else call.route.target.mode
-    return Attempt(outcome, call, carried, carried.compacted)
+    return await carry_out(services, call, planned, reply, phases, in_thread=in_thread)
+
+
+async def carry_out(
+    services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, in_thread: bool
+) -> Attempt:
+    """The attempt of a plan. Raises LimitExceededError if the policy refuses, UndecodableError if splicing fails."""
+    chosen = Chosen(planned)
+    if planned.plan.request is not None or planned.plan.prefetch is not None:
+        chosen = await choose_text(services, call, planned, reply, phases)
+    with phases.timed("apply"):
+        writes_digest = chosen.planned.plan.window.cut is not None and chosen.text is None
+        work = partial(call.compactor.apply, chosen.planned, chosen.text)
+        compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
+    outcome = call.route.target.mode
+    if outcome == "enforce":
+        outcome = "compacted" if compacted.decisions else "unchanged"
+    return Attempt(outcome, call, chosen, compacted)
 
 
 def _describe_excess(error: LimitExceededError) -> str:

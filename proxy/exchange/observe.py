@@ -2,12 +2,12 @@
 
 from functools import partial
 
+from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
 from proxy.exchange.call import Call, Route, is_text_only
 from proxy.exchange.compact import Attempt
 from proxy.exchange.record import Answered
 from proxy.exchange.services import Services
-from proxy.exchange.summary import Carried
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.view import name_model
 from proxy.wire.tap import Tap
@@ -33,24 +33,24 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
 
     The share of the prompt that the upstream had read before; None if that is not known.
     """
-    call, carried = attempt.call, attempt.carried
-    if call is None or carried is None:
+    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
+    if call is None or chosen is None or compacted is None:
         return None
     if not call.route.target.is_secret:
         services.models.vouch_for(call.view.name)
     is_enforced = call.route.target.mode == "enforce"
-    sent = carried.compacted.forwarded if is_enforced else carried.planned.original
+    sent = compacted.forwarded if is_enforced else chosen.planned.original
     if answered.prompt_tokens and is_text_only(sent):
         limit = call.view.policy.model_limit_tokens(call.request.max_tokens)
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
         sample = Sample(sent.tokens, answered.prompt_tokens, limit, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)
-    return await _observe_prefix(services, call, carried) if is_enforced else None
+    return await _observe_prefix(services, call, chosen.planned, compacted) if is_enforced else None
 
 
-async def _observe_prefix(services: Services, call: Call, carried: Carried) -> float | None:
+async def _observe_prefix(services: Services, call: Call, planned: Planned, compacted: Compacted) -> float | None:
     """How much of the prompt the upstream had read before."""
-    hashes, forwarded = carried.planned.plan.hashes, carried.compacted.forwarded
+    hashes, forwarded = planned.plan.hashes, compacted.forwarded
     # Python's hash is keyed: it names the client, and each of its models has a cache of its own.
     client = f"{hash(call.secret)} {hash(call.route.target.model)}"
     work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.exchange.arrival import Arrival
+from proxy.exchange.arrival import OTHER_ENDPOINT, Arrival
 from proxy.http.errors import ProxyError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
@@ -19,8 +19,6 @@ from proxy.wire.codec import UndecodableError
 from rules.conversation import Decision
 from rules.pipeline.plan import LimitExceededError
 
-OTHER_ENDPOINT = "other"
-"""The endpoint of requests that no codec claims."""
 MAX_ERROR_RATIO = 20.0
 """One absurd report must not spoil a mean."""
 

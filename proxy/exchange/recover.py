@@ -9,62 +9,61 @@ from functools import partial
 
 import orjson
 
+from proxy.compaction.compactor import Compacted
 from proxy.compaction.offload import run_work
 from proxy.exchange.call import Call, is_text_only
-from proxy.exchange.compact import Attempt, prepare_call
+from proxy.exchange.compact import Attempt, carry_out, prepare_call
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.record import Phases, fail_open
 from proxy.exchange.services import Services
-from proxy.exchange.summary import Carried, carry_out
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson, Sent, draw_lesson
 from proxy.wire.codec import UndecodableError
 from proxy.wire.overflow.classify import Overflow
+from rules.conversation import Conversation
 from rules.pipeline.plan import LimitExceededError
 
 
 async def recover(services: Services, attempt: Attempt, overflow: Overflow, reply: Reply) -> Attempt | None:
     """The second attempt, planned within what the refusal tells; None if that does not make it shorter."""
-    call, carried = attempt.call, attempt.carried
-    if call is None or carried is None:
+    call, refused, phases = attempt.call, attempt.compacted, Phases("recover")
+    if call is None or refused is None:
         return None
-    phases = Phases("recover")
     with suppress(LimitExceededError, UndecodableError), fail_open(services.recorder, call.arrival.request_id, phases):
-        return await _plan_again(services, attempt, overflow, reply, phases)
+        shorter = await _plan_again(services, call, refused, overflow, reply, phases)
+        return shorter and replace(shorter, seconds=(*attempt.seconds, *phases.seconds))
     return None
 
 
 async def learn_from_retry(services: Services, attempt: Attempt, first: Overflow, opening: Opening) -> None:
     """Learn from the answer to a second attempt, to which the refusal of the `first` had led."""
-    call, carried, lesson = attempt.call, attempt.carried, attempt.lesson
-    if call is None or carried is None or lesson is None:
+    call, compacted, lesson = attempt.call, attempt.compacted, attempt.lesson
+    if call is None or compacted is None or lesson is None:
         return
     with fail_open(services.recorder, call.arrival.request_id, Phases("recover")):
         if opening.overflow is not None:
-            await _learn(services, call, carried, opening.overflow)
+            await _learn(services, call, compacted.forwarded, opening.overflow)
         elif opening.status == 200:
             _confirm(services, call, lesson, first)
 
 
 async def _plan_again(
-    services: Services, attempt: Attempt, overflow: Overflow, reply: Reply, phases: Phases
+    services: Services, call: Call, refused: Compacted, overflow: Overflow, reply: Reply, phases: Phases
 ) -> Attempt | None:
-    call, carried = attempt.call, attempt.carried
-    lesson = None if call is None or carried is None else await _learn(services, call, carried, overflow)
-    if call is None or carried is None or lesson is None:
+    lesson = await _learn(services, call, refused.forwarded, overflow)
+    if lesson is None:
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request)
     again = replace(again, view=replace(again.view, policy=lesson.apply(again.view.policy)))
     planned = await run_work(partial(again.compactor.plan, again.request, again.view.policy), in_thread=True)
     shorter = await carry_out(services, again, planned, reply, phases, in_thread=True)
-    if shorter.compacted.forwarded.tokens >= carried.compacted.forwarded.tokens:
+    if shorter.compacted is None or shorter.compacted.forwarded.tokens >= refused.forwarded.tokens:
         return None
-    return Attempt("compacted", again, shorter, shorter.compacted, None, lesson, (*attempt.seconds, *phases.seconds))
+    return replace(shorter, outcome="compacted", lesson=lesson)
 
 
-async def _learn(services: Services, call: Call, carried: Carried, overflow: Overflow) -> Lesson | None:
+async def _learn(services: Services, call: Call, forwarded: Conversation, overflow: Overflow) -> Lesson | None:
     """What the refusal of what was sent teaches; the models learn at once what is certain."""
-    forwarded = carried.compacted.forwarded
     sent = Sent(forwarded.tokens, call.request.max_tokens, is_text=is_text_only(forwarded))
     lesson = draw_lesson(overflow, call.view.policy, sent)
     if lesson is None:

@@ -103,10 +103,11 @@ async def _finish(
     """Pass the answer on, and learn from it."""
     attempt, opening, request_id = journey.attempt, journey.opening, journey.arrival.request_id
     is_answered = answer.status == 200 and opening is not None and opening.overflow is None
-    if is_answered and attempt.body is not None and attempt.call is not None and attempt.carried is not None:
+    call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
+    if is_answered and attempt.body is not None and call and chosen and chosen.later and compacted:
         with fail_open(services.recorder, request_id, Phases("write_ahead")):
             # The upstream has read the prompt by now: a question behind it finds it in the cache.
-            write_ahead(services, attempt.call, attempt.carried)
+            write_ahead(services, call, chosen, compacted)
     response = await _relay(services, journey, route, codec, answer)
     if is_answered:
         with fail_open(services.recorder, request_id, Phases("observe")):

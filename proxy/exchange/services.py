@@ -9,7 +9,7 @@ from proxy.compaction.prefix_watch import PrefixWatch
 from proxy.config.schema import Config
 from proxy.exchange.record import Recorder
 from proxy.http.client import UpstreamClient
-from proxy.http.uploads import Uploads
+from proxy.http.request_body import Uploads
 from proxy.state.models.service import Models
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch

@@ -8,7 +8,7 @@ from functools import partial
 from math import ceil
 
 from proxy.compaction.compactor import Compacted, Planned
-from proxy.compaction.offload import run_bounded, run_work
+from proxy.compaction.offload import run_work
 from proxy.exchange.call import Call, find_credentials_for
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.record import Phases
@@ -23,56 +23,39 @@ from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, Summa
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """A plan carried out, and the text that is to be written once the request is on its way.
+class Chosen:
+    """The plan to carry out, and its text; None for the digest, or if it needs none.
 
-    `summariser` is whoever writes texts for this request; None if it needs none.
+    The text that is `later` is to be written once the request is on its way, for one to come. `summariser` is whoever
+    writes texts for this request; None if it needs none.
     """
 
     planned: Planned
-    compacted: Compacted
-    later: SummaryRequest | None
-    summariser: Summariser | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The plan to carry out, and its text. The text that is `later` is to be written for a request to come."""
-
-    planned: Planned
-    text: Summary | None
+    text: Summary | None = None
     later: SummaryRequest | None = None
+    summariser: Summariser | None = None
 
 
-async def carry_out(
-    services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, in_thread: bool
-) -> Carried:
+async def choose_text(services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases) -> Chosen:
     """The planned request with the text that it needs.
 
     If that has not been written yet, the request goes out as the one before it did, as long as the window holds it
-    together with the completion that it asks for; else it waits. Raises LimitExceededError if the policy refuses,
-    UndecodableError if the body defies splicing.
+    together with the completion that it asks for; else it waits. Raises LimitExceededError and UndecodableError.
     """
-    chosen, summariser = _Chosen(planned, None, planned.plan.prefetch), None
-    if planned.plan.request is not None or planned.plan.prefetch is not None:
-        summariser = choose_summariser(services, call)
-    if summariser is not None and planned.plan.request is not None and call.route.target.mode == "enforce":
-        with phases.timed("summary"):
-            choice = _Choice(services, call, summariser, reply, phases)
-            chosen = await choice.choose_text(planned, planned.plan.request)
-    with phases.timed("apply"):
-        writes_digest = chosen.planned.plan.window.cut is not None and chosen.text is None
-        work = partial(call.compactor.apply, chosen.planned, chosen.text)
-        compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
-    return Carried(chosen.planned, compacted, chosen.later, summariser)
+    plan = planned.plan
+    summariser = choose_summariser(services, call)
+    if plan.request is None or call.route.target.mode != "enforce":
+        return Chosen(planned, None, plan.prefetch, summariser)
+    with phases.timed("summary"):
+        return await _Choice(services, call, summariser, reply, phases).choose(planned, plan.request)
 
 
-def write_ahead(services: Services, call: Call, carried: Carried) -> None:
+def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:
     """Have the text written in the background that the next cut needs."""
-    later, summariser = carried.later, carried.summariser
-    if later is None or summariser is None or services.sliding.slides(summariser.client_id, carried.planned.plan):
+    later, summariser = chosen.later, chosen.summariser
+    if later is None or summariser is None or services.sliding.slides(summariser.client_id, chosen.planned.plan):
         return
-    inline = _write_inline(call, summariser, later, carried.planned, carried.compacted)
+    inline = _write_inline(call, summariser, later, chosen.planned, compacted)
     if services.summaries.prefetch(Task(later, summariser, call.compactor.count, inline)):
         services.sliding.note(summariser.client_id, later)
 
@@ -87,19 +70,19 @@ class _Choice:
     reply: Reply
     phases: Phases
 
-    async def choose_text(self, planned: Planned, wanted: SummaryRequest) -> _Chosen:
+    async def choose(self, planned: Planned, wanted: SummaryRequest) -> Chosen:
         """The text that is there; else the plan as it was before; else the text waited for."""
         summaries, sliding, client_id = self.services.summaries, self.services.sliding, self.summariser.client_id
         text = await summaries.find(wanted, self.summariser)
         if text is not None:
             self.services.recorder.metrics.summaries.labels(self.summariser.label, "hit").inc()
             sliding.use(client_id, wanted)
-            return _Chosen(planned, text, planned.plan.prefetch)
+            return Chosen(planned, text, planned.plan.prefetch, self.summariser)
         # If nobody is going to write it, nothing is gained by putting the cut off.
         paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
         if not wanted.asks_model or paused or sliding.slides(client_id, planned.plan):
             task = replace(self._make_task(wanted), may_ask=False)
-            return _Chosen(planned, await summaries.get(task), planned.plan.prefetch)
+            return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         earlier, inline = await self._put_off(planned), None
         if earlier is not None:
             if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
@@ -111,7 +94,7 @@ class _Choice:
             if compacted.forwarded.tokens <= planned.plan.fitting:
                 return replace(earlier, later=wanted)
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, compacted)
-        return _Chosen(planned, await self._wait(wanted, inline))
+        return Chosen(planned, await self._wait(wanted, inline), None, self.summariser)
 
     async def _wait(self, wanted: SummaryRequest, inline: Inline | None) -> Summary:
         """The text, written while the request waits; asked inline if that is behind what the request before was."""
@@ -121,7 +104,7 @@ class _Choice:
         is_stream = self.call.request.stream
         return await (wait_aloud(self.reply, self.call.arrival.request_id, text) if is_stream else text)
 
-    async def _put_off(self, planned: Planned) -> _Chosen | None:
+    async def _put_off(self, planned: Planned) -> Chosen | None:
         """The plan without its last cuts, back to one whose text is there, and that text; None if nothing was cut.
 
         The cut before the last may still be waiting for its text, too: then the prefix is the one before that.
@@ -135,7 +118,7 @@ class _Choice:
         if plan is None:
             return None
         policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
-        return _Chosen(replace(planned, plan=plan, policy=policy), text)
+        return Chosen(replace(planned, plan=plan, policy=policy), text, None, self.summariser)
 
     def _make_task(self, wanted: SummaryRequest, inline: Inline | None = None) -> Task:
         return Task(wanted, self.summariser, self.call.compactor.count, inline)

@@ -1,22 +1,65 @@
-"""A request's body: read whole, decompressed, or only its beginning.
+"""Request bodies: as they arrive, read whole, decompressed, or only their beginning.
 
-Law: what goes out is the client's own bytes unless somebody says otherwise.
+Law: what goes out is the client's own bytes unless somebody says otherwise. No body may come too slowly, nor may all of
+them together fill the memory. Only time spent waiting for the client counts: an upstream's is none of its fault.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from proxy.http.client import Body
 from proxy.http.content_coding import Decoded, decode_body, read_codings
-from proxy.http.uploads import Uploads
+from proxy.http.errors import OverloadedError, SlowRequestError
 
 PEEK_BYTES = 64 * 1024
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
 """True of the bytes that the client sent, and of no others."""
+MIN_BYTES_PER_SECOND = 500
+"""On average, once the first `silence_seconds` are over. Source: Apache's mod_reqtimeout."""
+
+
+@dataclass(slots=True)
+class Uploads:
+    """What all bodies of a proxy share: `left_bytes` may still be held, and a client may be silent for so long."""
+
+    left_bytes: int
+    silence_seconds: float
+    _held_bytes: dict[int, int] = field(default_factory=dict)
+
+    async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
+        """The body, piece by piece. Raises SlowRequestError."""
+        loop = asyncio.get_running_loop()
+        waited_seconds, received_bytes = 0.0, 0
+        while True:
+            allowed_seconds = self.silence_seconds + received_bytes / MIN_BYTES_PER_SECOND - waited_seconds
+            started = loop.time()
+            try:
+                async with asyncio.timeout(min(allowed_seconds, self.silence_seconds)):
+                    piece = await request.content.readany()
+            except TimeoutError as error:
+                message = "the rest of the request did not come in time (limits.client_silence_seconds)"
+                raise SlowRequestError(message) from error
+            if not piece:
+                return
+            waited_seconds += loop.time() - started
+            received_bytes += len(piece)
+            yield piece
+
+    def hold(self, request: web.BaseRequest, size_bytes: int) -> None:
+        """So many bytes of a request are kept until it is released. Raises OverloadedError."""
+        if size_bytes > self.left_bytes:
+            message = "too much text in flight (limits.max_held_bytes); try again"
+            raise OverloadedError(message)
+        self.left_bytes -= size_bytes
+        self._held_bytes[id(request)] = self._held_bytes.get(id(request), 0) + size_bytes
+
+    def release(self, request: web.BaseRequest) -> None:
+        """The request has been served, or given up."""
+        self.left_bytes += self._held_bytes.pop(id(request), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +94,8 @@ async def receive_body(request: web.BaseRequest, max_bytes: int, uploads: Upload
 
     Raises SlowRequestError, and OverloadedError where too much is held already.
     """
-    codings = read_codings(request.headers.getall("Content-Encoding", ()))
+    encoded = request.headers.getall("Content-Encoding", None)
+    codings = read_codings(encoded) if encoded else ()
     arriving = uploads.read(request)
     wire = await _read(request, max_bytes, arriving, uploads)
     if isinstance(wire, bytes):

@@ -6,6 +6,7 @@ Law: a message is `what is wrong; what to do`. It names no class of a library, a
 import errno
 import os
 import ssl
+from collections.abc import Iterator
 
 import aiohttp
 from yarl import URL
@@ -18,20 +19,20 @@ from proxy.http.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreacha
 PROXY_AUTHENTICATION_REQUIRED = 407
 _TRUST = "set upstream.ca_file (or SSL_CERT_FILE) to a PEM file with the certificate of"
 _CLOCK = "and this machine's clock"
+_OWN_AUTHORITY = "comes from an authority that this machine does not trust", f"{_TRUST} that authority"
+_WRITE_NAME = "write the name that the certificate has into its address"
 _CERTIFICATES = {
-    2: ("comes from an authority that this machine does not trust", f"{_TRUST} that authority"),
+    **dict.fromkeys((2, 19, 20), _OWN_AUTHORITY),
     9: ("is not valid yet", f"check the certificate {_CLOCK}"),
     10: ("has expired", f"have it renewed, or check {_CLOCK[4:]}"),
     18: ("is self-signed, and nobody vouches for it", f"{_TRUST} that server"),
-    19: ("comes from an authority that this machine does not trust", f"{_TRUST} that authority"),
-    20: ("comes from an authority that this machine does not trust", f"{_TRUST} that authority"),
     21: (
         "comes without those that lead to an authority",
         f"have the server send the whole chain, or {_TRUST} its issuer",
     ),
     23: ("has been revoked", "have it replaced"),
-    62: ("is for another name", "write the name that the certificate has into its address"),
-    64: ("is for another address", "write the name that the certificate has into its address"),
+    62: ("is for another name", _WRITE_NAME),
+    64: ("is for another address", _WRITE_NAME),
 }
 """By the code of the verification. Source: OpenSSL, X509_STORE_CTX_get_error."""
 _WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"})
@@ -57,7 +58,9 @@ def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
         return UpstreamUnreachableError(describe_refusal(proxy, error.status, url))
     if proxy is not None and isinstance(error, TunnelError):
         return UpstreamUnreachableError(_describe(error.__cause__, str(proxy), f"check {proxy.told_by}"))
-    tls = _find_tls_error(error)
+    # aiohttp's own are errors of `ssl` by name only: what those know stands in their causes.
+    causes = (cause for cause in _find_causes(error) if not isinstance(cause, aiohttp.ClientError))
+    tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
     end = proxy if proxy is not None and _is_of_proxy(error, proxy, url) else None
     name, advice = (
         (str(end), f"check {end.told_by}") if end is not None else (name_host(url), "check upstream.base_url")
@@ -92,7 +95,7 @@ def _describe_timeout(error: TimeoutError, url: URL, upstream: UpstreamConfig) -
     through = f" {upstream.route}" if proxy is not None else ""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         seconds = f"within {upstream.connect_timeout_seconds:g} seconds"
-        if _is_in_tunnel(error):
+        if any(isinstance(cause, TunnelTimeoutError) for cause in _find_causes(error)):
             advice = "check upstream.base_url, or raise upstream.connect_timeout_seconds"
             return f"{name_host(url)} did not finish the TLS handshake{through} {seconds}; {advice}"
         key = proxy.told_by if proxy is not None else "upstream.base_url"
@@ -102,10 +105,11 @@ def _describe_timeout(error: TimeoutError, url: URL, upstream: UpstreamConfig) -
     return f"{name_host(url)} did not answer in time{through} ({silence}); see upstream.read_timeout_seconds"
 
 
-def _is_in_tunnel(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, TunnelTimeoutError):
+def _find_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, its cause, the cause of that, and so on."""
+    while error is not None:
+        yield error
         error = error.__cause__
-    return error is not None
 
 
 def _is_of_proxy(error: Exception, proxy: ForwardProxy, url: URL) -> bool:
@@ -113,19 +117,10 @@ def _is_of_proxy(error: Exception, proxy: ForwardProxy, url: URL) -> bool:
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientConnectorDNSError):
         return True
     address = URL(proxy.url)
-    shown = (error.host, error.port) if isinstance(error, aiohttp.ClientConnectorError) else None
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        shown = (error.host, error.port)
+    if not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
+        return False
+    shown = (error.host, error.port)
     return shown == (address.raw_host, address.port) and shown != (url.raw_host, url.port)
-
-
-def _find_tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    while error is not None:
-        # aiohttp's own are errors of `ssl` by name only: what those know stands in their causes.
-        if isinstance(error, ssl.SSLError) and not isinstance(error, aiohttp.ClientError):
-            return error
-        error = error.__cause__
-    return None
 
 
 def _describe_tls(error: ssl.SSLError, name: str, upstream: UpstreamConfig) -> str:
@@ -159,12 +154,11 @@ def _describe_trust(upstream: UpstreamConfig) -> str:
 
 def _has_hung_up(error: BaseException | None) -> bool:
     """Within a TLS handshake that is but the cause of what aiohttp raises, often without a number."""
-    while error is not None:
-        is_reset = isinstance(error, OSError) and error.errno in _HUNG_UP
-        if is_reset or isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError):
-            return True
-        error = error.__cause__
-    return False
+    return any(
+        (isinstance(cause, OSError) and cause.errno in _HUNG_UP)
+        or isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionError)
+        for cause in _find_causes(error)
+    )
 
 
 def _hint_at_certificates(upstream: UpstreamConfig) -> str:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from aiohttp import web
 
 from proxy.compaction.pool import Compactors
@@ -19,12 +18,12 @@ from proxy.exchange.record import Recorder
 from proxy.exchange.services import Lifecycle, Services
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
-from proxy.http.uploads import Uploads
+from proxy.http.request_body import Uploads
 from proxy.server.current import Current
 from proxy.server.router import handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
-from proxy.state.stores import SummaryStore, open_store
+from proxy.state.stores import SummaryStore, data_directory, open_store
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.state.summaries.service import Summaries
@@ -126,14 +125,9 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
         lingering_time=LINGERING_SECONDS,
     )
     lifecycle.reset_clients = partial(_reset_clients, server)
-    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
-    try:
-        await runner.setup()
-        host, port = split_address(current.services.config.listen)
-        site = web.TCPSite(runner, host, port)
-        await site.start()
+    async with listen_at(server, current.services.config.listen) as (site, url):
         lifecycle.ready = True
-        yield site_url(host, runner.addresses[0][1])
+        yield url
         lifecycle.ready = False
         delay_seconds = current.services.config.limits.shutdown_delay_seconds
         if delay_seconds:
@@ -145,6 +139,18 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
                 await lifecycle.idle.wait()
         except TimeoutError:
             lifecycle.reset_clients()
+
+
+@asynccontextmanager
+async def listen_at(server: web.Server, address: str) -> AsyncIterator[tuple[web.TCPSite, str]]:
+    """While the block runs, have a server listen at HOST:PORT; its site and its address. Raises OSError."""
+    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
+    try:
+        await runner.setup()
+        host, port = split_address(address)
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        yield site, site_url(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
 
@@ -175,14 +181,8 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
     )
-    runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
-    try:
-        await runner.setup()
-        host, port = split_address(address)
-        await web.TCPSite(runner, host, port).start()
-        yield site_url(host, runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    async with listen_at(server, address) as (_, url):
+        yield url
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:
@@ -207,8 +207,3 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
         # Nothing is lost but what clients without a credential find again after a restart.
         log.warning("key_missing", reason=str(error))
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
-
-
-def data_directory() -> Path:
-    """Where the user's stores and keys are kept, unless the configuration says otherwise."""
-    return Path(platformdirs.user_data_dir("trimtab", appauthor=False))

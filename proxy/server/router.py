@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, web
 from proxy.exchange.arrival import find_secrets, read_arrival, tell_path, tell_upstream
 from proxy.exchange.compact import Attempt
 from proxy.exchange.journey import Journey
-from proxy.exchange.record import OTHER_ENDPOINT, Target
+from proxy.exchange.record import Target
 from proxy.exchange.serve import serve
 from proxy.exchange.services import Services
 from proxy.http.client import SWITCHING_PROTOCOLS, Body, target_url
@@ -28,10 +28,10 @@ from proxy.wire.codecs import DEFAULT
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer one request, whatever it is."""
-    if is_own(services.config, request.path):
+    codec = services.codecs.get(request.path) if request.method == "POST" else None
+    if codec is None and is_own(services.config, request.path):
         return _answer_page(services, request, of_pages=False)
-    codec = _find_codec(services, request)
-    journey = Journey(read_arrival(request, OTHER_ENDPOINT if codec is None else codec.name), Reply(request))
+    journey = Journey(read_arrival(request, codec), Reply(request))
     services.recorder.record_arrival(journey.arrival)
     lifecycle = services.lifecycle
     lifecycle.enter()
@@ -58,11 +58,6 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer one request at `metrics_listen`, where there are our own pages and nothing else."""
     return _answer_page(services, request, of_pages=True)
-
-
-def _find_codec(services: Services, request: web.BaseRequest) -> Codec | None:
-    """The dialect that claims a request; None if it streams through."""
-    return services.codecs.get(request.path) if request.method == "POST" else None
 
 
 def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:

@@ -18,8 +18,8 @@ from rules.tokens.families import GENERIC, Costs
 PROMPT_TOO_LONG = "context_length_exceeded"
 """The code of the error that makes clients compact. Source: OpenAI's API; agents look for it."""
 
-Parameter = Literal["temperature", "max_tokens"]
-"""A parameter of a question that upstreams refuse: the temperature, or the name that the completion's maximum has."""
+Parameter = Literal["temperature", "completion_limit"]
+"""A parameter of a question that upstreams refuse: reasoning models know the completion's limit by another name."""
 
 
 class UndecodableError(ValueError):
@@ -120,7 +120,10 @@ class Codec(Protocol):
         """About how many bytes of JSON `decode` would have to decode and count anew."""
 
     def decode(self, request: Request, counting: Counting) -> Conversation:
-        """The request's transcript, counted, with the origin of each message. Raises UndecodableError."""
+        """The request's transcript, counted, with the origin of each message. Raises UndecodableError.
+
+        Every element belongs to a message: one that none names would be lost when the transcript is written.
+        """
 
     def count_format(self, request: Request, counting: Counting) -> int:
         """Of the conversation's fixed tokens those that are not the tools'."""

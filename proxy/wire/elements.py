@@ -4,8 +4,7 @@ Law: an element that no rule touched goes out as the bytes it came in, and so do
 are still neighbours.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -52,16 +51,16 @@ def write_elements(
     shares: Shares | None = None,
 ) -> bytes:
     """The body with the messages `after` in the place of its `array`, which holds those of `before`."""
-    groups = _group(before, after)
+    groups = _group(before, after, in_runs=shares is None)
     if shares is not None:
-        groups = _join(groups, after.messages, shares)
-    pieces = _write(body, array, list(_coalesce(groups)), after, write)
+        groups = _coalesce(_join(groups, after.messages, shares))
+    pieces = _write(body, array, list(groups), after, write)
     return b"".join((body[: array.start], *pieces, body[array.stop :]))
 
 
-def _group(before: Conversation, after: Conversation) -> Iterator[_Group]:
-    """The messages by their elements."""
-    parts = Counter(origin.start for origin in before.origins if origin is not None)
+def _group(before: Conversation, after: Conversation, *, in_runs: bool) -> Iterator[_Group]:
+    """The messages by their elements; `in_runs` joins neighbours that are as they came and one message each."""
+    last_parts = {origin.start: origin.part for origin in before.origins if origin is not None and origin.part}
     messages, origins = after.messages, after.origins
     first, number = 0, len(messages)
     while first < number:
@@ -70,20 +69,31 @@ def _group(before: Conversation, after: Conversation) -> Iterator[_Group]:
         if origin is None:
             yield _Group(first, last, -1, -1, is_kept=False)
         else:
-            while last < number and (other := origins[last]) is not None and other.start == origin.start:
+            start, stop, _ = origin
+            while last < number and (other := origins[last]) is not None and other.start == start:
                 last += 1
-            is_kept = _is_whole(origins[first:last], parts[origin.start]) and not any(
-                message.edited for message in messages[first:last]
-            )
-            yield _Group(first, last, origin.start, origin.stop, is_kept)
+            is_kept = _is_whole(origins[first:last], last_parts.get(start, 0))
+            is_kept = is_kept and not any(message.edited for message in messages[first:last])
+            if is_kept and in_runs:
+                last, stop = _end_run(after, last, stop, last_parts)
+            yield _Group(first, last, start, stop, is_kept)
         first = last
 
 
-def _is_whole(origins: Sequence[Origin | None], parts: int) -> bool:
+def _end_run(after: Conversation, at: int, stop: int, last_parts: Mapping[int, int]) -> tuple[int, int]:
+    """Where a run ends that has reached message `at` and element `stop`: most of a long transcript is one."""
+    messages, origins = after.messages, after.origins
+    while at < len(origins) and (origin := origins[at]) is not None:
+        if origin.start != stop or stop in last_parts or messages[at].edited:
+            break
+        stop = origin.stop
+        at += 1
+    return at, stop
+
+
+def _is_whole(origins: Sequence[Origin | None], last_part: int) -> bool:
     """Whether all parts of an element are there, in their order."""
-    return len(origins) == parts and all(
-        origin is not None and origin.part == part for part, origin in enumerate(origins)
-    )
+    return [origin.part for origin in origins if origin is not None] == list(range(last_part + 1))
 
 
 def _coalesce(groups: Iterator[_Group]) -> Iterator[_Group]:

@@ -39,8 +39,8 @@ class KnownView:
 
     def count_unknown_bytes(self, raws: Sequence[bytes]) -> int:
         """How many bytes of these elements are not known."""
-        elements, number = self._elements, self._number
-        return sum(len(raw) for raw in raws if (number, raw) not in elements)
+        number = self._number
+        return sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
 
     def decode(self, raws: Sequence[bytes], decode: Decode) -> list[tuple[Message, ...]]:
         """The messages of each element; those that are not known as `decode` has them. Raises what it raises.

@@ -117,6 +117,7 @@ MODEL_CHARS = 200
 """Of a name that are looked at; the glob patterns need time for all of it."""
 
 
+@lru_cache(1024)
 def find_family(model: str) -> Family:
     """The family of a model; routers' prefixes (`openai/`) and fine-tunes (`ft:`) do not matter."""
     return _match_family(model.rpartition("/")[2][:MODEL_CHARS].lower().removeprefix("ft:"))

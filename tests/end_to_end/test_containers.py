@@ -18,7 +18,8 @@ from support.client import CHAT, post
 from proxy.config.load import load_address, load_config
 from proxy.config.schema import Config
 from proxy.server.admin.pages import PAGES
-from proxy.server.app import data_directory, run_proxy
+from proxy.server.app import run_proxy
+from proxy.state.stores import data_directory
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES_GRACE_SECONDS = 30

@@ -4,15 +4,16 @@ Laws: nothing is ever raised. However an answer is cut into chunks, the tap read
 """
 
 from collections.abc import Iterator
-from unittest.mock import patch
 
 from fuzzing.answers import write_answer, write_models
 from fuzzing.choices import Choices
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
-from proxy.wire.chat import answer as stream
-from proxy.wire.chat.answer import MAX_TOKENS, FirstEvent, ResponseTap
+from proxy.wire.chat.answer import is_part_of_answer, read_answer
+from proxy.wire.sse import FirstEvent
+from proxy.wire.tap import PIECE_BYTES, Tap
+from proxy.wire.usage import MAX_TOKENS
 
 
 def fuzz_stream(data: bytes) -> None:
@@ -21,17 +22,16 @@ def fuzz_stream(data: bytes) -> None:
     is_stream = not choices.happens(64)
     sizes = [1 + choices.below(1 + 16 * choices.below(16)) for _ in range(1 + choices.below(8))]
     narrow = choices.happens(64)
-    bounds = {"MAX_EVENT_BYTES": 200, "MAX_HELD_BYTES": 600} if narrow else {"MAX_EVENT_BYTES": 2**22}
+    bounds = {"max_event_bytes": 200, "max_held_bytes": 600} if narrow else {"max_event_bytes": 2**22}
     body = write_answer(choices)
-    with patch.multiple(stream, **bounds):
-        whole, parts = ResponseTap(is_stream=is_stream), ResponseTap(is_stream=is_stream)
-        whole.feed(body)
-        for piece in _cut(body, sizes):
-            parts.feed(piece)
-            if narrow:
-                _check_bounds(parts, max(sizes))
-        for tap in (whole, parts):
-            tap.finish()
+    whole, parts = (Tap(read_answer, is_stream=is_stream, **bounds) for _ in range(2))
+    whole.feed(body)
+    for piece in _cut(body, sizes):
+        parts.feed(piece)
+        if narrow:
+            _check_bounds(parts, max(sizes))
+    for tap in (whole, parts):
+        tap.finish()
     assert whole.usage == parts.usage, "another usage in pieces"
     assert whole.text_chars == parts.text_chars, "another text in pieces"
     assert whole.count_completion(count_by_heuristic) == parts.count_completion(count_by_heuristic), "other tokens"
@@ -42,7 +42,7 @@ def fuzz_stream(data: bytes) -> None:
 
 def _check_first_event(body: bytes, sizes: list[int]) -> None:
     """Of a stream's beginning no byte is lost, and its first event is the same in pieces."""
-    whole, parts = FirstEvent(), FirstEvent()
+    whole, parts = FirstEvent(is_part_of_answer), FirstEvent(is_part_of_answer)
     assert whole.feed(body) + whole.held == body, "bytes are lost"
     fed = passed = b""
     for piece in _cut(body, sizes):
@@ -63,11 +63,12 @@ def _cut(body: bytes, sizes: list[int]) -> Iterator[bytes]:
         number += 1
 
 
-def _check_bounds(tap: ResponseTap, piece_bytes: int) -> None:
+def _check_bounds(tap: Tap, piece_bytes: int) -> None:
     """One piece beyond the bounds at most, and of the texts what one event may hold."""
-    held = len(tap._rest) + sum(map(len, tap._data))
+    events = tap._events
+    held = len(tap._body) + (len(events._rest) + sum(map(len, events._data)) if events else 0)
     assert held <= 2 * (200 + piece_bytes + len(b"data:")), "more of an event is held than may be"
-    assert tap._held <= 600 + 40 * (200 + stream.PIECE_BYTES), "more text is held than may be"
+    assert tap._held <= 600 + 40 * (200 + PIECE_BYTES), "more text is held than may be"
 
 
 def fuzz_models(data: bytes) -> None:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 from fuzzing.chat_bodies import choose_policy, write_body
 from fuzzing.choices import Choices
 from support.checker import check_pairing, check_request
@@ -19,7 +18,7 @@ from support.checker import check_pairing, check_request
 from proxy.compaction.compactor import Compacted, Compactor, Planned
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.codec import Request, UndecodableError
+from proxy.wire.codec import Question, Request, UndecodableError
 from proxy.wire.json.surrogates import replace_lone_surrogates
 from rules.pipeline.plan import LimitExceededError
 from rules.policy import OnExceeded, Policy, SummaryRole
@@ -75,9 +74,9 @@ def _ask_for_summaries(compactor: Compactor, request: Request, policy: Policy, s
     assert compactor.uncounted_bytes(request) == 0, "read, and still not known"
     compactor.count_sections(request)
     for wanted in filter(None, (planned.plan.request, planned.plan.prefetch)):
-        inline = compactor.write_inline(request, sent.forwarded.messages, wanted)
+        inline = compactor.ask_behind(request, sent.forwarded, wanted, Question(request.model, 400))
         if inline is not None and _load(request.body) is not None:
-            assert _load(msgspec.json.encode(inline)) is not None, "the question for a summary is no JSON"
+            assert _load(inline) is not None, "the question for a summary is no JSON"
         assert write_prompt(wanted, base_text=None, max_tokens=400, count=count_by_heuristic)
     earlier = planned.plan.put_off()
     if earlier is not None:

@@ -11,6 +11,8 @@ from fuzzing.choices import NUMBERS, Choices, dump
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS
 from proxy.state.models.lessons import Sent, draw_lesson
 from proxy.state.models.records import MAX_RATIO
+from proxy.wire.chat.answer import write_error
+from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from proxy.wire.overflow.classify import Overflow, read_overflow
 from rules.policy import Policy
 
@@ -143,4 +145,5 @@ def _check(found: Overflow | None) -> None:
         assert number is None or type(number) is int, "a number that is none"
         assert number is None or 0 <= number <= MAX_NUMBER, "a number that no server means"
     assert found.limit != 0, "a window of nothing"
-    assert found.write_error().startswith(b'{"error":{"message":'), "an error that is not in OpenAI's form"
+    written = write_error(ErrorText(found.text, PROMPT_TOO_LONG), as_event=False)
+    assert written.startswith(b'{"error":{"message":'), "an error that is not in OpenAI's form"

@@ -52,7 +52,7 @@ def test_replacing_a_value_updates_the_size() -> None:
         lru["b"] = "x" * 300
     lru["b"] = "y"
 
-    assert (lru.get("a"), lru.get("b"), lru._bytes) == ("1", "y", 2 * (ENTRY_BYTES + 1))
+    assert (lru.get("a"), lru.get("b"), lru.total_bytes) == ("1", "y", 2 * (ENTRY_BYTES + 1))
 
 
 def test_an_oversized_value_does_not_leave_the_old_one_under_its_key() -> None:
@@ -82,8 +82,8 @@ def test_it_behaves_as_the_plain_model(steps: list[tuple[str, int | None]]) -> N
                 del model[key]
             while sum(len(value) + ENTRY_BYTES for value in model.values()) > MAX_BYTES:
                 model.popitem(last=False)
-    assert list(lru._entries) == list(model)
-    assert lru._bytes == sum(len(value) + ENTRY_BYTES for value in model.values())
+    assert lru.items() == list(model.items())
+    assert lru.total_bytes == sum(len(value) + ENTRY_BYTES for value in model.values())
 
 
 def test_the_first_key_that_has_a_value_gives_it_up() -> None:
@@ -93,7 +93,7 @@ def test_the_first_key_that_has_a_value_gives_it_up() -> None:
         lru[key] = key.upper()
 
     assert [lru.pop_first(keys) for keys in ("xbc", "xbc", "xbc", "")] == ["B", "C", None, None]
-    assert (lru.items(), lru._bytes) == ([("a", "A")], ENTRY_BYTES + 1)
+    assert (lru.items(), lru.total_bytes) == ([("a", "A")], ENTRY_BYTES + 1)
 
 
 def test_the_items_are_told_the_least_recently_used_first() -> None:
@@ -126,8 +126,8 @@ def test_threads_do_not_spoil_the_count_of_bytes() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-    assert lru._bytes == sum(size for _, size in lru._entries.values())
-    assert lru._bytes <= MAX_BYTES
+    assert lru.total_bytes == sum(len(value) + ENTRY_BYTES for _, value in lru.items())
+    assert lru.total_bytes <= MAX_BYTES
 
 
 def test_a_key_stands_for_one_object() -> None:

@@ -21,7 +21,7 @@ async def listen(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterat
         task = asyncio.current_task()
         talks[task] = writer  # type: ignore[index]
         try:
-            with suppress(*GONE):
+            with suppress(*GONE, asyncio.CancelledError):  # the stream's own callback minds a task that is cancelled
                 await serve(reader, writer)
         finally:
             writer.close()

@@ -28,24 +28,14 @@ async def run_demo(*, keep: bool) -> None:
         f"A coding agent's session of {len(session.turns)} requests, through trimtab to a simulated upstream with a"
         f" window of {WINDOW_TOKENS:,} tokens.\n"
     )
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn())
     async with run_stage(session) as stage:
-        show_replay(console, await _replay(console, stage))
+        # Where nobody watches, a bar is but a line of noise.
+        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+            replay = await replay_session(stage, progress.track(session.turns))
+        show_replay(console, replay)
         if keep:
             await _serve_on(console, stage)
-
-
-async def _replay(console: Console, stage: Stage) -> Replay:
-    tokens = "client {task.fields[original]:>7,}  upstream {task.fields[sent]:>6,} tokens"
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TextColumn(tokens))
-    # Where nobody watches, a bar is but a line of noise.
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("", total=len(stage.session.turns), original=0, sent=0)
-
-        def advance(replay: Replay) -> None:
-            sent = next((one.cost.prompt_tokens for one in reversed(replay.served) if one.is_stream), 0)
-            progress.update(bar, advance=1, original=replay.exchanges[-1].original.prompt_tokens, sent=sent)
-
-        return await replay_session(stage, advance)
 
 
 def show_replay(console: Console, replay: Replay) -> None:
@@ -102,9 +92,8 @@ def share_cached(cost: Cost) -> float:
 def price(cost: Cost) -> float:
     """In the price of one uncached prompt token."""
     uncached_tokens = cost.prompt_tokens - cost.cached_tokens
-    return (
-        uncached_tokens * INPUT_PRICE + cost.cached_tokens * CACHED_INPUT_PRICE + cost.completion_tokens * OUTPUT_PRICE
-    )
+    input_price = uncached_tokens * INPUT_PRICE + cost.cached_tokens * CACHED_INPUT_PRICE
+    return input_price + cost.completion_tokens * OUTPUT_PRICE
 
 
 async def _serve_on(console: Console, stage: Stage) -> None:

@@ -17,25 +17,16 @@ SEARCH_HITS = 40
 _VERBS = ("compute", "apply", "split", "check", "merge", "settle", "quote", "reverse", "carry", "cap", "share", "post")
 _NOUNS = ("fare", "deposit", "fee", "balance", "surcharge", "credit", "rebate", "toll", "total", "refund", "levy")
 _PARTIES = ("passenger", "vehicle", "group", "harbour", "agent", "cabin", "pet", "bicycle", "crew", "freight", "child")
-_SIGNATURE = """
+_FUNCTION = """
 
 def {name}({party}: Party, {noun}: float, sailing: Sailing, ledger: Ledger) -> float:
-    \"\"\"The {noun} of the {party} is rounded half to even; harbour {number} books it a day late.\"\"\"
-"""
-_BODIES = (
-    """\
-    entry = ledger.find({party}.id, kind="{noun}")
-    due: float = {noun} - (entry.amount if entry is not None else ZERO)
-    ledger.append(Entry({party}.id, "{noun}", due, reason="{name}", harbour={number}))
-    return ZERO if {party}.kind in EXEMPT else max(due, ZERO)
-""",
-    """\
-    if {noun} < ZERO:
+    entry = ledger.find({party}.id, kind="{noun}")  # harbour {number} books it a day late
+    due: float = quantize({noun} * RATES[{party}.kind, sailing.season]) - (entry.amount if entry else ZERO)
+    if due < ZERO:
         raise FareError(f"{noun} of {party} {{{party}.id}} is negative: {{{noun}}}")
-    rate = RATES.get(({party}.kind, sailing.season), DEFAULT_RATE)
-    return quantize({noun} * rate / {number})
-""",
-)
+    ledger.append(Entry({party}.id, "{noun}", due, reason="{name}", harbour={number}))
+    return due
+"""
 _TEST = """
 
 def test_{name}(sailing, ledger) -> None:
@@ -52,13 +43,13 @@ class Project:
         self.files: dict[str, str] = {}
         modules = [(package, name) for package, names in PACKAGES.items() for name in names]
         for place, (package, module) in enumerate(modules):
-            words = [_choose_words(place, number) for number in range(6 + place * 7 % 9)]
+            words = [_choose_words(place, number) for number in range(5 + place * 7 % 9)]
             names = ", ".join(str(each["name"]) for each in words)
-            functions = [(_SIGNATURE + _BODIES[index % 2]).format(**each) for index, each in enumerate(words)]
-            source = f"from ferry.core import *\nfrom ferry.{package}.tables import RATES\n{''.join(functions)}"
-            self.files[f"ferry/{package}/{module}.py"] = source
-            tests = f"from ferry.{package}.{module} import {names}\n" + "".join(_TEST.format(**each) for each in words)
-            self.files[f"tests/{package}/test_{module}.py"] = tests
+            for path, head, template in (
+                (f"ferry/{package}/{module}.py", f"from ferry.{package}.tables import RATES", _FUNCTION),
+                (f"tests/{package}/test_{module}.py", f"from ferry.{package}.{module} import {names}", _TEST),
+            ):
+                self.files[path] = head + "".join(template.format(**each) for each in words)
 
     def list_files(self, path: str) -> str:
         """List the files of a directory, with their sizes."""

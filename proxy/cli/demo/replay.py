@@ -6,7 +6,7 @@ Law: every number comes from this run, from what the upstream received and from 
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,6 @@ from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.config.schema import PolicyConfig
 from proxy.server.app import run_proxy
-from rules.conversation import CountTokens
 
 WINDOW_TOKENS = 32_000
 RESERVE_TOKENS = 4_000
@@ -49,7 +48,6 @@ class Stage:
     url: str
     session: Session
     upstream: SimulatedUpstream
-    count: CountTokens
     faults: FaultLog
 
 
@@ -73,7 +71,7 @@ class Replay:
 
     exchanges: list[Exchange]
     served: list[Served]
-    seconds: float = 0.0
+    seconds: float
     faults: frozenset[str] = frozenset()
 
     def sum_cost(self, *, is_stream: bool) -> Cost:
@@ -90,24 +88,23 @@ async def run_stage(session: Session, window_tokens: int = WINDOW_TOKENS) -> Asy
     faults = FaultLog()
     log: Any = structlog.wrap_logger(structlog.ReturnLogger(), processors=[faults])
     compactors = Compactors(log)
-    count = compactors.choose(PolicyConfig(), MODEL).count
-    upstream = SimulatedUpstream(session, window_tokens, count)
+    upstream = SimulatedUpstream(session, window_tokens, compactors.choose(PolicyConfig(), MODEL).count)
     window = f"defaults={{context_window: {WINDOW_TOKENS}, completion_reserve: {RESERVE_TOKENS}}}"
     async with run_upstream(upstream) as base_url:
         settings = (f"upstream.base_url={base_url}", "listen=127.0.0.1:0", "store=memory", window)
         config = load_config(settings=settings, environment={})
         async with run_proxy(config, log, compactors) as proxy:
-            yield Stage(proxy.url, session, upstream, count, faults)
+            yield Stage(proxy.url, session, upstream, faults)
 
 
-async def replay_session(stage: Stage, progressed: Callable[[Replay], None]) -> Replay:
-    """Send the session's requests, one behind the other, as its client would; `progressed` is told after each."""
+async def replay_session(stage: Stage, turns: Iterable[int]) -> Replay:
+    """Send the requests that these turns of the session answer, one behind the other, as its client would."""
     exchanges: list[Exchange] = []
-    endless = PromptCache(stage.count)
+    endless = PromptCache(stage.upstream.count)
     started = time.perf_counter()
     headers = {"Authorization": "Bearer demo", "Content-Type": "application/json"}
     async with aiohttp.ClientSession(f"{stage.url}/", headers=headers) as client:
-        for turn in stage.session.turns:
+        for turn in turns:
             body = stage.session.request_body(turn)
             original = endless.read(body)
             async with client.post("v1/chat/completions", data=body) as answer:
@@ -115,6 +112,4 @@ async def replay_session(stage: Stage, progressed: Callable[[Replay], None]) -> 
             rules = frozenset(_RULE.findall(answer.headers.get("x-trimtab-decisions", "")))
             overhead_ms = sum(map(float, _OVERHEAD_MS.findall(answer.headers.get("server-timing", ""))))
             exchanges.append(Exchange(original, answer.status, answer_hash, rules, overhead_ms))
-            progressed(Replay(exchanges, stage.upstream.served))
-    seconds = time.perf_counter() - started
-    return Replay(exchanges, stage.upstream.served, seconds, frozenset(stage.faults.events))
+    return Replay(exchanges, stage.upstream.served, time.perf_counter() - started, frozenset(stage.faults.events))

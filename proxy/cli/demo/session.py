@@ -24,11 +24,8 @@ _TASK = """\
 Amounts are floats all over ferry/, and the auditors have found 1,312 invoices that are off by a cent. Turn every
 amount into integer cents (Cents), module by module: source first, then its tests, then run them. Keep the names and
 the order of the arguments, because the kiosks call us by position. Stop after each package so that I can look."""
-_FOLLOW_UPS = (
-    "Looks good. The harbour masters read the logs, so keep every log line as it is. Go on with the next package.",
-    "Fine. Ticket FER-2291 says that refunds are rounded twice: check that, change nothing, just tell me. Go on.",
-    "All right. Mind that webhooks must go on sending decimals to partners; to_decimal is for that. Go on.",
-    "Thanks. Give me the list of what a reviewer should look at twice.",
+_FOLLOW_UP = (
+    "{} looks good. The harbour masters read the logs: keep every log line as it is. Go on with the next package."
 )
 
 
@@ -99,7 +96,7 @@ def make_session(modules: int = 24) -> Session:
         if module == PACKAGES[package][-1]:
             agent.act(f"{package} is through. Now the whole suite.", ("run_tests", {"path": "tests"}))
             agent.say("assistant", f"{package} is done: all of it takes Cents, and every test passes. Shall I go on?")
-            agent.say("user", _FOLLOW_UPS[list(PACKAGES).index(package)])
+            agent.say("user", _FOLLOW_UP.format(package))
     agent.say("assistant", f"All tests pass. To be looked at twice: {', '.join(done)}.")
     return Session(orjson.dumps(list(map(_describe_tool, TOOLS))), tuple(map(orjson.dumps, agent.messages)))
 

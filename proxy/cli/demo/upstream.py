@@ -6,7 +6,7 @@ that is not answered right behind it.
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass, replace
 from itertools import accumulate, takewhile
@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 
 from proxy.cli.demo.session import MODEL, Session
-from proxy.config.values import site_url
+from proxy.server.app import listen_at
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting, UndecodableError
 from proxy.wire.known import Known
@@ -82,7 +82,7 @@ class SimulatedUpstream:
         self.served: list[Served] = []
         self._window_tokens = window_tokens
         self._cache = PromptCache(count)
-        self._count = count
+        self.count = count
         messages = list(map(orjson.loads, session.messages))
         self._script = {_name(messages[turn - 1]): messages[turn] for turn in session.turns}
 
@@ -93,44 +93,45 @@ class SimulatedUpstream:
         body = await request.content.read()
         try:
             cost, chat = self._cache.read(body, self._window_tokens), orjson.loads(body)
-            is_stream = chat.get("stream") is True
-            status, cost, pieces = self._answer(cost, chat["messages"], is_stream=is_stream)
-        except (UndecodableError, orjson.JSONDecodeError, KeyError):
-            is_stream, status, cost = False, 400, Cost()
-            pieces = _write_error("the body is no chat request", "invalid_json")
-        self.served.append(Served(is_stream, status, cost, hashlib.sha256(b"".join(pieces)).hexdigest()))
-        kind = "text/event-stream" if is_stream and status == 200 else "application/json"
-        response = web.StreamResponse(status=status, headers={"Content-Type": kind})
-        await response.prepare(request)
-        for piece in pieces:
-            await response.write(piece)
+        except (UndecodableError, orjson.JSONDecodeError):
+            return _refuse("the body is no chat request", "invalid_json")
+        is_stream, response = chat.get("stream") is True, self._judge(cost, chat["messages"])
+        if response is None:
+            cost, response = self._answer(cost, chat["messages"], is_stream=is_stream)
+        answer_hash = hashlib.sha256((response.text or "").encode()).hexdigest()
+        self.served.append(Served(is_stream, response.status, cost, answer_hash))
         return response
 
-    def _answer(self, cost: Cost, messages: list[_Json], *, is_stream: bool) -> tuple[int, Cost, list[bytes]]:
-        """The status, what the request costs, and the answer in pieces: the script's to a stream, else a note."""
+    def _judge(self, cost: Cost, messages: list[_Json]) -> web.Response | None:
+        """What OpenAI answers to a prompt that it does not take; None for one that it does."""
         if cost.prompt_tokens > self._window_tokens:
             most = f"This model's maximum context length is {self._window_tokens} tokens."
             message = f"{most} However, your messages resulted in {cost.prompt_tokens} tokens."
-            return 400, cost, _write_error(message, "context_length_exceeded")
-        if not messages or not _answers_every_call(messages):
-            return 400, cost, _write_error("'tool_calls' must be followed by tool messages for each of them.", None)
+            return _refuse(message, "context_length_exceeded")
+        if messages and _answers_every_call(messages):
+            return None
+        return _refuse("An assistant message with 'tool_calls' must be followed by tool messages.", None)
+
+    def _answer(self, cost: Cost, messages: list[_Json], *, is_stream: bool) -> tuple[Cost, web.Response]:
+        """What the prompt and its answer cost, and the answer: the script's to a stream, else a handoff note."""
         answer = (self._script.get(_name(messages[-1])) if is_stream else None) or _write_note(messages)
         functions = [call["function"] for call in answer.get("tool_calls", ())]
         written = [answer["content"], *(function["name"] + function["arguments"] for function in functions)]
-        cost = replace(cost, completion_tokens=MESSAGE_TOKENS + sum(map(self._count, written)))
-        return 200, cost, list((_write_stream if is_stream else _write_answer)(answer, cost))
+        cost = replace(cost, completion_tokens=MESSAGE_TOKENS + sum(map(self.count, written)))
+        usage: _Json = {"prompt_tokens": cost.prompt_tokens, "completion_tokens": cost.completion_tokens}
+        usage["total_tokens"] = cost.prompt_tokens + cost.completion_tokens
+        usage["prompt_tokens_details"] = {"cached_tokens": cost.cached_tokens}
+        if is_stream:
+            return cost, web.Response(text=_write_stream(answer, usage), content_type="text/event-stream")
+        choices = [{"index": 0, "message": answer, "finish_reason": "stop"}]
+        return cost, web.json_response({**_FRAME, "choices": choices, "usage": usage})
 
 
 @asynccontextmanager
 async def run_upstream(upstream: SimulatedUpstream) -> AsyncIterator[str]:
     """The upstream on a free port of this machine, until the block is left; yields its base URL."""
-    runner = web.ServerRunner(web.Server(upstream.handle, access_log=None), shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield site_url("127.0.0.1", runner.addresses[0][1]) + "/v1"
-    finally:
-        await runner.cleanup()
+    async with listen_at(web.Server(upstream.handle, access_log=None), "127.0.0.1:0") as (_, url):
+        yield f"{url}/v1"
 
 
 def _extend(chain: bytes, piece: bytes) -> bytes:
@@ -159,40 +160,23 @@ def _answers_every_call(messages: list[_Json]) -> bool:
 def _write_note(messages: list[_Json]) -> _Json:
     """A handoff note, as a model might write it, that names the files of the prompt."""
     paths = list(dict.fromkeys(_PATH.findall("\n".join(str(message.get("content")) for message in messages))))
-    done = f"1. Progress and decisions: {len(paths)} files were looked at; the work went through them in order."
-    rest = "2. Constraints: as the task says.\n3. Remaining: go on with the next file, and test after every change."
-    data = f"4. Exact data: {', '.join(paths[-NOTE_PATHS:]) or 'none'}."
-    return {"role": "assistant", "content": f"{done}\n{rest}\n{data}"}
+    done = "1. Progress: the files below, in order.\n2. Constraints: as the task says.\n3. Remaining: the other files."
+    return {"role": "assistant", "content": f"{done}\n4. Exact data: {', '.join(paths[-NOTE_PATHS:]) or 'none'}."}
 
 
-def _write_stream(answer: _Json, cost: Cost) -> Iterator[bytes]:
-    """The answer as server-sent events, one at a time, the usage in the last."""
+def _write_stream(answer: _Json, usage: _Json) -> str:
+    """The answer as server-sent events, the usage in the last."""
     text, calls = answer["content"], answer.get("tool_calls", ())
-    deltas: list[_Json] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": text[start : start + PIECE_CHARS]} for start in range(0, len(text), PIECE_CHARS)]
+    deltas: list[_Json] = [{"content": text[start : start + PIECE_CHARS]} for start in range(0, len(text), PIECE_CHARS)]
     deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(calls)]
-    for delta in deltas:
-        yield _write_event(choices=[{"index": 0, "delta": delta, "finish_reason": None}])
-    yield _write_event(choices=[{"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}])
-    yield _write_event(choices=[], usage=_describe_usage(cost))
-    yield b"data: [DONE]\n\n"
+    fields: list[_Json] = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    reason = "tool_calls" if calls else "stop"
+    fields.append({"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": reason}]})
+    fields.append({"choices": [], "usage": usage})
+    events = [orjson.dumps({**_FRAME, "object": "chat.completion.chunk", **each}).decode() for each in fields]
+    return "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
 
 
-def _write_event(**fields: Any) -> bytes:
-    return b"data: %b\n\n" % orjson.dumps({**_FRAME, "object": "chat.completion.chunk", **fields})
-
-
-def _write_answer(answer: _Json, cost: Cost) -> Iterator[bytes]:
-    choices = [{"index": 0, "message": answer, "finish_reason": "stop"}]
-    yield orjson.dumps({**_FRAME, "choices": choices, "usage": _describe_usage(cost)})
-
-
-def _describe_usage(cost: Cost) -> _Json:
-    usage: _Json = {"prompt_tokens": cost.prompt_tokens, "completion_tokens": cost.completion_tokens}
-    total_tokens, cached_tokens = cost.prompt_tokens + cost.completion_tokens, cost.cached_tokens
-    return usage | {"total_tokens": total_tokens, "prompt_tokens_details": {"cached_tokens": cached_tokens}}
-
-
-def _write_error(message: str, code: str | None) -> list[bytes]:
+def _refuse(message: str, code: str | None) -> web.Response:
     error = {"message": message, "type": "invalid_request_error", "param": "messages", "code": code}
-    return [orjson.dumps({"error": error})]
+    return web.json_response({"error": error}, status=400)

@@ -11,20 +11,21 @@ import resource
 import secrets
 import socket
 from dataclasses import dataclass, field, replace
+from http.client import HTTPException
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from proxy.cli.healthcheck import read_page
 from proxy.config.network.forward_proxies import SETTING
 from proxy.config.schema import Config, UpstreamConfig
-from proxy.config.values import own_host, site_url, split_address
+from proxy.config.values import split_address
 from proxy.http.client import UpstreamClient, read_bounded, target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
-from proxy.server.app import data_directory
 from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
-from proxy.state.stores import FILE_NAME, SummaryStore
+from proxy.state.stores import FILE_NAME, SummaryStore, data_directory
 
 MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0
@@ -157,11 +158,12 @@ def _judge_list(subject: str, status: int, listed: int) -> Finding:
     return Finding(subject, "warning", found, advice)
 
 
-async def check_address(client: UpstreamClient, config: Config) -> Finding:
+async def check_address(config: Config) -> Finding:
     """Whether the proxy can listen where it is told to."""
     subject, (host, port) = f"listen {config.listen}", split_address(config.listen)
     fault = await asyncio.to_thread(_try_to_listen, host, port)
-    if fault is not None and fault.errno == errno.EADDRINUSE and await _is_trimtab(client, host, port):
+    is_taken = fault is not None and fault.errno == errno.EADDRINUSE
+    if is_taken and await asyncio.to_thread(_is_trimtab, config.listen):
         return Finding(subject, "ok", "in use, by a trimtab that runs")
     if fault is not None:
         found = f"cannot be listened on: {(fault.strerror or 'no reason given').lower()}"
@@ -184,21 +186,10 @@ def _try_to_listen(host: str, port: int) -> OSError | None:
     return None
 
 
-async def _is_trimtab(client: UpstreamClient, host: str, port: int) -> bool:
-    upstream = UpstreamConfig(base_url=site_url(own_host(host), port))
+def _is_trimtab(listen: str) -> bool:
     try:
-        async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
-            client.send(
-                "GET",
-                target_url(upstream, "/trimtab/health"),
-                request_headers([], upstream, identity=True),
-                None,
-                upstream,
-            ) as answer,
-        ):
-            return await answer.content.read(64) == b'{"status":"ok"}'
-    except (TimeoutError, ProxyError, aiohttp.ClientError, OSError):
+        return read_page(listen, "/trimtab/health") == b'{"status":"ok"}'
+    except (OSError, HTTPException):
         return False
 
 

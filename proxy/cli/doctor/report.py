@@ -22,11 +22,10 @@ from proxy.cli.doctor.checks import (
 from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.server.app import data_directory
 from proxy.state.models.facts import complete, recall
 from proxy.state.models.records import Record, Records
 from proxy.state.models.view import ModelView, name_model
-from proxy.state.stores import SummaryStore, open_store
+from proxy.state.stores import SummaryStore, data_directory, open_store
 from rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20
@@ -73,10 +72,10 @@ class Report:
             table.add_row(Text(each.level, style=STYLES[each.level]), *map(_show, row))
         console.print(table)
         table = Table("model", "window", "from", "counted by", "ratio", "from", "upstream")
-        for model in self.models:
-            window, ratio = f"{model.window_tokens:,}", f"{model.token_ratio:g}"
-            counted = (model.vocabulary, ratio, model.ratio_from)
-            table.add_row(*map(_show, (model.model, window, model.window_from, *counted, model.upstream)))
+        for one in self.models:
+            window = (f"{one.window_tokens:,}", one.window_from)
+            counted = (one.vocabulary, f"{one.token_ratio:g}", one.ratio_from)
+            table.add_row(*map(_show, (one.model, *window, *counted, one.upstream)))
         if self.models:
             console.print(table)
         if self.unlisted:
@@ -117,7 +116,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
             upstreams.setdefault(_tell_apart(other), (other, None, f"upstreams.{other_name}"))
         answers = await asyncio.gather(*(ask_upstream(client, *one) for one in upstreams.values()))
         heard_of = dict(zip(upstreams, answers, strict=True))
-        listening = await check_address(client, config)
+        listening = await check_address(config)
         stored = await check_store(config, store, failures)
         chosen, unlisted = _choose_models(config, models, heard_of)
         compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, heard)
@@ -125,16 +124,8 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     finally:
         await store.close()
         await client.close()
-    asked = [answer.finding for answer in answers]
-    findings = [
-        *asked,
-        listening,
-        stored,
-        check_open_files(config),
-        counting,
-        *_judge_windows(described),
-        *heard.findings,
-    ]
+    findings = [*(answer.finding for answer in answers), listening, stored, check_open_files(config), counting]
+    findings += [*_judge_windows(described), *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 
 
@@ -155,10 +146,8 @@ def _check_counting(config: Config, models: list[str], heard: Heard) -> tuple[Co
         settings = config.policy_for(model)
         compactors.choose(settings, model)
         used.add(compactors.name_vocabulary(settings, model))
-    programs = sorted(set(heard.engines.values())) or ["tiktoken"]
-    return compactors, Finding(
-        "counting", "ok", f"by {'characters' if used == {HEURISTIC} else ' and '.join(programs)}"
-    )
+    programs = " and ".join(sorted(set(heard.engines.values())) or ["tiktoken"])
+    return compactors, Finding("counting", "ok", f"by {'characters' if used == {HEURISTIC} else programs}")
 
 
 def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, Answer]) -> tuple[list[str], int]:

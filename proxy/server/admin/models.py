@@ -15,12 +15,12 @@ from proxy.state.models.view import ModelView
 MAX_SHOWN = 500
 
 
-def write_models(services: Services) -> bytes:
+def write_models(services: Services, max_shown: int = MAX_SHOWN) -> bytes:
     """JSON: the models that an upstream has answered for, and those whose windows one has told; and how many more."""
     known = {(one.name.base_url, one.name.model): one for one in services.models.list_known()}
     told = [place for place in services.models.list_told() if place not in known]
-    every = [*reversed(known.values()), *(_recall(services, *place) for place in told[:MAX_SHOWN])]
-    shown = [_show(services, one) for one in every[:MAX_SHOWN]]
+    every = [*reversed(known.values()), *(_recall(services, *place) for place in told[:max_shown])]
+    shown = [_show(services, one) for one in every[:max_shown]]
     return orjson.dumps({"models": shown, "unlisted": len(known) + len(told) - len(shown)})
 
 

@@ -53,8 +53,8 @@ _ALIASES: _Rank = (("aliases",), ("loaded_instances", "id"))
 """Other names that requests may say: llama.cpp's, and those of LM Studio's instances."""
 _LATEST = ":latest"
 """Ollama's tag for names that have none."""
-_OTHER_LISTS = ("/api/v0/models", "/api/v1/models", "/api/ps")
-"""LM Studio's, in older and newer builds, and Ollama's of the models that are loaded."""
+_OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps")
+"""llama.cpp's; LM Studio's lists, in older and newer builds; and Ollama's of the models that are loaded."""
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
 
 
@@ -67,6 +67,11 @@ class Windows:
 
     by_model: Mapping[str, int]
     every: int | None
+
+    @property
+    def told_any(self) -> bool:
+        """Whether there is a window among them."""
+        return bool(self.by_model) or self.every is not None
 
     def find(self, model: str) -> int | None:
         """The model's window in tokens; None where nothing is known of it."""
@@ -105,18 +110,11 @@ async def discover(client: UpstreamClient, upstream: UpstreamConfig, headers: He
     listed = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            listed = await _get(client, upstream, target_url(upstream, "/v1/models"), asked)
-            windows = await asyncio.to_thread(_read_list, listed, _SERVED)
-            if windows.by_model:
-                return windows
-            props = await _get(client, upstream, URL(root + "/props", encoded=True), asked)
-            every = await asyncio.to_thread(read_props, props)
-            if every is not None:
-                return Windows({}, every)
-            for path in _OTHER_LISTS:
-                loaded = await _get(client, upstream, URL(root + path, encoded=True), asked)
-                windows = await asyncio.to_thread(_read_list, loaded, _SERVED)
-                if windows.by_model:
+            for url in (target_url(upstream, "/v1/models"), *(URL(root + path, encoded=True) for path in _OTHERS)):
+                answer = await _get(client, upstream, url, asked)
+                listed = listed or answer
+                windows = await asyncio.to_thread(_read_served, answer)
+                if windows.told_any:
                     return windows
     return await asyncio.to_thread(read_models, listed)
 
@@ -135,6 +133,11 @@ def _decode(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except DECODE_ERRORS:
         return None
+
+
+def _read_served(body: bytes) -> Windows:
+    windows = _read_list(body, _SERVED)
+    return windows if windows.by_model else Windows({}, read_props(body))
 
 
 def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:

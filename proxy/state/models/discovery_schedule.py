@@ -25,10 +25,6 @@ class _Upstream:
     tried: set[int] = field(default_factory=set)
     is_being_asked: bool = False
 
-    @property
-    def has_told(self) -> bool:
-        return bool(self.windows.by_model) or self.windows.every is not None
-
 
 class Told:
     """Asks, and remembers the answers."""
@@ -53,14 +49,16 @@ class Told:
         if known.is_being_asked:
             return False
         pause_seconds = REDISCOVER_SECONDS
-        if not known.has_told:  # it may be starting still
+        if not known.windows.told_any:  # it may be starting still
             pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.failures, REDISCOVER_SECONDS)
         is_due = known.asked_at is None or self._clock() - known.asked_at > pause_seconds
         if pause_seconds >= REDISCOVER_SECONDS and is_due:
             known.tried.clear()
         # A credential that was not tried may open what others did not.
         shown = hash(tuple(headers))
-        is_let_in = bool(headers) and not known.has_told and shown not in known.tried and len(known.tried) < MAX_TRIED
+        is_let_in = (
+            bool(headers) and not known.windows.told_any and shown not in known.tried and len(known.tried) < MAX_TRIED
+        )
         if is_due or is_let_in:
             known.tried.add(shown)
             known.is_being_asked = True
@@ -75,5 +73,5 @@ class Told:
             known.is_being_asked = False
         known.asked_at = self._clock()
         known.failures += 1
-        if found.by_model or found.every is not None:
+        if found.told_any:
             known.windows, known.failures = found, 0

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from proxy.state.models.catalogue import find_window
 from proxy.state.models.records import ModelName, Record
-from rules.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +22,6 @@ class Facts:
     learned_tokens: int | None = None
     added_tokens: int | None = None
     refuted: tuple[int, ...] = ()
-
-    def correct_policy(self, policy: Policy, *, is_configured: bool) -> Policy:
-        """The policy with what refusals have taught."""
-        window_tokens = self.correct(policy.context_window, is_configured=is_configured)
-        return replace(policy, context_window=window_tokens, added_tokens=self.added_tokens)
 
     def correct(self, window_tokens: int, *, is_configured: bool = False) -> int:
         """The window to go by where `window_tokens` is found or assumed; or configured: then it is made no larger."""

@@ -41,13 +41,17 @@ MAX_WRITES = 3
 
 @dataclass(slots=True)
 class _Model(Model):
-    """With its name in logs and metrics, and with what is under way. `read_at` is None until the store was asked."""
+    """With its name in logs and metrics, and with what is under way.
+
+    `read_at` is None until the store was asked. `completed` is what a record tells together with the catalogue.
+    """
 
     label: str = "other"
     warned: bool = False
     read_at: float | None = None
     reading: asyncio.Task[None] | None = None
     writing: asyncio.Task[None] | None = None
+    completed: tuple[Record, Facts] | None = None
 
 
 class Models:
@@ -90,7 +94,9 @@ class Models:
             model.read_at = model.read_at or self._clock()  # a store that hangs is waited for once
         if not is_ready(name.base_url):
             await asyncio.to_thread(load_catalogue, (name.base_url,))
-        return complete(name, model.facts)
+        if model.completed is None or model.completed[0] is not model.known:
+            model.completed = model.known, complete(name, model.facts)
+        return model.completed[1]
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success."""

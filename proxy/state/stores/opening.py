@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from proxy.config.errors import ConfigError
 from proxy.state.stores.layered import LayeredStore
 from proxy.state.stores.memory import MemoryStore
@@ -15,6 +17,11 @@ from proxy.state.stores.store import SummaryStore
 
 FILE_NAME = "summaries.sqlite3"
 _REDIS_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
+
+
+def data_directory() -> Path:
+    """Where the user's stores and keys are kept, unless the configuration says otherwise."""
+    return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
 def open_store(

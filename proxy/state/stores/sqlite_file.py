@@ -4,13 +4,11 @@ Law: a file that is damaged is renamed and a new one begun; nobody renames a fil
 or that is another program's. Only its owner can read the file. Every method belongs to one thread.
 """
 
-import fcntl
 import itertools
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +28,6 @@ PRAGMA user_version = {SCHEMA_VERSION};
 """
 BUSY_SECONDS = 1.0
 """How long to wait for another process to finish its write."""
-LOCK_PAUSE_SECONDS = 0.02
 _SIDE_FILES = ("-wal", "-shm")
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
@@ -88,7 +85,7 @@ class SqliteFile:
         if _identify(self._path) is None:
             for suffix in _SIDE_FILES:
                 _beside(self._path, suffix).unlink(missing_ok=True)
-            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            _create(self._path)
         return _identify(self._path)
 
     def _open(self) -> sqlite3.Connection:
@@ -139,28 +136,21 @@ def _begin_schema(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Nobody else opens, begins or renames the file; whoever dies lets go.
+    """Nobody else opens, begins or renames the file; whoever dies lets go. Raises sqlite3.Error if another hangs.
 
-    The lock is on a file of its own: closing another descriptor of the database would drop SQLite's own locks.
+    The lock is on an empty database of its own, as the file itself may be broken, or gone.
     """
-    descriptor = os.open(_beside(path, ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        _lock(descriptor)
+    name = _beside(path, ".lock")
+    with suppress(FileExistsError):
+        _create(name)
+    with closing(sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
         yield
-    finally:
-        os.close(descriptor)
 
 
-def _lock(descriptor: int) -> None:
-    """Lock, or raise OSError where another holds it too long: a thread that hangs would keep the process alive."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(LOCK_PAUSE_SECONDS)
+def _create(path: Path) -> None:
+    """An empty file that only its owner can read. Opens none that there is: closing it would drop SQLite's locks."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _beside(path: Path, suffix: str) -> Path:

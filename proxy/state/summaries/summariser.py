@@ -139,7 +139,7 @@ class _Asking:
         """Do otherwise what was refused."""
         if parameter == "temperature" and self._temperature is not None:
             self._temperature = None
-        elif parameter == "max_tokens" and not self._is_reasoning:
+        elif parameter == "completion_limit" and not self._is_reasoning:
             self._is_reasoning, self._completion_factor = True, REASONING_FACTOR
         elif not self._change_form():
             self._forms = [None]

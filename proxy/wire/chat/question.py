@@ -17,7 +17,7 @@ from proxy.wire.usage import Usage, read_usage
 from rules.conversation import Conversation, Message, Role
 
 _MAX_TOKENS, _MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
-_REFUSED: dict[str | None, Parameter] = {"temperature": "temperature", _MAX_TOKENS: "max_tokens"}
+_REFUSED: dict[str | None, Parameter] = {"temperature": "temperature", _MAX_TOKENS: "completion_limit"}
 
 
 class _Part(msgspec.Struct):

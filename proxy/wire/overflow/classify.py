@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.overflow.numbers import MAX_NUMBER, read_number, read_numbers
-from proxy.wire.overflow.wordings import MEANINGS, NUMBER, RATE, Kind
+from proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, NUMBER, RATE, Kind
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
 """Source: the answers of some twenty servers; 500 is llama.cpp's, whose window filled while it generated."""
@@ -58,19 +58,8 @@ class Overflow:
         return [match[0] for match in found if match is not None]
 
 
-_CODES = re.compile(
-    r"context_?(?:length|window|size)|context_exceeded|exceed_context|max_(?:prompt|input)_tokens|too_many_tokens",
-    re.IGNORECASE,
-)
-"""Of OpenAI, llama.cpp, GitHub Copilot and gateways."""
 _NOT_OUTWEIGHED = frozenset({Kind.STRING, Kind.COMPLETION, Kind.GENERATION})
 """What a text says more exactly than a code."""
-_BESIDE = re.compile(
-    r"maximum context length|context length is only|exceed context limit"
-    r"|(?:messages|prompt|input|request has)\b.{0,40}\d",
-    re.IGNORECASE,
-)
-"""Beside a completion that is too long, the prompt is spoken of: then the two together are."""
 _DIGITS = re.compile(NUMBER)
 _CHARACTERS = re.compile(r"\d characters", re.IGNORECASE)
 _QUOTED = re.compile(r"""['"]?\binput(?:_value)?['"]?\s{0,3}[:=]\s{0,3}['"{\[]""")
@@ -105,7 +94,7 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
     members = _unwrap(answer)
     texts = [_QUOTED.split(text, maxsplit=1)[0][:MAX_TEXT_CHARS] for text in _find_texts(answer, members)]
     named = [members.get("code"), members.get("type"), answer.get("error_type")]
-    has_code = any(isinstance(name, str) and _CODES.search(name) for name in named)
+    has_code = any(isinstance(name, str) and CODE.pattern.search(name) for name in named)
     found = next(filter(None, (_read_text(status, text, has_code=has_code) for text in texts or [""])), None)
     if found is None and status == TOO_LARGE and not any(map(RATE.pattern.search, texts)):
         found = Overflow(Kind.SIZE, texts[0] if texts else "")
@@ -139,17 +128,9 @@ def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:
     if kind is None:
         return None
     numbers = read_numbers(text)
-    requested = None if kind is Kind.COMPLETION or _CHARACTERS.search(text) else numbers.requested
-    found = Overflow(
-        kind,
-        text,
-        numbers.limit,
-        requested,
-        prompt_tokens=None if requested is None else numbers.prompt,
-        completion_tokens=numbers.completion,
-        excess_tokens=numbers.excess,
-        is_least=numbers.is_least,
-    )
+    if kind is Kind.COMPLETION or _CHARACTERS.search(text):
+        numbers = numbers._replace(requested=None, prompt_tokens=None)
+    found = Overflow(kind, text, **numbers._asdict())
     if kind is Kind.STRING:
         is_text = (numbers.limit or 0) >= MIN_STRING_CHARS
         return replace(found, requested=None, unit="characters") if is_text else None
@@ -170,7 +151,7 @@ def _read_size(found: Overflow) -> Overflow | None:
 def _classify(text: str, *, has_code: bool) -> Kind | None:
     """What a text is about; None if it is no overflow."""
     matching = (row.kind for row in MEANINGS if row.pattern.search(text))
-    kind = next((kind for kind in matching if kind is not Kind.COMPLETION or not _BESIDE.search(text)), None)
+    kind = next((kind for kind in matching if kind is not Kind.COMPLETION or not BESIDE.pattern.search(text)), None)
     return Kind.PROMPT if has_code and kind not in _NOT_OUTWEIGHED else kind
 
 

@@ -19,17 +19,16 @@ _LEAST = re.compile(r"at least \d", re.IGNORECASE)
 
 
 class Numbers(NamedTuple):
-    """What a text says, None for what it does not.
+    """What a text says, None for what it does not, as `Overflow` has it.
 
-    `requested` is prompt and completion together if both are told, else the one sum or the prompt that is; `prompt`
-    is the prompt alone. `is_least`: the server stopped counting there. `excess` is by how much the prompt was too long.
+    `requested` is prompt and completion together if both are told, else the one sum or the prompt that is.
     """
 
     limit: int | None
     requested: int | None
-    prompt: int | None
-    completion: int | None
-    excess: int | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    excess_tokens: int | None
     is_least: bool
 
 

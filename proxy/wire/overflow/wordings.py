@@ -62,8 +62,11 @@ def _compile(words: str) -> re.Pattern[str]:
 
 
 _ROWS = tuple(_read_table())
-MEANINGS = tuple(row for row in _ROWS if row.section != "figures")
+_NO_MEANINGS = {"figures", "code", "beside a completion"}
+MEANINGS = tuple(row for row in _ROWS if row.section not in _NO_MEANINGS)
 """What a text is about: the first row that matches tells."""
 FIGURES = tuple(row for row in _ROWS if row.section == "figures")
 """Where a text's numbers stand: of each meaning, the first row that has one. Rows of MEANINGS come before these."""
-(RATE,) = (row for row in _ROWS if row.section == "rate limit")
+RATE, CODE, BESIDE = (
+    next(row for row in _ROWS if row.section == section) for section in ("rate limit", "code", "beside a completion")
+)

@@ -6,7 +6,7 @@ Law: a table of small functions, one for each kind. A kind is told from a sample
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from rules.results.excerpt.scores.diffs import begins_file, is_commits, is_diff, score_commits, score_diff
+from rules.results.excerpt.scores.diffs import is_commits, score_commits
 from rules.results.excerpt.scores.log import score_log
 from rules.results.excerpt.scores.prose import is_page, is_prose, score_prose
 from rules.results.excerpt.scores.search import is_listing, is_matches, score_listing, score_matches
@@ -25,31 +25,26 @@ MAX_SIGNALLED_SHARE = 0.04
 class Kind(StrEnum):
     """Kinds of text, but for JSON, which is told by being JSON."""
 
-    DIFF = "diff"
     COMMITS = "commits"
     MATCHES = "matches"
     LISTING = "listing"
-    PAGE = "page"
     SOURCE = "source"
     PROSE = "prose"
     LOG = "log"
 
 
 _TELLS: tuple[tuple[Kind, Callable[[Sequence[str]], bool]], ...] = (
-    (Kind.DIFF, is_diff),
     (Kind.COMMITS, is_commits),
-    (Kind.PAGE, is_page),
+    (Kind.PROSE, is_page),
     (Kind.MATCHES, is_matches),
     (Kind.LISTING, is_listing),
     (Kind.SOURCE, is_source),
     (Kind.PROSE, is_prose),
 )
 SCORES: dict[Kind, Score] = {
-    Kind.DIFF: score_diff,
     Kind.COMMITS: score_commits,
     Kind.MATCHES: score_matches,
     Kind.LISTING: score_listing,
-    Kind.PAGE: score_prose,
     Kind.SOURCE: score_source,
     Kind.PROSE: score_prose,
     Kind.LOG: score_log,
@@ -58,7 +53,6 @@ _ENDS = {
     Kind.LOG: Shares(0.06, 0.14),
     Kind.SOURCE: Shares(0.12, 0.03),
     Kind.PROSE: Shares(0.15, 0.05),
-    Kind.PAGE: Shares(0.05, 0.03),
 }
 _OTHER_ENDS = Shares(0.06, 0.06)
 
@@ -78,18 +72,6 @@ def tell_kind(lines: Sequence[str]) -> Kind:
 def ends_of(kind: Kind) -> Shares:
     """What the first and the last lines of a text of this kind get."""
     return _ENDS.get(kind, _OTHER_ENDS)
-
-
-def find_heads(kind: Kind, texts: Sequence[str]) -> Sequence[int]:
-    """For each unit of a diff the file that it belongs to; nothing for other kinds."""
-    if kind is not Kind.DIFF:
-        return ()
-    heads = []
-    head = 0
-    for index, text in enumerate(texts):
-        head = index if begins_file(text) else head
-        heads.append(head)
-    return heads
 
 
 def _sample(lines: Sequence[str]) -> Sequence[str]:

@@ -41,12 +41,9 @@ class Units:
         return not (begins and self.lines[stop] != self.lines[start])
 
 
-def split_units(text: str, max_chars: int, piece_chars: int | None = None) -> Units:
-    """Lines with their line breaks; one longer than `max_chars` in pieces, cut behind a blank or a comma if near.
-
-    The pieces have `piece_chars`, where these are given.
-    """
-    found = _Found(max_chars, piece_chars or max_chars)
+def split_units(text: str, max_chars: int) -> Units:
+    """Lines with their line breaks; one longer than `max_chars` in pieces, cut behind a blank or a comma if near."""
+    found = _Found(max_chars)
     for lines in _read_batches(text):
         found.add(lines)
     return Units(found.texts, [*found.numbers, found.number], found.offsets)
@@ -55,13 +52,12 @@ def split_units(text: str, max_chars: int, piece_chars: int | None = None) -> Un
 class _Found:
     """The units of a text as its lines are read."""
 
-    def __init__(self, max_chars: int, piece_chars: int) -> None:
+    def __init__(self, max_chars: int) -> None:
         self.texts: list[str] = []
         self.numbers: list[int] = []
         self.offsets = [0]
         self.number = 1
         self._max_chars = max_chars
-        self._piece_chars = piece_chars
 
     def add(self, lines: Sequence[str]) -> None:
         """A batch of lines; most need no look at each."""
@@ -77,7 +73,7 @@ class _Found:
 
     def _add_line(self, line: str, lines: int) -> None:
         texts, offsets = self.texts, self.offsets
-        for piece in (line,) if len(line) <= self._max_chars else _split_line(line, self._piece_chars):
+        for piece in (line,) if len(line) <= self._max_chars else _split_line(line, self._max_chars):
             texts.append(piece)
             self.numbers.append(self.number)
             offsets.append(offsets[-1] + len(piece))

@@ -14,9 +14,7 @@ from rules.text.markers import mark_gap, mark_next_gap
 
 GAP_TOKENS = 14
 """What a marker costs, about. A gap that is shorter is filled."""
-COST_SCALE_TOKENS = 60
-"""A unit of so many tokens has to matter twice as much as a very short one."""
-FILLED_FIRST = 0.4
+FILLED_FIRST = 0.5
 """Of what is left once nothing is wanted any more: for the beginning; the rest is for the end."""
 ROUNDS = 8
 SORTED_AT_ONCE = 8192
@@ -36,13 +34,11 @@ class Shares:
 class Guide:
     """What is known of a text's units.
 
-    `scores` are those of units that matter; `heads` names for each unit the one that must stand before it (a diff's
-    file), itself where there is none; `numbers` are the lines that markers speak of, as the reader would ask for them:
-    those that the text itself shows, or counted; none where lines were taken out before.
+    `scores` are those of units that matter; `numbers` are the lines that markers speak of, as a reader would ask for
+    them: those that the text itself shows, or counted; none if a reader could not ask for them.
     """
 
     scores: Mapping[int, float]
-    heads: Sequence[int] = ()
     numbers: Sequence[int] = ()
 
 
@@ -56,19 +52,15 @@ class Selection:
         self._rate = total / chars
         self._token_rate = self._rate if tokens is None else tokens / chars
         self._scores = guide.scores
-        self._heads = guide.heads
         self._numbers = guide.numbers
 
     def write(self, limit: int, shares: Shares, measure: Measure) -> str | None:
         """The text of at most `limit` by `measure`; None where not even its ends and a marker fit."""
-        fixed = self._with_heads(self._take_ends(limit, shares))
-        wanted = ((self._want(index), -index) for index in self._scores if index not in fixed)
+        fixed = self._take_ends(limit, shares)
+        wanted = ((score, -index) for index, score in self._scores.items() if index not in fixed)
         # Each costs a token at least. Sorting a million would hold the interpreter.
         most = sorted(wanted, reverse=True) if len(self._scores) <= SORTED_AT_ONCE else nlargest(limit, wanted)
         return self._fit(limit, fixed, [-place for _, place in most], measure)
-
-    def _want(self, index: int) -> float:
-        return self._scores[index] / (1 + self._cost(index) / COST_SCALE_TOKENS)
 
     def _fit(self, limit: int, fixed: set[int], wanted: Sequence[int], measure: Measure) -> str | None:
         """The largest selection found that keeps the limit, nearing it by proportion."""
@@ -97,11 +89,8 @@ class Selection:
             if index in kept:
                 continue
             cost = self._cost_of_keeping(index, kept)
-            head = self._heads[index] if self._heads else index
-            if head not in kept and head != index:
-                cost += self._cost_of_keeping(head, kept)
             if cost <= left:
-                kept |= {index, head}
+                kept.add(index)
                 left -= cost
             elif left < GAP_TOKENS:
                 break
@@ -125,10 +114,7 @@ class Selection:
                 kept.add(index)
                 room -= cost
                 left -= cost
-        return self._with_heads(kept)
-
-    def _with_heads(self, kept: set[int]) -> set[int]:
-        return kept | {self._heads[index] for index in kept} if self._heads else kept
+        return kept
 
     def _take_ends(self, limit: int, shares: Shares) -> set[int]:
         last = len(self._units.texts)

@@ -10,20 +10,8 @@ from collections.abc import Sequence
 from rules.conversation import ToolCall
 
 TERM_SCORE = 9.0
-NEAR_SHARES = (
-    (0, 1.0),
-    (1, 0.75),
-    (2, 0.65),
-    (3, 0.6),
-    (4, 0.5),
-    (5, 0.5),
-    (6, 0.45),
-    (7, 0.4),
-    (8, 0.4),
-    (-1, 0.5),
-    (-2, 0.35),
-)
-"""Lines around one that was asked for: what follows a definition is its body."""
+NEAR_LINES, NEAR_SHARE = range(-1, 9), 0.75
+"""Lines around one that was asked for, and their share: what follows a definition is its body."""
 MAX_LINES_SHARE = 0.05
 MIN_MAX_LINES = 6
 MAX_TERMS = 24
@@ -58,9 +46,9 @@ def add_terms(scores: dict[int, float], text: str, offsets: Sequence[int], terms
         if len(found) > most:
             continue
         for rank, index in enumerate(found):
-            for distance, share in NEAR_SHARES:
+            for distance in NEAR_LINES:
                 if 0 <= index + distance < units:
-                    score = TERM_SCORE * share * (1 + rank) ** -0.3
+                    score = TERM_SCORE * (NEAR_SHARE if distance else 1.0) * (1 + rank) ** -0.3
                     scores[index + distance] = max(scores.get(index + distance, 0.0), score)
 
 

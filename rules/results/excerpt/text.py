@@ -3,25 +3,21 @@
 Law: a function of the text, the budget and the tool's own call. Never longer than the budget.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, ToolCall
 from rules.results.excerpt.json.document import Shorten, excerpt_json
-from rules.results.excerpt.kinds import SCORES, Kind, ends_of, find_heads, tell_kind
+from rules.results.excerpt.kinds import SCORES, Kind, ends_of, tell_kind
 from rules.results.excerpt.lines import Units, split_units
 from rules.results.excerpt.scores.source import read_numbers
 from rules.results.excerpt.select import Guide, Selection
 from rules.results.excerpt.terms import add_terms, find_terms
 from rules.text.head_tail import Measure
 
-LINE_SHARE, PIECE_SHARE, MIN_PIECE_TOKENS = 0.15, 0.05, 24
+LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
 """Of the budget: a line that has more is taken in pieces of so much."""
-MIN_PIECE_CHARS, MAX_LINE_CHARS = 40, 2000
-MAX_WRAP_CHARS = 2000
-"""What may stand before and behind JSON that a shell or an agent's tool has wrapped."""
-_OPENING = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
+MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +39,19 @@ def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked | None = 
     `measure` counts tokens, or units of about that size.
     """
     asked = asked or Asked()
-    short = excerpt_json(text, limit, measure, _shorten_within(measure, asked)) or _excerpt_wrapped(
-        text, limit, measure, asked
-    )
+    short = excerpt_json(text, limit, measure, _shorten_within(measure, asked))
     return _excerpt_lines(text, limit, measure, asked) if short is None else short
 
 
 def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
     total = measure(text)
     token_chars = len(text) / max(total, 1)
-    line_chars, piece_chars = (
-        min(max(int(max(limit * share, MIN_PIECE_TOKENS) * token_chars), MIN_PIECE_CHARS), MAX_LINE_CHARS)
-        for share in (LINE_SHARE, PIECE_SHARE)
-    )
-    units = split_units(text, line_chars, piece_chars)
+    line_chars = min(max(int(max(limit * LINE_SHARE, MIN_LINE_TOKENS) * token_chars), MIN_LINE_CHARS), MAX_LINE_CHARS)
+    units = split_units(text, line_chars)
     kind = tell_kind(units.texts)
     scores = SCORES[kind](units.texts)
     add_terms(scores, text, units.offsets, find_terms(asked.call))
-    guide = Guide(scores, find_heads(kind, units.texts), _number(units, kind, asked))
+    guide = Guide(scores, _number(units, kind, asked))
     tokens = None if asked.count is None else asked.count(text)
     return Selection(units, total, guide, tokens).write(limit, ends_of(kind), measure)
 
@@ -79,21 +70,3 @@ def _shorten_within(measure: Measure, asked: Asked) -> Shorten:
         return text if measure(text) <= limit else _excerpt_lines(text, limit, measure, within)
 
     return shorten
-
-
-def _excerpt_wrapped(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
-    """The same of JSON between short texts, as shells and agents' tools wrap it; None where there is none."""
-    opening = _OPENING.search(text, 0, MAX_WRAP_CHARS)
-    if opening is None:
-        return None
-    start = opening.end() - 1
-    stop = max(text.rfind(sign, max(start, len(text) - MAX_WRAP_CHARS)) for sign in "]}") + 1
-    before, behind = text[:start], text[stop:]
-    if stop <= start + 1 or not (before or behind):
-        return None
-    room = limit - measure(before) - measure(behind) - 2
-    short = (
-        excerpt_json(text[start:stop], room, measure, _shorten_within(measure, asked)) if room > limit // 2 else None
-    )
-    wrapped = None if short is None else f"{before}{short}{behind}"
-    return wrapped if wrapped is not None and measure(wrapped) <= limit else None

@@ -17,6 +17,7 @@ from proxy.exchange.arrival import (
     tell_path,
     tell_upstream,
 )
+from proxy.wire.chat.codec import CHAT
 
 KEY = "sk-PLANTED-KEY"
 HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trimtab-key", "planted_planted")]
@@ -106,9 +107,10 @@ def _head(*headers: tuple[bytes, bytes]) -> Any:
 
 def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:
     """Its headers are decoded once; those that end on this hop go no further, and credentials are known by name."""
-    arrival = read_arrival(_head((b"Authorization", f"Bearer {KEY}".encode()), (b"TE", b"x"), (b"X-A", b"1")), "chat")
+    arrival = read_arrival(_head((b"Authorization", f"Bearer {KEY}".encode()), (b"TE", b"x"), (b"X-A", b"1")), CHAT)
 
-    assert (arrival.method, arrival.path, arrival.target) == ("POST", "/v1/*/x", f"/v1/{KEY}/x?y")
+    assert (arrival.endpoint, arrival.method) == ("chat", "POST")
+    assert (arrival.path, arrival.target) == ("/v1/*/x", f"/v1/{KEY}/x?y")
     assert [name for name, _ in arrival.headers] == ["Authorization", "TE", "X-A"]
     assert [name for name, _ in arrival.end_to_end] == ["Authorization", "X-A"]
     assert (arrival.tell_name(f"a/{KEY}"), arrival.names_secret(f"a/{KEY}"), arrival.names_secret("a")) == (
@@ -118,7 +120,7 @@ def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:
 
 def test_request_ids_are_all_different() -> None:
     """And long enough to stay so."""
-    ids = {read_arrival(_head(), "chat").request_id for _ in range(100)}
+    ids = {read_arrival(_head(), None).request_id for _ in range(100)}
 
     assert len(ids) == 100
     assert {len(item) for item in ids} == {24}

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import CHAT, SMALL, post
-from support.sessions import make_session, needs_data, read_rows, recorded_files
+from support.sessions import make_session, needs_data, read_rows, recorded_files, requests_of
 from upstreams.recording import run_upstream
 
 import proxy.compaction.compactor
@@ -389,11 +389,15 @@ async def test_a_fault_after_the_upstream_has_answered_loses_no_answer(broken, c
         raise RuntimeError
 
     monkeypatch.setattr(serving, broken, fail)
-    proxy = await start_proxy()
-    response, body = await post(client, proxy.url + "/v1/chat/completions", CHAT)
-    assert (response.status, b"All good." in body) == (200, True)
-    metrics = await (await client.get(proxy.url + "/metrics")).text()
-    assert f'trimtab_fail_open_total{{phase="{broken}"}} 1.0' in metrics
+    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+    fault, metrics = f'trimtab_fail_open_total{{phase="{broken}"}} ', ""
+    for messages in requests_of(make_session(70, result_words=120)):  # until a text is to be written ahead
+        response, body = await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
+        assert (response.status, b"All good." in body) == (200, True)
+        metrics = await (await client.get(proxy.url + "/metrics")).text()
+        if fault in metrics:
+            break
+    assert f"{fault}1.0" in metrics
 
 
 async def test_what_one_credential_sent_warms_no_cache_of_anothers(client, start_proxy, log):

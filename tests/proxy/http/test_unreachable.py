@@ -140,10 +140,15 @@ def test_a_proxy_that_refuses_is_told_by_its_status(upstream: UpstreamConfig, st
 @pytest.mark.parametrize(
     ("code", "words"),
     [
+        (9, "is not valid yet; check the certificate and this machine's clock"),
         (10, "has expired; have it renewed"),
         (18, "is self-signed, and nobody vouches for it; set upstream.ca_file"),
         (20, "comes from an authority that this machine does not trust; set upstream.ca_file"),
+        (19, "comes from an authority that this machine does not trust; set upstream.ca_file"),
+        (21, "comes without those that lead to an authority; have the server send the whole chain"),
+        (23, "has been revoked; have it replaced"),
         (62, "is for another name; write the name"),
+        (64, "is for another address; write the name"),
         (99, "is not accepted: words of OpenSSL; set upstream.ca_file"),
     ],
 )
@@ -151,6 +156,25 @@ def test_a_certificate_that_is_refused_is_told_by_its_fault(code: int, words: st
     """By OpenSSL's code; its own words stand in for those that we do not know."""
     for error in (certificate_error(code), caused(aiohttp.ClientError(), certificate_error(code))):
         assert tell(error).startswith(f"the certificate of up.test:443 {words}")
+
+
+def test_authorities_of_the_environment_that_cannot_be_read_are_told_with_it() -> None:
+    """They may be why nobody vouches for the certificate."""
+    upstream = DIRECT.routed_by({"SSL_CERT_FILE": "/nowhere/missing.pem"})
+    assert tell(certificate_error(20), upstream).endswith(f"({upstream.trust_fault})")
+    assert "SSL_CERT_FILE names /nowhere" not in tell(certificate_error(20))
+
+
+@pytest.mark.parametrize(
+    ("found", "is_told"), [((None, None), True), (("file", None), False), ((None, "folder"), False)]
+)
+def test_a_machine_without_authorities_is_told(
+    found: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+) -> None:
+    """As in a bare container."""
+    paths = ssl.DefaultVerifyPaths(*found, "SSL_CERT_FILE", "", "SSL_CERT_DIR", "")
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
+    assert ("this machine has no list of authorities" in tell(certificate_error(20))) is is_told
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,8 @@ def test_the_prefix_of_a_cut_is_what_is_forwarded_before_it(policy: Policy) -> N
     for _, after in grow(LONG, policy):
         at, sent = after.window.next_cut, forward(after, policy)
         if at is not None:
-            prefix = after.find_prefix(sent, at) or ()
-            assert (*prefix, *after.conversation.messages[at:]) == sent.messages
+            prefix = after.find_prefix(sent, at)
+            assert (*(prefix.messages if prefix else ()), *after.conversation.messages[at:]) == sent.messages
             found += 1
     assert found >= 2
 
@@ -129,7 +129,10 @@ def test_the_prefix_ends_at_its_own_place() -> None:
     messages = (system(), user("task"), again, user("go"), again, user("on"), again)
     planned = plan_of(messages)
     for at in (2, 4, 6):
-        assert planned.find_prefix(planned.conversation, at) == messages[:at]
+        prefix = planned.find_prefix(planned.conversation, at)
+        assert prefix is not None
+        assert prefix.messages == messages[:at]
+        assert len(prefix.origins) == at
 
 
 def test_a_prefix_that_is_not_there_is_not_found() -> None:

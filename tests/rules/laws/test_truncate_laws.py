@@ -103,14 +103,16 @@ def test_json_says_how_many_of_its_records_are_missing(budget: Budget) -> None:
 
 @TRUNCATIONS
 def test_a_text_that_was_tidied_is_cut_once(truncation: Truncation) -> None:
-    """Markers count what tidying left, which says itself what it took; lines have no numbers then."""
+    """Markers count what tidying left; it takes no lines away, so their numbers are those of the tool's output."""
     lines = [f"\x1b[32mstep {number}\x1b[0m of the build was done" for number in range(900)]
     policy = Policy(result_budget=Budget(4000, 3000), truncation=truncation)
     messages = (assistant(None, call("1")), result("1", "\n".join(lines)))
     message = plan(conversation(*messages), policy, count=count).conversation.messages[1]
     plain = "\n".join(f"step {number} of the build was done" for number in range(900))
     assert check(message.texts, (plain,), policy.result_budget)
-    assert not re.search(r"lines? \d+-\d+", message.text)
+    for first, last in re.findall(r"lines (\d+)-(\d+)", message.text):
+        assert f"step {int(first) - 2} of the build was done" in message.text
+        assert f"step {last} of the build was done" in message.text
 
 
 @needs_data

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from support.builders import assistant, call, conversation, count, fill, function_result, result, user
+from support.builders import assistant, call, conversation, count, fill, result, user
 
 from rules.conversation import CountTokens, Message, Outcome
 from rules.policy import Policy
@@ -25,31 +25,9 @@ GREEN = "".join(f"\x1b[32mthis is line {number} of what came out\x1b[0m\n" for n
 PLAIN_GREEN = GREEN.replace("\x1b[32m", "").replace("\x1b[0m", "")
 
 
-def calls_of(*messages: Message) -> list[str | None]:
-    """The arguments of each result's call."""
-    return [place.call and place.call.arguments for place in find_results(messages, POLICY)]
-
-
 def tidy(*messages: Message, policy: Policy = POLICY, work: Work | None = None) -> Outcome:
     """What tidying makes of a transcript."""
     return tidy_tool_results(conversation(*messages), policy=policy, work=work or Work(count))
-
-
-def test_a_result_has_the_last_call_of_its_id() -> None:
-    """Ids come again; what a later message calls is no news to an earlier result."""
-    first, second = call("a", arguments="1"), call("a", arguments="2")
-    messages = (assistant(None, first), result("a"), assistant(None, second), result("a"), result("b"))
-    assert calls_of(*messages) == ["1", "2", None]
-    assert calls_of(*messages[:2]) == ["1"]
-
-
-def test_of_calls_with_one_id_in_one_message_results_get_the_oldest_first() -> None:
-    """Some clients leave all ids empty; a result more than there are calls gets the last one."""
-    calls = [call("", arguments=number) for number in "123"]
-    messages = (assistant(None, *calls), *[result("")] * 4, assistant(None, calls[0]), result(""))
-    assert calls_of(*messages) == ["1", "2", "3", "3", "1"]
-    places = find_results(messages, POLICY, 3)
-    assert [place.call and place.call.arguments for place in places] == ["3", "3", "1"]
 
 
 def test_what_else_a_message_costs_is_no_matter() -> None:
@@ -62,12 +40,6 @@ def test_what_else_a_message_costs_is_no_matter() -> None:
         assert after.texts == (PLAIN_GREEN,)
         assert message.tokens - after.tokens == count(GREEN) - count(PLAIN_GREEN)
     assert len(memo) == 1
-
-
-def test_a_result_of_the_legacy_kind_has_the_last_call_of_its_name() -> None:
-    """It answers no id."""
-    messages = (function_result(), assistant(None, call("a", arguments="1")), function_result())
-    assert calls_of(*messages) == [None, "1"]
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_a_splice_costs_no_more_than_was_reserved(tokens: int, kept: set[int], r
 def test_a_result_without_a_call_does_not_hide_the_user_behind_it() -> None:
     """The acknowledgement stands before the user's message, though a legacy result opens the tail."""
     messages = (system(), user("task"), assistant(LONG), function_result("out"), user("next"))
-    assert [message.role for message in splice(messages, window(3))] == [
+    assert [message.role_name for message in splice(messages, window(3))] == [
         "system",
         "user",
         "function",

@@ -11,6 +11,7 @@ from support.builders import (
     conversation,
     count,
     fill,
+    function_result,
     result,
     session,
     system,
@@ -41,11 +42,11 @@ def test_each_message_belongs_to_its_speaker() -> None:
     """Developers are system, functions are tools."""
     messages = (
         system(),
-        replace(system(), role="developer"),
+        system(role="developer"),
         user("Hello."),
         assistant("Yes.", call("1")),
         result("1", "done"),
-        replace(result(None, "done"), role="function"),
+        function_result("done"),
     )
     tokens = [message.tokens for message in messages]
     sections = count_sections(conversation(*messages), count, format_tokens=0)

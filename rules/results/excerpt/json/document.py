@@ -24,8 +24,6 @@ RECORD_SHARE, MIN_RECORD_TOKENS = 0.12, 60
 """Of a collection's budget: what one record may have at most."""
 MAX_MISSES = 8
 """Records that did not fit before a collection is full."""
-SPREAD_RECORDS = 50
-"""Records taken evenly once there is no news left."""
 MAX_DECODED_CHARS = 512 * 1024
 MAX_DEPTH, MAX_LARGE_DEPTH, LARGE_CHARS = 24, 8, 100_000
 """How deep a document is looked into; less deep where much of it stands so deep: each level is read anew."""
@@ -241,10 +239,5 @@ def _read(text: str) -> Any:
 
 
 def _order_records(news: News, total: int) -> Iterator[int]:
-    """The first record, the news, the last one early on; then some from everywhere, then all others."""
-    spread = range(0, total, max(1, total // SPREAD_RECORDS))
-    seen: set[int] = set()
-    for index in chain((0,), news.order[:1], (total - 1,), news.order, spread, range(total)):
-        if index not in seen:
-            seen.add(index)
-            yield index
+    """The first record, the news, the last one early on; then all others."""
+    return iter(dict.fromkeys(chain((0,), news.order[:1], (total - 1,), news.order, range(total))))

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from itertools import pairwise
 from math import log
 from typing import Any
@@ -15,34 +15,24 @@ from typing import Any
 MAX_DEPTH = 5
 MAX_ITEMS = 40
 """Of an array within a record, looked at."""
-MAX_TOLD = 4
 MAX_VALUES = 256
 """Of a column, the rarest."""
 MAX_KEY_CHARS = 80
 """Of a key, in the path of its column."""
 DEPTH_FACTOR = 0.85
-EXTREME_WEIGHTS = (1.0, 0.5, 0.9, 0.4)
-"""The largest number of a column and the one next to it, the smallest and the one next to it."""
+LARGEST_WEIGHT, SMALLEST_WEIGHT = 1.0, 0.9
+"""Of the record with the largest number of a column, and with the smallest."""
+MAX_NUMBER = 10**300
+"""A larger one is no float."""
 RARE_SHARE = 0.2
 """A value that more records have is common."""
-ALARM_BONUS = 0.4
 EXTRA_KEY_SHARE = 0.9
 CONSTANT_INFO, ONLY_VALUE_INFO, FEW_VALUES_INFO = 0.05, 0.6, 1.3
-_ALARM = re.compile(
-    r"(?:critical|fatal|error|fail(?:ed|ure)?|high|blocker|severe|panic|denied|rejected|timeout|crash(?:ed)?)",
-    re.IGNORECASE,
-)
 _PLACE_NAMES = re.compile(
     r"(?:^|[._\]]|end_?|start_?|begin_?)(?:id|line|row|column|col|offset|index|lat|lon|lng|timestamp|time|port|pid)s?$|Id$",
     re.IGNORECASE,
 )
 """Numbers that say where or which: their extremes are no news."""
-
-_NUMBER = re.compile(r"[-+]?\d{1,15}(?:\.\d{1,9})?")
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?")
-
-MAX_NUMBER = 10**300
-"""A larger one is no float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +85,9 @@ class Column:
 
 @dataclass(slots=True)
 class News:
-    """What is told of records.
-
-    `order` are records by how much they are news; `told` by which column and which value each became that, the
-    strongest first; the value is empty where it is a sum.
-
-    `info` is how much a column's value tells about a record: 1 for most.
-    """
+    """Which records are news, the strongest first; `info` is how much a column tells about a record: 1 for most."""
 
     order: list[int] = field(default_factory=list)
-    told: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
 
 
@@ -114,18 +97,13 @@ def read_news(records: Iterable[Any], total: int) -> News:
     for number, record in enumerate(records):
         _collect(record, "", (number, columns), 0)
     news = News()
-    items: list[tuple[float, int, str, str]] = []
+    items: list[tuple[float, int]] = []
     for path, column in columns.items():
         values = column.count_values()
         news.info[path] = _info(len(values.counts), column.count_records(), total)
         nested = DEPTH_FACTOR ** (path.count(".") - 1 + path.count("[]"))
-        for weight, number, value in _read_column(path, column, values, total):
-            items.append((-weight * nested, number, path, value))
-    for _, number, path, value in sorted(items):
-        told = news.told.setdefault(number, [])
-        if len(told) < MAX_TOLD:
-            told.append((path, value))
-    news.order = list(news.told)
+        items += [(-weight * nested, number) for weight, number in _read_column(path, column, values, total)]
+    news.order = list(dict.fromkeys(number for _, number in sorted(items)))
     return news
 
 
@@ -152,8 +130,8 @@ def _info(values: int, holders: int, records: int) -> float:
     return FEW_VALUES_INFO if values <= max(3, records // 3) else 1.0
 
 
-def _read_column(path: str, column: Column, values: Values, records: int) -> Iterator[tuple[float, int, str]]:
-    """Weights of the records that a column makes the news, and by which value."""
+def _read_column(path: str, column: Column, values: Values, records: int) -> Iterator[tuple[float, int]]:
+    """Weights of the records that a column makes the news."""
     if path.endswith("#") and len(values.counts) <= 1:
         return
     totals = column.total()
@@ -163,52 +141,44 @@ def _read_column(path: str, column: Column, values: Values, records: int) -> Ite
     if len(values.counts) <= max(3, having // 3):
         yield from _read_rare(values)
     if having <= RARE_SHARE * records:
-        yield EXTRA_KEY_SHARE * _rarity(having, records), column.numbers[0], ""
+        yield EXTRA_KEY_SHARE * _rarity(having, records), column.numbers[0]
 
 
 def _to_number(value: Any) -> float | None:
-    """A number, also one that is written as text; a date, as digits that grow with time."""
-    if type(value) is float or (type(value) is int and abs(value) < MAX_NUMBER):
-        return float(value)
-    if not isinstance(value, str):
-        return None
-    if _NUMBER.fullmatch(value):
-        return float(value)
-    date = _DATE.match(value)
-    return float("".join(part or "00" for part in date.groups())) if date else None
+    is_number = type(value) is float or (type(value) is int and abs(value) < MAX_NUMBER)
+    return float(value) if is_number else None
 
 
-def _read_extremes(path: str, totals: Mapping[int, float]) -> Iterator[tuple[float, int, str]]:
+def _read_extremes(path: str, totals: Mapping[int, float]) -> Iterator[tuple[float, int]]:
     if len(set(totals.values())) <= 2:
         return
     rising = sum(before <= after for before, after in pairwise(totals.values())) / (len(totals) - 1)
-    ordered = *nlargest(2, totals, key=totals.__getitem__), *nsmallest(2, totals, key=totals.__getitem__)
-    extremes = list(zip(EXTREME_WEIGHTS, ordered, strict=True))
+    largest, smallest = max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
+    extremes = ((LARGEST_WEIGHT, largest), (SMALLEST_WEIGHT, smallest))
     if 0.05 < rising < 0.95:
-        if not is_place(path):
-            yield from ((weight, number, "") for weight, number in extremes)
+        if not _is_place(path):
+            yield from extremes
     elif rising not in {0.0, 1.0}:  # a sequence, but for a few: what breaks it is the news
         ends = {next(iter(totals)), next(reversed(totals))}
-        yield from ((weight, number, "") for weight, number in extremes[::2] if number not in ends)
+        yield from ((weight, number) for weight, number in extremes if number not in ends)
 
 
-def is_place(path: str) -> bool:
+def _is_place(path: str) -> bool:
     """Whether numbers of a column say where or which."""
     return _PLACE_NAMES.search(path.removesuffix("[]")) is not None
 
 
-def _read_rare(values: Values) -> Iterator[tuple[float, int, str]]:
+def _read_rare(values: Values) -> Iterator[tuple[float, int]]:
     total = sum(values.counts.values())
     rare = sum(count <= RARE_SHARE * total for count in values.counts.values())
     for value in nsmallest(MAX_VALUES, values.counts, key=values.counts.__getitem__):
-        alarms = _ALARM.fullmatch(value) is not None
         count = values.counts[value]
-        if count > RARE_SHARE * total and not alarms:
-            continue
-        weight = _rarity(count, total) / max(rare, 1) ** 0.5 + (ALARM_BONUS if alarms else 0.0)
-        yield weight, values.first[value], value
+        if count > RARE_SHARE * total:
+            break
+        weight = _rarity(count, total) / rare**0.5
+        yield weight, values.first[value]
         if values.last[value] != values.first[value]:
-            yield weight / 2, values.last[value], value
+            yield weight / 2, values.last[value]
 
 
 def _rarity(holders: int, records: int) -> float:

@@ -5,37 +5,25 @@ Law: members keep their order and their text; what all records share is left out
 
 import re
 from dataclasses import dataclass, field
-from itertools import islice
 
-from rules.results.excerpt.json.outliers import MAX_KEY_CHARS, News, is_place
+from rules.results.excerpt.json.outliers import MAX_KEY_CHARS, News
 from rules.results.excerpt.json.spans import Part, Parts, Signs, split_parts, unbreak
 from rules.text.graphemes import floor_boundary
 from rules.text.markers import mark_characters, mark_items
 
-NEWS_FACTOR = 4.0
-SAYS_FACTOR, NAME_FACTOR, PLACE_FACTOR = 2.0, 2.0, 0.4
-"""For what is said in words, for the first text of a record, and for numbers that say where something stands."""
-WHICH_FACTOR = 2.0
-"""For texts whose key says that they tell which one this is, or what there is to say about it."""
-OPAQUE_FACTOR = 0.1
-"""For hashes and the like: long, and nobody reads them."""
+SAYS_FACTOR, NAME_FACTOR = 2.0, 2.0
+"""For what is said in words, and for the first text of a record."""
 DEPTH_FACTOR = 0.8
-ARRAY_FACTOR, PART_FACTOR, RANK_DECAY = 0.2, 0.5, 0.6
-"""For what stands in an array of plain values or of others, and the exponent of its rank there."""
-MAX_PLAIN_ITEMS, MAX_ITEMS, MAX_TELLING, MAX_FOUND = 3, 12, 6, 64
-LONG_STRING_TOKENS, CUT_STRING_TOKENS = 80, 60
+ARRAY_FACTOR, RANK_DECAY = 0.2, 0.6
+"""For an item of an array of plain values, and the exponent of its rank in any array."""
+MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
+LONG_STRING_TOKENS = 60
 BASE_TOKENS = 8.0
 MARKER_CHARS = 45
-_WHICH = re.compile(
-    r"(?:^|[._])(?:file|file_?name|path|name|title|message|summary|text)(?:\[\])?$|(?:Name|Path|Title|Message|Text)$"
-)
-_OPAQUE = re.compile(r'"(?:[0-9a-fA-F]{24,}|[A-Za-z0-9+/=_-]{60,}|sha\d+[:-][^"]*)"')
 _ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 """What is left of an escape, and the first half of a pair whose second half is gone."""
-MAX_TOLD_CHARS = 200
-"""A longer value is not looked for in the items of an array."""
-MAX_LEVELS, MAX_LARGE_LEVELS, LARGE_CHARS = 12, 4, 20_000
-"""How deep a record is looked into; less deep where much of it stands so deep: each level is read anew."""
+MAX_LEVELS = 4
+"""How deep a record is looked into: each level is read anew."""
 
 
 @dataclass(slots=True)
@@ -113,7 +101,6 @@ class _Reader:
         self._news = news
         self._rate = document.rate
         self._is_first = number == 0
-        self._told = news.told.get(number, ())
         self._named = False
         self.leaves: list[_Node] = []
 
@@ -122,8 +109,7 @@ class _Reader:
         opening = self._text[part.start]
         key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
         level = parent.level + 1 if parent else 0
-        deepest = MAX_LEVELS if part.stop - part.start < LARGE_CHARS else MAX_LARGE_LEVELS
-        is_read = opening in "[{" and level < deepest
+        is_read = opening in "[{" and level < MAX_LEVELS
         parts = split_parts(self._text, part.start, part.stop) if is_read else None
         if not parts:
             return self._read_leaf(part, parent, path, weight * DEPTH_FACTOR**depth, key_tokens)
@@ -138,45 +124,26 @@ class _Reader:
         return node
 
     def _read_items(self, node: _Node, parts: Parts, path: str, depth: int, weight: float) -> None:
-        """The first items of an array, and those that make the record the news."""
-        telling = self._find_telling(parts, path)
-        for rank in sorted(telling | set(range(min(len(parts), MAX_ITEMS)))):
+        """The first items of an array."""
+        for rank in range(min(len(parts), MAX_ITEMS)):
             inner = parts[rank]
             is_plain = self._text[inner.start] not in "[{"
-            if rank in telling:
-                node.parts.append(self.read(inner, node, f"{path}[]", depth, weight))
-            elif rank < (MAX_PLAIN_ITEMS if is_plain and len(parts) > MAX_PLAIN_ITEMS + 2 else MAX_ITEMS):
-                share = weight * (ARRAY_FACTOR if is_plain else PART_FACTOR) * (1 + rank) ** -RANK_DECAY
-                node.parts.append(self.read(inner, node, f"{path}[]", depth, share))
-
-    def _find_telling(self, parts: Parts, path: str) -> set[int]:
-        """Which items of an array hold a value that makes this record the news."""
-        told = ((place, value) for place, value in self._told if 0 < len(value) <= MAX_TOLD_CHARS)
-        values = {value for place, value in told if place.startswith(f"{path}[]")}
-        if not values:
-            return set()
-        pattern = re.compile(r"(?<![\w.-])(?:" + "|".join(map(re.escape, sorted(values))) + r")(?![\w.-])")
-        found = pattern.finditer(self._text, parts[0].start, parts[-1].stop)
-        return set(islice(dict.fromkeys(parts.find(match.start()) for match in islice(found, MAX_FOUND)), MAX_TELLING))
+            if is_plain and rank >= MAX_PLAIN_ITEMS and len(parts) > MAX_PLAIN_ITEMS + 2:
+                break
+            share = weight * (ARRAY_FACTOR if is_plain else 1.0) * (1 + rank) ** -RANK_DECAY
+            node.parts.append(self.read(inner, node, f"{path}[]", depth, share))
 
     def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:
         raw = self._text[part.start : part.stop]
         if raw[0] == '"' and len(raw) * self._rate > LONG_STRING_TOKENS:
-            raw = cut_string(raw, int(CUT_STRING_TOKENS / self._rate))
+            raw = cut_string(raw, int(LONG_STRING_TOKENS / self._rate))
         elif raw[0] in "[{":
             raw = unbreak(raw)
         info = self._news.info.get(path, 1.0)
         info = max(info, 0.3) if self._is_first else (info if info > 0.1 else 0.0)
-        if (path, "") in self._told or (path, raw.strip('"')) in self._told:
-            info *= NEWS_FACTOR
-        if _OPAQUE.fullmatch(raw) or raw[0] in "[{":
-            info *= OPAQUE_FACTOR
-        elif raw[0] == '"':
+        if raw[0] == '"':
             info *= (SAYS_FACTOR if " " in raw else 1.0) * (1.0 if self._named else NAME_FACTOR)
-            info *= WHICH_FACTOR if _WHICH.search(path) else 1.0
             self._named = True
-        elif is_place(path):
-            info *= PLACE_FACTOR
         leaf = _Node(part.key, parent, len(raw) * self._rate + key_tokens, text=raw)
         leaf.weight = info * weight / (BASE_TOKENS + leaf.tokens)
         self.leaves.append(leaf)

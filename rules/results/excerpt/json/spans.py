@@ -5,7 +5,6 @@ Law: every value is the client's own text. Linear, whatever the text; what is no
 
 import re
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -106,10 +105,6 @@ class Parts:
 
     def __iter__(self) -> Iterator[Part]:
         return map(Part, self._keys, self._starts, self._stops)
-
-    def find(self, place: int) -> int:
-        """The index of the part that a place of the text lies in, or behind."""
-        return max(bisect_right(self._starts, place) - 1, 0)
 
     def are_containers(self) -> bool:
         """Whether none of them is plain."""

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 HEADING_SCORE, OPENING_SCORE, LINE_SCORE, TAG_SCORE = 6.0, 3.0, 1.0, 0.2
-RULE_DECAY = 0.5
 MAX_OPENING_SHARE = 0.2
 """Of a document's lines that begin with the same word; logs have more."""
 _HEADING = re.compile(r"#{1,6} \S|[A-Z][A-Z0-9 ,'()/-]{3,60}$|\s*<(?:h[1-6]|title|th|caption)\b", re.ASCII)
@@ -21,21 +20,18 @@ _IN_PAGE = re.compile(r"(?i)\s*</?(?:script|style|svg|path|link|meta)\b")
 def score_prose(texts: Sequence[str]) -> dict[int, float]:
     """Scores of a document's lines, of an HTML page's too."""
     scores: dict[int, float] = {}
-    rank = 0
     for index, text in enumerate(texts):
         line = text[:400].rstrip()
         if not line.strip():
-            rank = 0
             continue
         underlined = index + 1 < len(texts) and len(line) >= 3 and _UNDERLINE.match(texts[index + 1][:400])
         if _HEADING.match(line) or underlined:
             scores[index] = HEADING_SCORE
-            rank = 0
         elif _TAGS_ONLY.match(line) or _IN_PAGE.match(line):
             scores[index] = TAG_SCORE
         else:
-            scores[index] = max(OPENING_SCORE * (1 + rank) ** -RULE_DECAY, LINE_SCORE) if rank else OPENING_SCORE
-            rank += 1
+            begins = index == 0 or not texts[index - 1].strip()
+            scores[index] = OPENING_SCORE if begins else LINE_SCORE
     return scores
 
 

@@ -10,10 +10,6 @@ from itertools import pairwise
 
 MATCH_SCORE, CONTEXT_SCORE, HEADING_SCORE, ENTRY_SCORE = 4.0, 1.0, 5.0, 2.0
 FILE_DECAY = 0.5
-RARE_SCORE = 2.0
-"""For a match whose text no other has."""
-NEAR_LINES = 6
-"""Context lines so near behind a match are kept with it before others."""
 _GREP = re.compile(
     r"(?P<file>(?!\d+[-/:.]\d)(?:[A-Za-z]:)?(?=[^\s:]*[A-Za-z])[^\s:]+?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>(?!0\d)\d+)(?P<sign>[:-])"
 )
@@ -28,24 +24,16 @@ def score_matches(texts: Sequence[str]) -> dict[int, float]:
     """Scores of the lines that grep and its like print: matches before context, the first ones of each file first."""
     scores: dict[int, float] = {}
     seen: Counter[str] = Counter()
-    said: Counter[str] = Counter()
-    behind = NEAR_LINES
     for index, text in enumerate(texts):
         found = _GREP.match(text[:400])
         if found is None:
-            behind = NEAR_LINES if text.startswith("--") else behind
             continue
-        file, rest = found["file"] or "", text[found.end() : found.end() + 200].strip()
+        file = found["file"] or ""
         if found["sign"] == ":":
-            behind = 0
-            score = MATCH_SCORE * (1 + seen[file]) ** -FILE_DECAY + (0.0 if said[rest] else RARE_SCORE)
+            scores[index] = MATCH_SCORE * (1 + seen[file]) ** -FILE_DECAY
             seen[file] += 1
-            said[rest] += 1
-        else:
-            behind += 1
-            score = CONTEXT_SCORE * (1.5 if behind <= NEAR_LINES else 0.7) if rest else 0.0
-        if score:
-            scores[index] = score
+        elif text[found.end() : found.end() + 200].strip():
+            scores[index] = CONTEXT_SCORE
     return scores
 
 

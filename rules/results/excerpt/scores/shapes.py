@@ -6,9 +6,7 @@ only three lines have), it is no name but content, and the line itself is the sh
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import log
+from collections.abc import Sequence
 
 from rules.results.excerpt.lines import batch_lines
 
@@ -24,46 +22,20 @@ COUNTED_AT_ONCE = 8192
 Shape = bytes | str
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """`of` is the shape of each line; `counts` how many lines have it; `by_line` the shape of each different line."""
-
-    of: Sequence[Shape]
-    counts: Counter[Shape]
-    by_line: Mapping[str, Shape]
-
-    @property
-    def variety(self) -> float:
-        """From 0, all lines alike, to 1, all different."""
-        return len(self.counts) / max(len(self.of), 1)
-
-    def rarity(self, index: int) -> float:
-        """From 0, the shape of all lines, to 1, the shape of this line alone."""
-        return self.rarity_of(self.of[index])
-
-    def rarity_of(self, shape: Shape) -> float:
-        """The same, by the shape."""
-        lines = len(self.of) + 1
-        return log(lines / self.counts[shape]) / log(lines)
-
-
-def read_shapes(lines: Sequence[str]) -> Shapes:
-    """The shapes of lines, which have no line breaks."""
+def find_rare(lines: Sequence[str]) -> tuple[list[int], float]:
+    """The lines whose shape no other has, and how much that says: from 0, all shapes differ, to 1, all are one."""
     by_line: dict[str, Shape] = {}
     for start, stop in batch_lines(lines):
         new = [line for line in dict.fromkeys(lines[start:stop]) if line not in by_line]
         joined = "\n".join(new).encode("utf-8", "surrogatepass")
         by_line.update(zip(new, _NAMED.sub(b"", joined.translate(None, _DIGITS)).split(b"\n"), strict=bool(new)))
-    of = [by_line[line] for line in lines]
-    counts, values = _count(of), _count(list(by_line.values()))
+    counts, values = _count([by_line[line] for line in lines]), _count(list(by_line.values()))
     coded = {
         shape for shape, number in counts.items() if number >= MIN_GROUP and number >= LINES_A_VALUE * values[shape]
     }
-    if not coded:
-        return Shapes(of, counts, by_line)
-    by_line = {line: line if shape in coded else shape for line, shape in by_line.items()}
-    of = [by_line[line] for line in lines]
-    return Shapes(of, _count(of), by_line)
+    shapes = [line if by_line[line] in coded else by_line[line] for line in lines]
+    counts = _count(shapes)
+    return [index for index, shape in enumerate(shapes) if counts[shape] == 1], 1 - len(counts) / max(len(lines), 1)
 
 
 def _count(shapes: Sequence[Shape]) -> Counter[Shape]:

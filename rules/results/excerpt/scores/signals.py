@@ -14,10 +14,8 @@ MAX_CHARS = 400
 """Of a line, looked at."""
 
 ERROR, LOUD, SUMMARY, BANNER, WARNING, CALM = 10.0, 8.0, 9.0, 7.0, 6.0, 5.0
-PLACE_BONUS = 2.0
-"""For a place in a file, as a compiler names it: it can be acted upon."""
 QUIET_FACTOR = 0.3
-"""Of a signal within the lines that belong to the one before: they come with it."""
+"""Of a signal in a line of code that a tool quotes."""
 
 Words = Mapping[str, str]
 """Stems, each with the pattern of what may follow it, case and all."""
@@ -97,7 +95,6 @@ _KEYWORDS = {
 KEYWORDS = tuple(dict.fromkeys(word for words in _KEYWORDS.values() for word in words))
 _MARKS = {kind: sum(1 << KEYWORDS.index(word) for word in words) for kind, words in _KEYWORDS.items()}
 ALL_MARKS = (1 << len(KEYWORDS)) - 1
-HTTP_MARK = _MARKS["http"]
 
 STARTS = (
     "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL",
@@ -127,13 +124,7 @@ _WORDS = (
 _OPENS_SUMMARY = re.compile(rf"{_any_of(_TAP_TOTALS)}|\s*(?:{_any_of(_TOTALS)})")
 _SUMMARY = re.compile(rf"(?<![^\s(=])\d+(?:{_any_of(_COUNTED)})\b|(?<!\w)(?:{_any_of(_ENDINGS)})")
 _BANNER = re.compile(r"^(?:_{3,} .+ _{3,}|={3,} .+ ={3,}|-{3,} .+ -{3,})$")
-_EXPLAINS = re.compile(r"^E   +\S")
 _POINTS = re.compile(r"^>   +\S")
-_PLACE = re.compile(r"(?<![\w./\\+-])[\w./\\+-]++(?::\d+(?::\d+)?:|\(\d+(?:,\d+)?\)(?: ?:| )|:\[\d+,\d+\]) ?")
-INDENTED = 0.6
-"""Of the weight of an indented line that names no error before a colon: mostly code that speaks of errors."""
-_NAMED_ERROR = re.compile(r"(?:[Ee]rror|[Ee]xception|ERROR)\b\s*:")
-_RAISED_AT = re.compile(r"^[\w./\\-]+:\d+: [A-Z]\w*")
 _NAMES = re.compile(
     r"(?<![\w.+@/\\-])(?=[\w.+@/\\:-]*[\d_./\\@])[\w.+@/\\:-]++|\"[^\"\n]*+\"|'[^'\n]*+'|`[^`\n]*+`|\u2018[^\u2019\n]*+\u2019|\d++"
 )
@@ -170,24 +161,14 @@ def read_signal(line: str, marks: int = ALL_MARKS) -> Signal:
 
 
 def _read_form(line: str, weight: float, family: tuple[str, ...]) -> tuple[float, tuple[str, ...]]:
-    """The same with what the line's form says: a banner, pytest's marks, a place in a file, a line of code."""
+    """The same with what the line's form says: a banner, pytest's mark, a line of code."""
     if _QUOTES_CODE.match(line):
         return weight * QUIET_FACTOR, ("code",)
     if _BANNER.match(line):
         return max(weight, SUMMARY if line[0] == "_" else BANNER), ("banner", line[0])
-    if _EXPLAINS.match(line):
-        return max(weight, BANNER), ("explains", *family[:1])
     if _POINTS.match(line):
         return WARNING, ("points",)
-    return _weigh_place(line, weight, family)
-
-
-def _weigh_place(line: str, weight: float, family: tuple[str, ...]) -> tuple[float, tuple[str, ...]]:
-    if weight and _PLACE.search(line):
-        return weight + PLACE_BONUS, family
-    if family[:2] in {("error", "indented"), ("bad", "indented")} and not _NAMED_ERROR.search(line):
-        return weight * INDENTED, family
-    return (max(weight, WARNING), family or ("raised",)) if _RAISED_AT.match(line) else (weight, family)
+    return weight, family
 
 
 def _read_words(line: str, marks: int) -> tuple[float, tuple[str, ...]]:
@@ -203,14 +184,7 @@ def _read_words(line: str, marks: int) -> tuple[float, tuple[str, ...]]:
         return best, (name, found["status"])
     before = mask_names(line[max(0, found.start() - BEFORE_CHARS) : found.start()]).split()[-1:]
     behind = mask_names(line[found.end() : found.end() + BEHIND_CHARS]).split()[:WORDS_BEHIND]
-    indented = "indented" if line[:4].isspace() else ""
-    return best, (name, indented, *before, "|", *behind)
-
-
-def read_status(line: str) -> str:
-    """The status of a request that was answered by an error; empty for any other line."""
-    found = _STATUS.search(line)
-    return found["status"] if found else ""
+    return best, (name, *before, "|", *behind)
 
 
 def mask_names(text: str) -> str:

@@ -8,11 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-DEFINITION_SCORE, NESTED_SCORE = 6.0, 5.0
-OPENING_SCORE = 3.0
-"""Of the first line within a definition, by its rank from there on."""
-OPENING_LINES = 12
-TELLING_SCORE, PLAIN_SCORE = 1.6, 0.6
+DEFINITION_SCORE = 6.0
 _GUTTER = re.compile(r"\s*\d+(?:\t|\u2192|[|:] ?| {1,2})")
 _DEFINES = re.compile(
     r"\s*(?:export\s+|default\s+|pub(?:\([a-z]+\))?\s+|public\s+|private\s+|protected\s+|internal\s+|static\s+|final\s+|"
@@ -27,9 +23,6 @@ _MEMBER = re.compile(
     r"(?:export\s+)?(?:const|let|var)\s+\w+\s*=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*=>|\w+\s*=>)|"
     r"#{2,4} \S|\[[\w.\"-]+\]\s*$"
 )
-_TELLS = re.compile(
-    r"\b(?:raise|throw|panic!|return|assert|TODO|FIXME|XXX|HACK|import|include|require|use)\b|[Ee]rror|except|catch"
-)
 MAX_NUMBERED_LOOKED_AT = 1000
 _NUMBER = re.compile(r"\s*\d{1,7}(?=[\t\u2192|: ])")
 SAMPLE_CODE = re.compile(
@@ -40,22 +33,10 @@ SAMPLE_CODE = re.compile(
 
 
 def score_source(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of a source file's lines."""
-    scores: dict[int, float] = {}
-    rank = OPENING_LINES
-    for index, text in enumerate(texts):
-        line = strip_gutter(text[:400].rstrip())
-        if not line.strip():
-            continue
-        if _DEFINES.match(line) or _MEMBER.match(line):
-            indent = len(line) - len(line.lstrip())
-            scores[index] = DEFINITION_SCORE if indent == 0 else NESTED_SCORE * (0.8 if indent > 8 else 1.0)
-            rank = 0
-        else:
-            opening = OPENING_SCORE / (1 + rank) if rank < OPENING_LINES else 0.0
-            scores[index] = max(opening, TELLING_SCORE if _TELLS.search(line) else PLAIN_SCORE)
-            rank += 1
-    return scores
+    """Scores of a source file's definitions."""
+    lines = (strip_gutter(text[:400].rstrip()) for text in texts)
+    defined = (index for index, line in enumerate(lines) if _DEFINES.match(line) or _MEMBER.match(line))
+    return dict.fromkeys(defined, DEFINITION_SCORE)
 
 
 def strip_gutter(line: str) -> str:

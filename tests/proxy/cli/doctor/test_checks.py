@@ -163,36 +163,36 @@ async def test_a_server_that_speaks_no_http_is_an_error(asking, says) -> None:
         assert (await ask_upstream(asking, UpstreamConfig(base_url=url), None)).finding.level == "error"
 
 
-async def _check_listen(client: UpstreamClient, address: str) -> tuple[str, str]:
+async def _check_listen(address: str) -> tuple[str, str]:
     config = load_config(settings=(f"listen={address}",), environment={})
-    finding = await check_address(client, config)
+    finding = await check_address(config)
     assert finding.subject == f"listen {address}"
     return finding.level, finding.found
 
 
-async def test_a_free_address_is_well(asking) -> None:
+async def test_a_free_address_is_well() -> None:
     """Also one that any port will do for; beyond this machine it is a warning."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    assert await _check_listen(asking, f"127.0.0.1:{port}") == ("ok", "free")
-    assert await _check_listen(asking, "127.0.0.1:0") == ("ok", "free")
-    level, said = await _check_listen(asking, "0.0.0.0:0")
+    assert await _check_listen(f"127.0.0.1:{port}") == ("ok", "free")
+    assert await _check_listen("127.0.0.1:0") == ("ok", "free")
+    level, said = await _check_listen("0.0.0.0:0")
     assert (level, said.startswith("free; anyone")) == ("warning", True)
 
 
-async def test_an_address_in_use_is_an_error(asking, upstream, start_proxy) -> None:
+async def test_an_address_in_use_is_an_error(upstream, start_proxy) -> None:
     """Unless it is a trimtab that uses it: then it runs already."""
-    level, said = await _check_listen(asking, upstream.url.removeprefix("http://").removesuffix("/v1"))
+    level, said = await _check_listen(upstream.url.removeprefix("http://").removesuffix("/v1"))
     assert (level, said) == ("error", "cannot be listened on: address already in use")
     proxy = await start_proxy()
-    running = await _check_listen(asking, proxy.url.removeprefix("http://"))
+    running = await _check_listen(proxy.url.removeprefix("http://"))
     assert running == ("ok", "in use, by a trimtab that runs")
 
 
-async def test_an_address_that_is_not_of_this_machine_is_an_error(asking) -> None:
+async def test_an_address_that_is_not_of_this_machine_is_an_error() -> None:
     """TEST-NET belongs to nobody; it is not asked."""
-    level, said = await _check_listen(asking, "192.0.2.1:8790")
+    level, said = await _check_listen("192.0.2.1:8790")
     assert (level, said) == ("error", "cannot be listened on: cannot assign requested address")
 
 

@@ -17,9 +17,8 @@ from upstreams.recording import FakeUpstream
 from proxy.cli.doctor.report import MAX_LISTED, Report, examine
 from proxy.compaction.tokenizers.exact import VocabularyError
 from proxy.config.load import load_config
-from proxy.server.app import data_directory
 from proxy.state.models.records import ModelName, Record, Records
-from proxy.state.stores import open_store
+from proxy.state.stores import data_directory, open_store
 
 
 def _list(*names: str, **fields: object) -> bytes:

@@ -1,5 +1,7 @@
 """What a model's requests are served by: its settings, what is known of it, and the policy of both."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,7 +70,7 @@ def test_the_policy_is_derived_from_the_settings_and_the_facts(
     config = _load("models: [{match: m, high_water: 0.7}]")
     settings, prices = config.policy_for("m"), config.prices.to_prices()
     plain = settings.to_policy(prices, token_ratio=ratio, window_tokens=window_tokens)
-    expected = facts.correct_policy(plain, is_configured=False)
+    expected = replace(plain, context_window=facts.correct(plain.context_window), added_tokens=facts.added_tokens)
 
     for _ in range(2):
         view = ModelView.of(config, settings, name_model(config, settings, "m"), facts)
@@ -78,9 +80,7 @@ def test_the_policy_is_derived_from_the_settings_and_the_facts(
 def test_configurations_that_differ_only_in_what_they_leave_open_are_told_apart() -> None:
     """A tool that says `ansi: true` is not one that leaves it to the defaults, although both hold the same value."""
     head = "defaults: {tidy: {ansi: false}, tools: {a: {tidy: "
-    said, open_ = (
-        _view(Facts(1.0), f"{head}{tidy}}}}}}}") for tidy in ("{ansi: true, blanks: true}", "{blanks: true}")
-    )
+    said, open_ = (_view(Facts(1.0), f"{head}{tidy}}}}}}}") for tidy in ("{ansi: true, json: true}", "{json: true}"))
 
     assert said.settings == open_.settings
     tidyings = [view.policy.find_treatment("a").tidying for view in (said, open_)]

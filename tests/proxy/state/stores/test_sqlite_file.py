@@ -1,7 +1,6 @@
 """A SQLite file that is broken is set aside, and a new one begun."""
 
 import asyncio
-import fcntl
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, closing
@@ -95,9 +94,9 @@ async def test_a_sound_file_that_is_not_ours_is_left_alone(filled, make_foreign,
 
 async def test_a_lock_that_is_never_let_go_fails_the_operation(filled, open_sqlite) -> None:
     """In time: a thread that hangs would keep the process from ending."""
-    with filled.with_name(filled.name + ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(StoreError):
+    with closing(sqlite3.connect(filled.with_name(filled.name + ".lock"), isolation_level=None)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="another process holds the file"):
             await open_sqlite().get("1")
 
 

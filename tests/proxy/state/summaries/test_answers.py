@@ -9,6 +9,7 @@ from upstreams.recording import write_note
 
 from proxy.state.summaries.answers import EmptyError, NoNoteError, accept_note, read_completion
 from proxy.state.summaries.calls import NoSummaryError
+from proxy.wire.chat.codec import CHAT
 from proxy.wire.usage import Usage
 
 NOTE = write_note("All went well so far.")
@@ -22,13 +23,13 @@ def answer(content: object, finish_reason: str | None = "stop", **message: objec
 
 def judge(body: bytes, covered_tokens: int = 10_000) -> str:
     """The note in an answer, as counted by characters."""
-    return accept_note(read_completion(body), covered_tokens, len)
+    return accept_note(read_completion(body, CHAT), covered_tokens, len)
 
 
 def test_a_note_is_accepted_as_it_was_written() -> None:
     """Without the thinking before it; what it cost is what was reported."""
     assert judge(answer(NOTE)) == judge(answer(f"<think>So.</think>\n{NOTE}\n")) == NOTE
-    assert read_completion(answer(NOTE)).usage == Usage(9, 3)
+    assert read_completion(answer(NOTE), CHAT).usage == Usage(9, 3)
 
 
 @pytest.mark.parametrize(

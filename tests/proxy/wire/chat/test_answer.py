@@ -7,16 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.chat import answer as stream
-from proxy.wire.chat.answer import (
-    MAX_EVENT_BYTES,
-    MAX_FIRST_EVENT_BYTES,
-    MAX_HELD_BYTES,
-    PIECE_BYTES,
-    FirstEvent,
-    ResponseTap,
-    Usage,
-)
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
+from proxy.wire.overflow.classify import Kind, Overflow
+from proxy.wire.usage import Usage
 
 
 def _delta(index: int = 0, **delta: object) -> dict[str, object]:
@@ -47,7 +41,7 @@ TEXTS = sorted(["héllo wörld\n", "other", "because so", "no", "ls", '{"a":1}']
 
 def _read(*chunks: bytes, is_stream: bool = True) -> tuple[Usage | None, list[str]]:
     """The usage, and each text that is counted."""
-    tap = ResponseTap(is_stream=is_stream)
+    tap = CHAT.tap(is_stream=is_stream)
     for chunk in chunks:
         tap.feed(chunk)
     tap.finish()
@@ -152,20 +146,11 @@ def test_tokens_of_reasoning_that_was_not_sent_are_told_apart(
 ) -> None:
     """Of a thousand tokens; where only a part of the reasoning was sent, nobody knows how many it had."""
     usage = {"completion_tokens": 1000, "completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}
-    tap = ResponseTap(is_stream=True)
+    tap = CHAT.tap(is_stream=True)
     tap.feed(_write([_delta(**delta) for delta in deltas] + [{"choices": [], "usage": usage}]))
     tap.finish()
 
     assert tap.find_sent_tokens(1000) == sent
-
-
-def test_of_a_text_past_the_bound_the_tokens_sent_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was not collected has no share in them."""
-    monkeypatch.setattr(stream, "MAX_HELD_BYTES", PIECE_BYTES)
-    tap = ResponseTap(is_stream=True)
-    tap.feed(_write([_delta(content="x" * 8)] * 5))
-
-    assert tap.find_sent_tokens(1000) is None
 
 
 def test_a_number_that_cannot_be_is_no_usage() -> None:
@@ -201,112 +186,39 @@ def test_an_answer_without_anything_has_nothing(body: bytes) -> None:
     assert _read(body, is_stream=False) == (None, [])
 
 
-@pytest.mark.parametrize("size", [100, 1000])
-def test_an_oversized_event_is_passed_over(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """In one chunk or in many, of one line or of several; what follows is read again."""
-    monkeypatch.setattr(stream, "MAX_EVENT_BYTES", 500)
-    long_line = b'data: {"usage":{"prompt_tokens":1},"x":"' + b"y" * 2000 + b'"}\n\n'
-    many_lines = b'data: {"usage":{"prompt_tokens":1},\n' + b'data: "x":1,\n' * 100 + b'data: "y":2}\n\n'
-    body = long_line + many_lines + _write([_delta(content="behind")])
+def test_an_answer_that_ended_before_it_began_is_an_overflow_and_one_that_was_cut_short_is_none() -> None:
+    """The window was full before the model wrote a word."""
 
-    assert _read(*(body[at : at + size] for at in range(0, len(body), size))) == (None, ["behind"])
-    assert _read(body) == (None, ["behind"])
+    def answer(content: str) -> bytes:
+        choice = {"finish_reason": "model_context_window_exceeded", "message": {"content": content}}
+        return orjson.dumps({"choices": [choice]})
 
-
-def test_the_tail_of_an_oversized_line_is_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line is dropped to its end, also where a chunk happens to begin with `data:` in the middle of it."""
-    monkeypatch.setattr(stream, "MAX_EVENT_BYTES", 500)
-
-    assert _read(b"data: " + b"x" * 600, b'data: {"usage":{"prompt_tokens":1}}\n\n') == (None, [])
+    assert CHAT.read_refusal(200, answer("")) == Overflow(Kind.PROMPT)
+    wrote = orjson.loads(answer("")) | {"usage": {"prompt_tokens": 3000, "completion_tokens": 125_000}}
+    assert CHAT.read_refusal(200, orjson.dumps(wrote)) is None  # the window filled with what the model thought
+    assert CHAT.read_refusal(200, answer("Half a")) is None
 
 
-def test_memory_is_bounded() -> None:
-    """An endless line, an endless event, an endless answer: each keeps no more than its bound and a chunk."""
-    chunk = b"x" * (1024 * 1024)
-    line, event, answer = ResponseTap(is_stream=True), ResponseTap(is_stream=True), ResponseTap(is_stream=False)
-    for _ in range(12):
-        line.feed(chunk)
-        event.feed(b"data:" + chunk + b"\n")
-        answer.feed(chunk)
-        for tap in (line, event, answer):
-            assert len(tap._rest) + sum(map(len, tap._data)) <= MAX_EVENT_BYTES + len(chunk)
-    answer.finish()
-    assert (answer.usage, answer._data) == (None, [])
+def test_an_error_in_the_place_of_an_answer_is_read_unless_there_is_an_answer() -> None:
+    """Some upstreams refuse with status 200; an answer with choices is an answer, whatever stands beside them."""
+    error = {"error": {"message": "prompt is too long: 5000 tokens > 4096 maximum"}}
+
+    assert CHAT.read_refusal(200, orjson.dumps(error)) == CHAT.read_refusal(400, orjson.dumps(error))
+    assert CHAT.read_refusal(200, orjson.dumps({**error, "choices": []})) is None
 
 
-def test_the_text_collected_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Past the bound no more text is kept, but the usage is still found."""
-    assert MAX_HELD_BYTES > MAX_EVENT_BYTES
-    monkeypatch.setattr(stream, "MAX_HELD_BYTES", PIECE_BYTES + 10)
-    usage, texts = _read(_write([_delta(content="x" * 8)] * 5 + [USAGE]))
+def test_an_error_is_written_in_openais_form() -> None:
+    """A prompt that is too long has the code and the parameter that clients look for; an event says the same."""
+    error = ErrorText('too long: "ü"', PROMPT_TOO_LONG)
+    said = {"message": 'too long: "ü"', "type": "invalid_request_error", "param": "messages", "code": PROMPT_TOO_LONG}
 
-    assert (usage, texts) == (Usage(7, 3), ["x" * 16])
-
-
-def test_a_long_line_in_small_chunks_is_never_copied() -> None:
-    """Each piece is added to what is there: otherwise the time would go by the square of the line's length."""
-    tap = ResponseTap(is_stream=True)
-    tap.feed(b"data: ")
-    rest = tap._rest
-    for _ in range(1000):
-        tap.feed(b"x" * 64)
-        assert tap._rest is rest
-
-    assert len(rest) == len(b"data: ") + 64_000
+    body = CHAT.write_error(error, as_event=False)
+    assert orjson.loads(body) == {"error": said}
+    assert CHAT.write_error(error, as_event=True) == b"data: " + body + b"\n\n"
 
 
-def _feed(whole: bytes, cuts: list[int]) -> tuple[bytes, FirstEvent]:
-    first, passed = FirstEvent(), b""
-    places = [0, *sorted(cut % (len(whole) + 1) for cut in cuts), len(whole)]
-    for start, stop in pairwise(places):
-        if first.is_done:
-            return passed + bytes(first.held) + whole[start:], first
-        passed += first.feed(whole[start:stop])
-    return passed + bytes(first.held), first
-
-
-@given(cuts=st.lists(st.integers(0, 200), max_size=8), ends=st.sampled_from([b"\n", b"\r\n"]))
-def test_the_first_event_is_found_wherever_the_stream_is_cut(cuts, ends):
-    """Comments and events without data pass; not a byte is lost."""
-    lines = [
-        b": ping",
-        b"",
-        b"retry: 3000",
-        b"",
-        b"event: error",
-        b"data: one",
-        b"data:two",
-        b"",
-        b"data: [DONE]",
-        b"",
-        b"",
-    ]
-    whole = ends.join(lines)
-    seen, first = _feed(whole, cuts)
-    assert seen == whole
-    assert first.is_done
-    assert first.data == b" one\ntwo"
-
-
-def test_comments_pass_before_the_first_event_is_there():
-    first = FirstEvent()
-    assert first.feed(b": ping\n\n: pi") == b": ping\n\n"
-    assert first.feed(b"ng\n") == b": ping\n"
-    assert first.feed(b"data: x\n") == b""
-    assert not first.is_done
-    assert first.feed(b"\nmore") == b""
-    assert (first.is_done, bytes(first.held)) == (True, b"data: x\n\nmore")
-
-
-def test_a_first_event_without_an_end_is_not_held_for_ever():
-    first = FirstEvent()
-    first.feed(b"data: " + b"x" * (MAX_FIRST_EVENT_BYTES + 1))
-    assert (first.is_done, first.data) == (True, None)
-
-
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_a_first_event_that_the_streams_end_ends_is_read(end):
-    first = FirstEvent()
-    first.feed(b"data: {}" + end)
-    first.finish()
-    assert (first.is_done, first.data) == (True, b" {}")
+@given(st.binary(max_size=40) | st.sampled_from([b"[]", b"[1]", b'{"choices":5}', b'{"choices":[[]]}', b'"x"']))
+def test_no_answer_makes_reading_its_refusal_fail(body: bytes) -> None:
+    """Whatever comes over the wire."""
+    for status in (200, 400, 500):
+        assert isinstance(CHAT.read_refusal(status, body), Overflow | None)

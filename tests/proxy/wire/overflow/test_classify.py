@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump
 
+from proxy.wire.chat.answer import read_refusal
 from proxy.wire.overflow.classify import Overflow, read_overflow
 from proxy.wire.overflow.wordings import Kind
 
@@ -29,7 +30,7 @@ def test_recorded_overflows_are_recognised_with_their_numbers():
     ]
     assert len(told) > 50
     for row in told:
-        found = read_overflow(row["status"], row["body"].encode())
+        found = read_refusal(row["status"], row["body"].encode())
         assert found is not None, row["server"]
         assert (found.limit, found.requested) == (row["limit"], row["requested"]), row["server"]
 
@@ -158,17 +159,6 @@ def test_an_answer_of_200_may_hold_the_error():
         assert (found.limit, found.requested) == (4096, 5000)
 
 
-def test_an_answer_that_ended_before_it_began_is_an_overflow_and_one_that_was_cut_short_is_none():
-    def answer(content: str) -> bytes:
-        choice = {"finish_reason": "model_context_window_exceeded", "message": {"content": content}}
-        return orjson.dumps({"choices": [choice]})
-
-    assert read_overflow(200, answer("")) == Overflow(Kind.PROMPT)
-    wrote = orjson.loads(answer("")) | {"usage": {"prompt_tokens": 3000, "completion_tokens": 125_000}}
-    assert read_overflow(200, orjson.dumps(wrote)) is None  # the window filled with what the model thought
-    assert read_overflow(200, answer("Half a")) is None
-
-
 def test_every_413_is_one_of_size_and_an_empty_400_may_be():
     for body in (b"", b"<html>413 Request Entity Too Large</html>", b'{"error":{"message":"no"}}'):
         found = read_overflow(413, body)
@@ -217,13 +207,11 @@ def test_an_error_is_found_wherever_it_is_wrapped(answer: dict[str, object]):
         assert (found.limit, found.requested) == (8192, 9000)
 
 
-def test_a_flat_error_is_written_anew_in_the_form_that_clients_recognise():
+def test_an_error_that_clients_would_lose_is_called_flat():
     found = read_overflow(400, b'{"object":"error","message":"The input (9 tokens) is longer than the context length"}')
     assert found is not None
     assert found.is_flat
-    error = orjson.loads(found.write_error())["error"]
-    assert error["code"] == "context_length_exceeded"
-    assert error["message"] == "The input (9 tokens) is longer than the context length"
+    assert found.text == "The input (9 tokens) is longer than the context length"
     assert not _read("prompt is too long", code="context_length_exceeded").is_flat
 
 

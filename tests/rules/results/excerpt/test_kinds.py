@@ -33,9 +33,7 @@ You may give it more than one file; they are then read in the order in which the
 Every option has a default, which the table below names together with what it means.
 Nothing is written before all of the input was read without any mistake in it.
 """
-DIFF = "diff --git a/x.py b/x.py\nindex 1..2 100644\n--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
 KINDS = {
-    "diff": (Kind.DIFF, DIFF * 4),
     "commits": (
         Kind.COMMITS,
         "".join(f"commit {number:040x}\nAuthor: A <a@b.c>\nDate: today\n\n    Fix {number}\n\n" for number in range(9)),
@@ -49,7 +47,7 @@ KINDS = {
     "grep in one file": (Kind.MATCHES, "".join(f"{number}:def f{number}():\n" for number in range(3, 300, 7))),
     "find": (Kind.LISTING, "".join(f"./src/part_{number % 5}/file_{number}.c\n" for number in range(90))),
     "ls -l": (Kind.LISTING, "total 8\n" + "".join(f"-rw-r--r-- 1 me us {n} Jan 1 12:00 file\n" for n in range(90))),
-    "page": (Kind.PAGE, "<!DOCTYPE html>\n<html>\n<body>\n" + "<p>Some words</p>\n" * 60),
+    "page": (Kind.PROSE, "<!DOCTYPE html>\n<html>\n<body>\n" + "<p>Some words</p>\n" * 60),
     "source": (Kind.SOURCE, CODE * 4),
     "numbered source": (Kind.SOURCE, "".join(f"{n:6}\t{line}\n" for n, line in enumerate((CODE * 4).splitlines(), 1))),
     "prose": (Kind.PROSE, "".join(PROSE.replace("The", f"{word} the") for word in ("While", "Where", "Then", "Since"))),

@@ -158,19 +158,6 @@ def test_a_log_within_json_is_shortened_like_a_log(wrap: Callable[[str], object]
     assert "1 failed, 899 passed" in str(orjson.loads(short))
 
 
-def test_json_between_short_texts_stays_json() -> None:
-    """What a shell prints around it stays, too."""
-    records = [{"id": number, "status": "ok", "amount": number * 7 % 31} for number in range(900)]
-    records[500]["status"] = "failed"
-    text = f"<returncode>0</returncode>\n<output>\n{orjson.dumps(records).decode()}\n</output>"
-    short = shorten_text(text, 600, count)
-    before, _, rest = short.partition("<output>\n")
-    document, _, behind = rest.rpartition("\n</output>")
-    assert before == "<returncode>0</returncode>\n"
-    assert behind == ""
-    assert {"id": 500, "status": "failed", "amount": 500 * 7 % 31} in orjson.loads(document)
-
-
 def test_markers_name_lines_as_the_reader_can_ask_for_them() -> None:
     """By the numbers that the text shows; not at all within a string of JSON."""
     text = "".join(

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.excerpt.json.outliers import is_place, read_news
+from rules.results.excerpt.json.outliers import _is_place, read_news
 
 VALUES = st.recursive(
     st.one_of(
@@ -47,9 +47,9 @@ def test_the_largest_number_is_news() -> None:
     records = [{"id": number * 7 % 100, "load": number * 31 % 50} for number in range(100)]
     records[42]["load"] = 9000
     assert read(records)[0] == 42
-    assert is_place(".id")
-    assert is_place(".range.start_line")
-    assert not is_place(".load")
+    assert _is_place(".id")
+    assert _is_place(".range.start_line")
+    assert not _is_place(".load")
 
 
 def test_a_key_that_others_lack_is_news() -> None:

@@ -35,15 +35,6 @@ def test_a_cut_string_is_a_string(value: str, max_chars: int, escaped: bool) -> 
         assert short.endswith(' characters omitted]"')
 
 
-def test_the_value_that_is_news_comes_first() -> None:
-    """Of a record that does not fit."""
-    records = [{f"key{key}": f"word {number} {key}" for key in range(30)} | {"state": "ready"} for number in range(60)]
-    records[7]["state"] = "lost"
-    short = brief(records, 7, 30)
-    assert json.loads(short)["state"] == "lost"
-    assert len(json.loads(short)) < 31
-
-
 def test_the_first_record_is_whole_where_it_fits() -> None:
     """It shows what the others lack."""
     records = [{"a": 1, "b": [{"c": None}], "d": "x"} for _ in range(9)]

@@ -118,5 +118,5 @@ def test_every_line_that_matters_outweighs_all_that_do_not() -> None:
         lines = [*noise, *telling, ""]
         scores = score_log(lines)
         assert set(scores) <= set(range(len(lines) - 1))
-        noisy = max(score for index, score in scores.items() if index < len(noise))
+        noisy = max((score for index, score in scores.items() if index < len(noise)), default=0.0)
         assert min(scores[index] for index in range(len(noise), len(lines) - 1)) > 5 * noisy

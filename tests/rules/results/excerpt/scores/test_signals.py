@@ -20,12 +20,10 @@ from rules.results.excerpt.scores.signals import (
     NO_SIGNAL,
     STARTS,
     SUMMARY,
-    WARNING,
     Signal,
     find_marked,
     mask_names,
     read_signal,
-    read_status,
 )
 
 ERRORS = [
@@ -180,12 +178,6 @@ def test_what_passed_carries_no_signal(line: str) -> None:
     assert read_signal(line) is read_marked(line) is NO_SIGNAL
 
 
-def test_a_place_makes_an_error_matter_more() -> None:
-    """It can be acted upon. A warning matters less than an error."""
-    assert read_signal("a.c:3:9: error: x").weight > read_signal("error: x").weight
-    assert WARNING <= read_signal("a.c:3:9: warning: x").weight < ERROR
-
-
 def test_lines_that_speak_alike_are_one_family() -> None:
     """Names, paths, quoted words and numbers do not tell them apart; words do."""
     one, two, other = (
@@ -197,9 +189,9 @@ def test_lines_that_speak_alike_are_one_family() -> None:
 
 
 def test_a_request_is_told_by_its_status() -> None:
-    """Only where it was answered by an error."""
-    assert read_status('"GET /a HTTP/1.1" 503 12') == "503"
-    assert read_status('"GET /a HTTP/1.1" 200 503') == ""
+    """Only if it was answered by an error."""
+    assert read_signal('"GET /a HTTP/1.1" 503 12').family == ("http", "503")
+    assert read_signal('"GET /a HTTP/1.1" 200 503') is NO_SIGNAL
 
 
 def test_marked_lines_are_those_with_a_keyword() -> None:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.chat.answer import ResponseTap, Usage
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.usage import Usage
 
 BIG = 10**9
 READ, CREATED = "cache_read_input_tokens", "cache_creation_input_tokens"
@@ -14,7 +15,7 @@ USAGE = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "t
 
 def _read_answer(body: bytes, *, is_stream: bool = False) -> Usage | None:
     """The usage in a body."""
-    tap = ResponseTap(is_stream=is_stream)
+    tap = CHAT.tap(is_stream=is_stream)
     tap.feed(body)
     tap.finish()
     return tap.usage

@@ -1,0 +1,174 @@
+"""A dialect that registers itself runs through the whole proxy: its transcripts are another shape than chat's."""
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from support.client import SMALL, post, settle
+from support.turns import TURNS
+from upstreams.recording import FakeUpstream, Recorded, write_note
+
+from proxy.wire.codecs import CODECS, by_path
+
+DIALECTS = (*CODECS, TURNS)
+LONG = "".join(f"line {number}: nothing of note in here\n" for number in range(900))
+WINDOW = 15_000
+"""Characters of a body that the fake upstream takes at most, where it takes no more."""
+
+
+def words(text: str) -> dict[str, object]:
+    """A user's item of words alone."""
+    return {"blocks": [{"text": text}]}
+
+
+def step(number: int, *results: str) -> list[dict[str, object]]:
+    """A thought, a call for each result, and the results in one item."""
+    ids = [f"c{number}-{rank}" for rank in range(len(results))]
+    calls = [{"call": one, "tool": "run", "input": f'{{"n":{number}}}'} for one in ids]
+    blocks = [{"result": one, "text": text} for one, text in zip(ids, results, strict=True)]
+    return [{"thought": f"step {number}"}, *calls, {"blocks": blocks}]
+
+
+def body(*items: dict[str, object], **members: object) -> bytes:
+    """A request, spaced as no encoder of ours would."""
+    said = {"model": "m", "instructions": "Be brief.", **members, "items": [words("Mend the build."), *items]}
+    return orjson.dumps(said, option=orjson.OPT_INDENT_2)
+
+
+async def answer_turns(recorded: Recorded, _request: web.BaseRequest) -> web.StreamResponse:
+    """A summary for those who ask for one, else a word; in the dialect of turns."""
+    said = write_note("SUMMARY of the work so far.") if recorded.asks_for_summary else "Done."
+    return web.json_response({"said": said, "spent": [11, 3]})
+
+
+@pytest.fixture(autouse=True)
+def _answers_turns(upstream: FakeUpstream) -> None:
+    upstream.answer = answer_turns
+
+
+async def ask(proxy, client: aiohttp.ClientSession, sent: bytes) -> aiohttp.ClientResponse:
+    """What the proxy answers."""
+    return (await post(client, proxy.url + TURNS.path, sent))[0]
+
+
+async def test_what_no_rule_touches_goes_out_as_it_came(start_proxy, client, upstream, log):
+    """Byte for byte; the line in the log has the dialect's own name, and the usage as the upstream reports it."""
+    sent = body(*step(1, "a.txt", "b.txt"), words("And now?"))
+    answer = await ask(await start_proxy(codecs=DIALECTS), client, sent)
+
+    assert upstream.chats[-1].body == sent
+    assert await answer.json() == {"said": "Done.", "spent": [11, 3]}
+    assert "original=" in answer.headers["x-trimtab-tokens"]
+    line = log.lines[-1]
+    assert (line["endpoint"], line["outcome"], line["completion_tokens"]) == ("turns", "unchanged", 3)
+
+
+async def test_of_several_results_in_one_item_only_the_long_one_is_changed(start_proxy, client, upstream):
+    """Its neighbours, and every byte around their item, are the client's."""
+    sent = body(*step(1, "a.txt", LONG, "c.txt"), words("And now?"), tail={"x": 1.50})
+    await ask(await start_proxy(*SMALL, "defaults.context_window=200000", codecs=DIALECTS), client, sent)
+
+    received = upstream.chats[-1].body
+    blocks = orjson.loads(received)["items"][-2]["blocks"]
+    assert [block["result"] for block in blocks] == ["c1-0", "c1-1", "c1-2"]
+    assert [block["text"] for block in blocks[::2]] == ["a.txt", "c.txt"]
+    assert len(blocks[1]["text"]) < len(LONG) / 2
+    start, stop = sent.index(b'"blocks"', sent.index(b'"call"')), sent.index(b'"And now?"')
+    assert received.startswith(sent[: sent.rindex(b"{", 0, start)])
+    assert received.endswith(sent[sent.rindex(b"}", 0, sent.rindex(b"{", 0, sent.rindex(b"{", 0, stop))) :])
+
+
+async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_proxy, client, upstream):
+    """Calls that are items of their own are one turn: results stand behind all of them. One that nobody called goes."""
+    items = step(1, "a.txt", "b.txt")
+    del items[-1]["blocks"][1]
+    items[-1]["blocks"] += [{"result": "unknown", "text": "?"}, {"text": "Look again."}]
+    await ask(await start_proxy(codecs=DIALECTS), client, body(*items))
+
+    received = upstream.chats[-1].json["items"]
+    assert received[:4] == [words("Mend the build."), *items[:3]]
+    answers = [(block.get("result"), block["text"]) for item in received[4:] for block in item["blocks"]]
+    assert answers == [("c1-0", "a.txt"), ("c1-1", "aborted"), (None, "Look again.")]
+    assert len(received) == 5
+
+
+@pytest.mark.parametrize("role", ["auto", "user", "system", "assistant", "pair"])
+async def test_a_summary_is_asked_in_the_dialect_and_takes_the_place_of_what_was_cut(
+    role, start_proxy, client, upstream
+):
+    """The question goes where the request went. A system message, which this dialect has not, is never made."""
+    settings = (
+        *SMALL,
+        "defaults.context_window=4000",
+        f"defaults.summary.role={role}",
+        "defaults.summary.max_tokens=600",
+    )
+    proxy = await start_proxy(*settings, codecs=DIALECTS)
+    steps = [item for number in range(30) for item in step(number, f"{number} " + "word " * 300)]
+    for stop in range(9, len(steps) + 1, 3):
+        answer = await ask(proxy, client, body(*steps[:stop]))
+        assert answer.status == 200
+        await settle(proxy)
+
+    question = upstream.summaries[0]
+    assert question.path == TURNS.path
+    assert question.json["model"] == "m"
+    received = upstream.chats[-1].json["items"]
+    assert b"SUMMARY of the work so far." in upstream.chats[-1].body
+    assert received[-3:] == steps[-3:]
+    assert received[0]["blocks"][0] == {"text": "Mend the build."}
+    calls = {item["call"] for item in received if "call" in item}
+    assert calls == {block["result"] for item in received for block in item.get("blocks", ()) if "result" in block}
+
+
+async def test_what_was_refused_for_its_length_is_sent_again_shorter(start_proxy, client, upstream, log):
+    """The refusal is read in the dialect's own words."""
+
+    async def refuse_long(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if len(recorded.body) > WINDOW:
+            return web.json_response({"fault": "prompt is too long: 9000 tokens > 3000 maximum"}, status=400)
+        return await answer_turns(recorded, request)
+
+    upstream.answer = refuse_long
+    proxy = await start_proxy("defaults.completion_reserve=500", codecs=DIALECTS)
+    steps = [item for number in range(30) for item in step(number, f"{number} " + "word " * 300)]
+    answer = await ask(proxy, client, body(*steps))
+
+    assert answer.status == 200
+    first, second = upstream.chats[-2:]
+    assert len(second.body) < WINDOW < len(first.body)
+    assert log.lines[-1]["outcome"] == "compacted"
+
+
+async def test_an_error_of_the_proxys_own_is_written_in_the_dialect(start_proxy, client, upstream):
+    """What can by no means fit is refused as a client of this dialect knows it."""
+    proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error", codecs=DIALECTS)
+    answer = await ask(proxy, client, body(words("word " * 9000)))
+
+    said = await answer.json()
+    assert (answer.status, said["is_too_long"]) == (400, True)
+    assert "maximum context length" in said["fault"]
+    assert upstream.chats == []
+
+
+async def test_what_is_no_request_of_the_dialect_is_left_to_the_upstream(start_proxy, client, upstream, log):
+    """It goes out as it came."""
+    await ask(await start_proxy(codecs=DIALECTS), client, b'{"items":[{"blocks":5}]}')
+
+    assert upstream.chats[-1].body == b'{"items":[{"blocks":5}]}'
+    assert log.lines[-1]["outcome"] == "undecodable"
+
+
+async def test_a_dialect_that_nobody_registered_is_no_business_of_ours(start_proxy, client, upstream, log):
+    """Its requests pass as any others."""
+    sent = body(*step(1, LONG))
+    await ask(await start_proxy(*SMALL), client, sent)
+
+    assert upstream.chats[-1].body == sent
+    assert (log.lines[-1]["endpoint"], log.lines[-1]["outcome"]) == ("other", "passed")
+
+
+def test_two_dialects_cannot_claim_one_path() -> None:
+    """Or a request's meaning would hang on their order."""
+    with pytest.raises(ValueError, match="claimed by turns and by turns"):
+        by_path((TURNS, TURNS))

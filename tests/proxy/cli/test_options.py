@@ -1,0 +1,65 @@
+"""What commands share: how they end on wrong use, and how they go through request bodies."""
+
+import io
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from proxy.cli.options import WRONG_USE, for_each_request, wrong_use
+from proxy.config.errors import ConfigError
+from rules.pipeline.plan import LimitExceededError
+
+GOOD = b'{"model":"m","messages":[]}'
+TOO_LONG = LimitExceededError(9, 9, 5, window=6, decisions=())
+
+
+def _run(text: bytes, *, jsonl: bool, too_long: str = "") -> Result:
+    """Print the model of each request; that of the name `too_long` does not fit."""
+
+    @click.command()
+    def command() -> None:
+        def work(request, place: str) -> None:
+            if request.model == too_long:
+                raise TOO_LONG
+            click.echo(f"{place}{request.model}")
+
+        for_each_request(io.BytesIO(text), work, lambda body: b"<" + body + b">", jsonl=jsonl)
+
+    return CliRunner().invoke(command)
+
+
+def test_a_file_is_one_request_unless_each_line_is_one() -> None:
+    """Line ends and all; lines are named by their numbers, from 1."""
+    pretty = GOOD.replace(b",", b",\n")
+
+    assert (_run(pretty, jsonl=False).stdout, _run(pretty, jsonl=False).exit_code) == ("m\n", 0)
+    assert _run(GOOD + b"\n" + GOOD + b"\n", jsonl=True).stdout == "line 1: m\nline 2: m\n"
+
+
+def test_what_is_no_request_has_a_stand_in_in_its_line() -> None:
+    """And is named; the others are done all the same, and the status tells."""
+    result = _run(GOOD + b"\nno\n" + GOOD, jsonl=True)
+
+    assert result.stdout == "line 1: m\n<no>\nline 3: m\n"
+    assert (result.stderr, result.exit_code) == ("trimtab: line 2: no chat request\n", 1)
+
+
+@pytest.mark.parametrize("jsonl", [False, True])
+def test_what_does_not_fit_is_said_in_its_own_words(jsonl: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Without lines nothing stands in for it."""
+    result = _run(GOOD, jsonl=jsonl, too_long="m")
+
+    assert result.stdout == (f"<{GOOD.decode()}>\n" if jsonl else "")
+    assert result.stderr == f"trimtab: {'line 1: ' if jsonl else ''}{TOO_LONG}\n"
+    assert result.exit_code == 1
+
+
+def test_each_mistake_of_a_configuration_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the status is that of wrong use."""
+    message = "a: wrong\nb: wrong, too"
+    with pytest.raises(SystemExit) as ended, wrong_use():
+        raise ConfigError(message)
+
+    assert ended.value.code == WRONG_USE == 2
+    assert capsys.readouterr().err == "trimtab: a: wrong\ntrimtab: b: wrong, too\n"

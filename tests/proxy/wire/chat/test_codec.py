@@ -1,0 +1,78 @@
+"""The dialect of chat completions stays in its folder."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.turns import TURNS
+
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Codec
+
+ROOT = Path(__file__).parents[4]
+OF_THE_DIALECT = ("proxy/wire/chat/", "proxy/cli/demo/")
+"""The dialect's own folder; the demo is a server that speaks it."""
+WIRE_NAMES = frozenset(
+    {
+        "messages", "choices", "content", "tool_calls", "tool_call_id", "function_call", "functions", "tools",
+        "tool_choice", "response_format", "max_tokens", "max_completion_tokens", "finish_reason", "delta",
+        "reasoning_content", "refusal", "chat.completion", "chat.completion.chunk",
+    }
+)  # fmt: skip
+"""Names of members in a chat completion's request and answer."""
+_PATH = re.compile(r"chat/completions")
+ALLOWED = {
+    ("proxy/config/checks.py", "tools"): "a key of the configuration",
+    ("proxy/config/schema.py", "chat/completions"): "a path that our own pages must keep off",
+    ("proxy/config/values.py", "chat/completions"): "an address that users paste into the configuration",
+    ("rules/summary/handoff.py", "refusal"): "why a text is no note",
+    ("rules/results/excerpt/terms.py", "content"): "a common name of a tool's argument",
+}
+"""What may be named elsewhere, and why."""
+
+
+def _find_texts(path: Path) -> Iterator[str]:
+    """The text constants of a module that are no docstrings, and the fields of its wire structures."""
+    tree = ast.parse(path.read_text())
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in said:
+            if isinstance(node.value, str | bytes):
+                yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+        elif isinstance(node, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in node.bases):
+            yield from (ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
+
+
+def _find_names(path: Path) -> Iterator[str]:
+    for text in _find_texts(path):
+        if text.strip("\"'") in WIRE_NAMES:
+            yield text.strip("\"'")
+        yield from _PATH.findall(text)
+
+
+def test_no_file_outside_the_dialect_names_its_fields() -> None:
+    """Whatever a rule or the proxy must know of a chat completion, the codec tells in words of its own."""
+    modules = [path for package in ("proxy", "rules") for path in sorted((ROOT / package).rglob("*.py"))]
+    found = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in modules
+        if not path.relative_to(ROOT).as_posix().startswith(OF_THE_DIALECT)
+        for name in _find_names(path)
+    }
+    assert found == set(ALLOWED)
+
+
+def test_the_dialect_itself_is_found_out() -> None:
+    """The test above can fail: in its own folder all of its names are found."""
+    modules = (ROOT / "proxy" / "wire" / "chat").glob("*.py")
+    found = {name for path in modules for name in _find_names(path)}
+    assert found >= {name for name in WIRE_NAMES if not name.startswith("chat.")}
+
+
+@pytest.mark.parametrize("codec", [CHAT, TURNS], ids=lambda codec: codec.name)
+def test_a_codec_has_all_that_the_protocol_asks_for(codec: Codec) -> None:
+    """Mypy holds the dialects of the proxy to it, and nobody the one of the tests."""
+    wanted = {name for name in vars(Codec) if not name.startswith("_")}
+    assert wanted <= set(dir(codec))

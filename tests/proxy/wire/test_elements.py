@@ -1,0 +1,122 @@
+"""How an altered transcript is written: what no rule touched keeps its bytes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.elements import Placed, whole_elements, write_elements
+from proxy.wire.json.spans import find_array
+from rules.conversation import Conversation, Message, Origin, Role
+
+# A drawn transcript: of each element how many parts it has; 0 for a message that spans two elements.
+SHAPES = st.lists(st.integers(0, 3), min_size=1, max_size=6)
+SPACES = (b",", b" , ", b"\n,\t")
+
+
+def _element(place: int, part: int) -> bytes:
+    return b"[%d,%d]" % (place, part)
+
+
+def _build(shape: Sequence[int]) -> tuple[bytes, list[bytes], Conversation]:
+    """A body, its elements, and its transcript: each part is a message with a name of its own."""
+    raws: list[bytes] = []
+    placed: list[tuple[Message, Origin]] = []
+    for parts in shape:
+        start, stop = len(raws), len(raws) + (1 if parts else 2)
+        elements = [[_element(at, part) for part in range(max(parts, 1))] for at in range(start, stop)]
+        raws += [b"[" + b",".join(element) + b"]" for element in elements]
+        said = [Message(Role.USER, (f"{start}-{part}",)) for part in range(max(parts, 1))]
+        placed += [(message, Origin(start, stop, part)) for part, message in enumerate(said)]
+    spaced = b"".join(raw + (SPACES[at % 3] if at < len(raws) - 1 else b"") for at, raw in enumerate(raws))
+    body = b'{"a":1,  "items" : [ ' + spaced + b'\n] ,"z":2}'
+    return body, raws, Conversation(tuple(one for one, _ in placed), 0, tuple(origin for _, origin in placed))
+
+
+def _write(placed: Sequence[Placed]) -> bytes:
+    return orjson.dumps([message.texts[0] for message, _ in placed])
+
+
+def _encode(
+    body: bytes, raws: list[bytes], before: Conversation, after: Conversation, *, shares: bool = False
+) -> bytes:
+    array = find_array(body, b'"items"', raws)
+    assert array is not None
+    return write_elements(body, array, before, after, _write, (lambda *_: True) if shares else None)
+
+
+@given(SHAPES, st.booleans())
+def test_a_transcript_that_is_as_it_came_is_the_body(shape: list[int], shares: bool) -> None:  # noqa: FBT001
+    """Whatever shape its elements have, and whether or not made messages would share them."""
+    body, raws, before = _build(shape)
+    assert _encode(body, raws, before, replace(before), shares=shares) == body
+
+
+@given(SHAPES, st.data())
+def test_an_edited_message_changes_its_own_elements_alone(shape: list[int], data: st.DataObject) -> None:
+    """All bytes before and behind them are as they were."""
+    body, raws, before = _build(shape)
+    at = data.draw(st.integers(0, len(before.messages) - 1))
+    origin = before.origins[at]
+    assert origin is not None
+    messages = list(before.messages)
+    messages[at] = replace(messages[at], texts=("EDITED",), edited=True)
+    array = find_array(body, b'"items"', raws)
+    assert array is not None
+    origins = [other for other in before.origins if other is not None]
+    together = [one.texts[0] for one, other in zip(messages, origins, strict=True) if other.start == origin.start]
+    head, tail = body[: array.elements[origin.start].start], body[array.elements[origin.stop - 1].stop :]
+    together = [
+        one.texts[0]
+        for one, other in zip(messages, before.origins, strict=True)
+        if other and other.start == origin.start
+    ]
+    assert _encode(body, raws, before, before.edit(messages)) == head + orjson.dumps(together) + tail
+
+
+@given(SHAPES, st.data())
+def test_whatever_a_rule_makes_of_it_is_written_in_its_order(shape: list[int], data: st.DataObject) -> None:
+    """Messages dropped, moved and made: the array says them all, and untouched elements say them in their own bytes."""
+    body, raws, before = _build(shape)
+    made = [(Message(Role.USER, (f"made-{number}",), edited=True), None) for number in range(2)]
+    pairs = [*zip(before.messages, before.origins, strict=True), *made]
+    chosen = data.draw(st.lists(st.sampled_from(pairs), unique_by=lambda pair: pair[0].texts))
+    after = replace(before, messages=tuple(one for one, _ in chosen), origins=tuple(origin for _, origin in chosen))
+    written = orjson.loads(_encode(body, raws, before, after, shares=data.draw(st.booleans())))
+    assert (written["a"], written["z"]) == (1, 2)
+    said: list[str] = []
+    for element in written["items"]:
+        parts = element if isinstance(element[0], list) else [element]
+        said += [f"{part[0]}-{part[1]}" for part in parts] if isinstance(element[0], list) else element
+    spans = {origin.start: origin.stop for origin in before.origins if origin is not None}
+    wide = {f"{stop - 1}-0" for start, stop in spans.items() if stop - start > 1}
+    assert [name for name in said if name not in wide] == [one.texts[0] for one in after.messages]
+
+
+def test_a_made_message_shares_the_element_of_its_neighbours() -> None:
+    """If the dialect says so; what is as it came stays apart from what is edited in its place."""
+    body, raws, before = _build([1, 2, 1])
+    made = Message(Role.USER, ("made",), edited=True)
+    first, left, right, last = zip(before.messages, before.origins, strict=True)
+    placed = [first, left, (made, None), right, last]
+    after = replace(before, messages=tuple(one for one, _ in placed), origins=tuple(origin for _, origin in placed))
+
+    assert orjson.loads(_encode(body, raws, before, after))["items"] == [[[0, 0]], ["1-0"], ["made"], ["1-1"], [[2, 0]]]
+    joined = orjson.loads(_encode(body, raws, before, after, shares=True))["items"]
+    assert joined == [[[0, 0]], ["1-0", "made", "1-1"], [[2, 0]]]
+    edited = before.edit([replace(before.messages[0], edited=True), *before.messages[1:]])
+    assert orjson.loads(_encode(body, raws, before, edited, shares=True))["items"] == [
+        ["0-0"],
+        [[1, 0], [1, 1]],
+        [[2, 0]],
+    ]
+
+
+@given(st.integers(0, 3000))
+def test_whole_elements_are_each_their_own(number: int) -> None:
+    """The usual origins, which are made once for all requests."""
+    origins = whole_elements(number)
+    assert len(origins) == number
+    assert all(origin == (at, at + 1, 0) for at, origin in enumerate(origins))

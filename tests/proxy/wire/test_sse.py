@@ -1,0 +1,77 @@
+"""Server-sent events: what is held back of a stream."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.sse import MAX_FIRST_EVENT_BYTES, FirstEvent
+
+
+def _is_answer(line: bytes) -> bool:
+    return b"surely" in line
+
+
+def _feed(whole: bytes, cuts: list[int]) -> tuple[bytes, FirstEvent]:
+    first, passed = FirstEvent(_is_answer), b""
+    places = [0, *sorted(cut % (len(whole) + 1) for cut in cuts), len(whole)]
+    for start, stop in pairwise(places):
+        if first.is_done:
+            return passed + bytes(first.held) + whole[start:], first
+        passed += first.feed(whole[start:stop])
+    return passed + bytes(first.held), first
+
+
+@given(cuts=st.lists(st.integers(0, 200), max_size=8), ends=st.sampled_from([b"\n", b"\r\n"]))
+def test_the_first_event_is_found_wherever_the_stream_is_cut(cuts, ends):
+    """Comments and events without data pass; not a byte is lost."""
+    lines = [
+        b": ping",
+        b"",
+        b"retry: 3000",
+        b"",
+        b"event: error",
+        b"data: one",
+        b"data:two",
+        b"",
+        b"data: [DONE]",
+        b"",
+        b"",
+    ]
+    whole = ends.join(lines)
+    seen, first = _feed(whole, cuts)
+    assert seen == whole
+    assert first.is_done
+    assert first.data == b" one\ntwo"
+
+
+def test_comments_pass_before_the_first_event_is_there():
+    first = FirstEvent(_is_answer)
+    assert first.feed(b": ping\n\n: pi") == b": ping\n\n"
+    assert first.feed(b"ng\n") == b": ping\n"
+    assert first.feed(b"data: x\n") == b""
+    assert not first.is_done
+    assert first.feed(b"\nmore") == b""
+    assert (first.is_done, bytes(first.held)) == (True, b"data: x\n\nmore")
+
+
+def test_a_first_event_without_an_end_is_not_held_for_ever():
+    first = FirstEvent(_is_answer)
+    first.feed(b"data: " + b"x" * (MAX_FIRST_EVENT_BYTES + 1))
+    assert (first.is_done, first.data) == (True, None)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_first_event_that_the_streams_end_ends_is_read(end):
+    first = FirstEvent(_is_answer)
+    first.feed(b"data: {}" + end)
+    first.finish()
+    assert (first.is_done, first.data) == (True, b" {}")
+
+
+def test_a_line_that_is_surely_part_of_an_answer_ends_the_wait() -> None:
+    """Its event is not even read to its end, and is no error."""
+    first = FirstEvent(_is_answer)
+    assert first.feed(b"data: surely\n") == b""
+    assert (first.is_done, first.data, bytes(first.held)) == (True, None, b"data: surely\n")

@@ -1,0 +1,209 @@
+"""A dialect of the tests' own, unlike chat completions: it proves that a dialect is one codec, and nothing elsewhere.
+
+A transcript is a list of items. A user's item holds blocks: words, and any number of tool results. Thoughts, words and
+calls of the model are items of their own. Instructions stand outside, and no system message may stand within.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+
+import msgspec
+import orjson
+
+from proxy.wire.codec import PROMPT_TOO_LONG, Completion, Counting, ErrorText, Question, Request, UndecodableError
+from proxy.wire.elements import Placed, write_elements
+from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.spans import find_array
+from proxy.wire.known import FixedTokens
+from proxy.wire.overflow.classify import Overflow, read_overflow
+from proxy.wire.sse import FirstEvent
+from proxy.wire.sse import write_event as write_sse_event
+from proxy.wire.tap import Piece, Tap
+from proxy.wire.usage import Usage
+from rules.conversation import Conversation, Message, Origin, Role, Shape, ToolCall
+from rules.prefix import digest_message
+from rules.tokens.messages import count_message
+
+USER_SIDE = {Role.USER, Role.TOOL}
+
+
+class Item(msgspec.Struct):
+    """A user's `blocks`, or one thing that the model did."""
+
+    blocks: list[msgspec.Raw] | None = None
+    thought: str = ""
+    said: str = ""
+    call: str = ""
+    tool: str = ""
+    input: str = ""
+
+
+class Block(msgspec.Struct, omit_defaults=True):
+    """A user's words; or what came of a call."""
+
+    text: str
+    result: str | None = None
+
+
+class Body(msgspec.Struct):
+    """A request."""
+
+    items: list[msgspec.Raw]
+    model: str = ""
+    stream: bool = False
+    limit: int | None = None
+    instructions: str = ""
+
+
+class Answer(msgspec.Struct):
+    """An answer, or an event of one."""
+
+    said: str = ""
+    spent: tuple[int, int] | None = None
+    fault: str = ""
+
+
+def _find_units(raws: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """The items that belong together: each of the user's alone, those of one turn of the model in one."""
+    for is_user, group in groupby(range(len(raws)), key=lambda at: b'"blocks"' in raws[at]):
+        members = list(group)
+        yield from ((at, at + 1) for at in members) if is_user else ((members[0], members[-1] + 1),)
+
+
+def _decode_unit(counting: Counting, unit: bytes) -> tuple[Message, ...]:
+    items = msgspec.json.decode(b"[" + unit + b"]", type=list[Item])
+    if items[0].blocks == []:
+        raise UndecodableError
+    if items[0].blocks is not None:
+        messages = [_read_block(bytes(raw)) for raw in items[0].blocks]
+    else:
+        texts = tuple(item.thought or item.said for item in items if not item.call)
+        calls = tuple(ToolCall(item.call, item.tool, item.input) for item in items if item.call)
+        messages = [Message(Role.ASSISTANT, texts, calls, raw=unit)]
+    return tuple(
+        replace(one, tokens=count_message(one, counting.count), digest=digest_message(one)) for one in messages
+    )
+
+
+def _read_block(raw: bytes) -> Message:
+    block = msgspec.json.decode(raw, type=Block)
+    return Message(Role.USER if block.result is None else Role.TOOL, (block.text,), answers=block.result, raw=raw)
+
+
+def _write_items(placed: Sequence[Placed]) -> bytes:
+    """Items that say these messages; a block that no rule touched keeps its bytes."""
+    items: list[bytes] = []
+    for is_user, group in groupby((message for message, _ in placed), key=lambda message: message.role in USER_SIDE):
+        if is_user:
+            items.append(b'{"blocks":[' + b",".join(block for one in group for block in _write_blocks(one)) + b"]}")
+        else:
+            items += [one.raw or orjson.dumps({"said": one.text}) for one in group]
+    return b",".join(items)
+
+
+def _write_blocks(message: Message) -> list[bytes]:
+    if not message.edited:
+        return [message.raw]
+    return [msgspec.json.encode(Block(text, message.answers)) for text in message.texts]
+
+
+def _read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
+    with suppress(*DECODE_ERRORS):
+        answer = msgspec.json.decode(data, type=Answer)
+        return Usage(*answer.spent) if answer.spent else usage, [Piece("said", answer.said)] if answer.said else ()
+    return usage, ()
+
+
+class TurnsCodec:
+    """The dialect of turns."""
+
+    name = "turns"
+    path = "/v1/turns"
+    paths = frozenset({path})
+
+    def read(self, body: bytes) -> Request:
+        try:
+            said = msgspec.json.decode(body, type=Body)
+        except DECODE_ERRORS as error:
+            raise UndecodableError from error
+        raws = tuple(map(bytes, said.items))
+        return Request(self, body, raws, said.model, said.stream, said.limit, (said.instructions.encode(),))
+
+    def peek_model(self, beginning: bytes) -> str:
+        return ""
+
+    def uncounted_bytes(self, request: Request, counting: Counting) -> int:
+        units = [b",".join(request.raws[start:stop]) for start, stop in _find_units(request.raws)]
+        return counting.known.view(self.name, counting.number).count_unknown_bytes(units)
+
+    def decode(self, request: Request, counting: Counting) -> Conversation:
+        units = list(_find_units(request.raws))
+        known = counting.known.view(self.name, counting.number)
+        try:
+            joined = [b",".join(request.raws[start:stop]) for start, stop in units]
+            decoded = known.decode(joined, partial(_decode_unit, counting))
+        except DECODE_ERRORS as error:
+            raise UndecodableError from error
+        origins = [
+            Origin(*unit, part) for unit, found in zip(units, decoded, strict=True) for part in range(len(found))
+        ]
+        messages = tuple(message for found in decoded for message in found)
+        return Conversation(
+            messages, self.count_format(request, counting), tuple(origins), Shape(has_system_messages=False)
+        )
+
+    def count_format(self, request: Request, counting: Counting) -> int:
+        known = counting.known.view(self.name, counting.number)
+        return known.count_fixed(
+            request.fixed, lambda raws: FixedTokens(counting.count(raws[0].decode()), 0)
+        ).format_tokens
+
+    def encode(self, request: Request, before: Conversation, after: Conversation) -> bytes:
+        array = find_array(request.body, b'"items"', request.raws)
+        if after is before or array is None:
+            return request.body
+        shares = lambda left, right: {left.role, right.role} <= USER_SIDE  # noqa: E731 - it reads as a rule
+        return write_elements(request.body, array, before, after, _write_items, shares)
+
+    def tap(self, *, is_stream: bool) -> Tap:
+        return Tap(_read_answer, is_stream=is_stream)
+
+    def hold_first_event(self, *, keeps_all: bool) -> FirstEvent:
+        return FirstEvent(lambda line: b'"said"' in line, keeps_all=keeps_all)
+
+    def read_refusal(self, status: int, body: bytes) -> Overflow | None:
+        with suppress(*DECODE_ERRORS):
+            fault = msgspec.json.decode(body, type=Answer).fault
+            return read_overflow(status, orjson.dumps({"error": {"message": fault}})) if fault else None
+        return None
+
+    def write_error(self, error: ErrorText, *, as_event: bool) -> bytes:
+        body = orjson.dumps({"fault": error.message, "is_too_long": error.code == PROMPT_TOO_LONG})
+        return self.write_event(400, body) if as_event else body
+
+    def write_event(self, status: int, body: bytes) -> bytes:
+        return b"event: status %d\n" % status + write_sse_event(body)
+
+    def ask(self, question: Question, prompt: str) -> bytes:
+        members = {"model": question.model, "limit": question.max_tokens, "temperature": question.temperature}
+        return orjson.dumps({**members, "items": [{"blocks": [{"text": prompt}]}]})
+
+    def ask_behind(self, request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
+        asked = (Message(Role.USER, (prompt,), edited=True), None)
+        items = _write_items([*zip(prefix.messages, prefix.origins, strict=True), asked])
+        members = msgspec.json.decode(request.body, type=dict[str, msgspec.Raw])
+        limit = msgspec.Raw(b"%d" % question.max_tokens)
+        return msgspec.json.encode({**members, "limit": limit, "items": msgspec.Raw(b"[" + items + b"]")})
+
+    def read_completion(self, answer: bytes) -> Completion:
+        usage, pieces = _read_answer(answer, None)
+        return Completion("".join(piece.text for piece in pieces), usage or Usage())
+
+    def read_refused_parameter(self, answer: bytes) -> None:
+        return None
+
+
+TURNS = TurnsCodec()
