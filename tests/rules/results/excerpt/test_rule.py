@@ -150,7 +150,9 @@ def _shorten(
     memo: dict[ResultKey, Shortened] | None = None,
     counted: Callable[[str], int] = count,
 ) -> Outcome:
-    return truncate_tool_results(before, policy=Policy(result_budget=budget), work=Work(counted, memo))
+    return truncate_tool_results(
+        before, policy=Policy(result_budget=budget), work=Work(counted, {} if memo is None else memo)
+    )
 
 
 def _truncate(message: Message, budget: Budget, counted: Callable[[str], int] = count) -> Message:
