@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
 
-from proxy.config.tool_schema import Section, TidyConfig, ToolConfig, allow_a_switch
+from proxy.config.tool_schema import Same, Section, TidyConfig, ToolConfig, allow_a_switch
 from proxy.config.upstream_schema import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
 from proxy.config.values import (
     Address,
@@ -24,7 +24,6 @@ from proxy.config.values import (
     require,
 )
 from proxy.config.words import Wanted
-from proxy.lru import Same
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget, Treatment, Truncation
 

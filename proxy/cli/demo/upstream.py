@@ -17,10 +17,10 @@ import orjson
 from aiohttp import web
 
 from proxy.cli.demo.session import MODEL, Session
+from proxy.compaction.caches import make_known
 from proxy.server.app import listen_at
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.known import Known
 from rules.conversation import CountTokens
 from rules.tokens.messages import MESSAGE_TOKENS
 
@@ -49,7 +49,7 @@ class PromptCache:
     """Knows with what an earlier prompt began, message by message and byte for byte. It never forgets."""
 
     def __init__(self, count: CountTokens) -> None:
-        self._counting = Counting(count, Known())
+        self._counting = Counting(count, make_known())
         self._seen: set[bytes] = set()
 
     def read(self, body: bytes, window_tokens: float = inf) -> Cost:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Self
 
 from proxy.config.schema import Config, PolicyConfig
-from proxy.lru import Same
+from proxy.config.tool_schema import Same
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.records import ModelName
 from rules.policy import Policy, Prices
