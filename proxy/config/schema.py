@@ -6,11 +6,11 @@ Law: frozen, and every key has a default. What a file says is read by config/loa
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Literal, Self
+from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
 
-from proxy.config.tool_schema import Same, Section, TidyConfig, ToolConfig, allow_a_switch
+from proxy.config.tool_schema import Section, TidyConfig, ToolConfig, allow_a_switch
 from proxy.config.upstream_schema import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
 from proxy.config.values import (
     Address,
@@ -31,6 +31,23 @@ MAX_MODEL_CHARS = 256
 """A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
 DEFAULT_CONTEXT_WINDOW = 128_000
 """The window of a model that nothing is known about."""
+
+S = TypeVar("S")
+
+
+class Same(Generic[S]):
+    """A cache key for one object, by identity: sections that are equal may still set different keys."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: S) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 class SummaryConfig(Section):

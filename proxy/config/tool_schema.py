@@ -4,33 +4,12 @@ Law: what a tool's entry does not set is the policy's, each switch of `tidy` by 
 """
 
 from dataclasses import asdict
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from proxy.config.values import Exclude, read_switch, refused
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
-
-S = TypeVar("S")
-
-
-class Same(Generic[S]):
-    """A cache key that is equal only to a key of the very same object, which it keeps alive.
-
-    For values whose equality is slow or leaves something out: sections of the configuration are equal although one sets
-    a key that the other leaves at its default.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: S) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
 
 
 class Section(BaseModel):

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
-from proxy.config.tool_schema import Same, TidyConfig
+from proxy.config.tool_schema import TidyConfig
 from rules.policy import Policy, Prices
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
@@ -129,16 +129,3 @@ def test_a_switch_may_be_text(text: str, *, value: bool) -> None:
     assert (policy.dedupe, policy.tidy, policy.tools["a"].exclude, policy.tools["a"].tidy) == (
         value, whole, value, whole,
     )  # fmt: skip
-
-
-def test_a_key_stands_for_one_object() -> None:
-    """Two that are equal are two; what is equal to nothing by value is still itself."""
-    one, other = [1], [1]
-    cache = {Same(one): "one", Same(other): "other"}
-
-    assert (cache[Same(one)], cache[Same(other)], Same([1]) in cache, Same(one) == one) == (
-        "one",
-        "other",
-        False,
-        False,
-    )
