@@ -82,7 +82,7 @@ class SimulatedUpstream:
         self._window_tokens = window_tokens
         self._cache = PromptCache(count)
         self.count = count
-        self._counting = Counting(count, Known())
+        self._counting = Counting(count, make_known())
         messages = list(map(orjson.loads, session.messages))
         self._script = {_name(messages[turn - 1]): messages[turn] for turn in session.turns}
 

@@ -1,4 +1,4 @@
-"""plan() and apply(): all rules in their order."""
+"""plan(): all rules in their order."""
 
 import re
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
     FREE,
+    KeptStates,
     assistant,
     broken_transcripts,
     call,
@@ -23,7 +24,7 @@ from support.builders import (
     write_all,
 )
 
-from rules.conversation import Conversation, Message, Outcome, split_steps
+from rules.conversation import Conversation, Message, Origin, Outcome, split_steps
 from rules.pipeline.apply import apply
 from rules.pipeline.decide import plan
 from rules.pipeline.exceeded import LimitExceededError
@@ -215,25 +216,6 @@ def test_a_timestamp_in_the_system_prompt_keeps_cut_and_key() -> None:
     assert morning.request == evening.request is not None
 
 
-def test_what_exceeds_is_refused() -> None:
-    """Under `error` the refusal says how much, of how much, and what was tried."""
-    before = conversation(user("task"), *session(3, result_tokens=900)[2:], user(fill("huge", 4000)))
-    policy = replace(POLICY, on_exceeded=OnExceeded.ERROR)
-    with pytest.raises(LimitExceededError, match=r"^\d+ prompt tokens after compaction, limit 3200$") as caught:
-        run(before, policy)
-    forwarded = run(before)[1]
-    assert (caught.value.tokens, caught.value.limit) == (forwarded.conversation.tokens, 3200)
-    assert caught.value.decisions == forwarded.decisions
-    assert {decision.rule for decision in caught.value.decisions} == {"truncate", "digest"}
-
-
-def test_what_exceeds_may_be_forwarded() -> None:
-    """Under `forward` it goes as far as it got; where nothing could be done, that is the original."""
-    before = conversation(user(fill("huge", 4000)))
-    assert run(before)[1] == Outcome(before)
-    assert run(conversation(fixed_tokens=9999))[1] == Outcome(conversation(fixed_tokens=9999))
-
-
 def test_what_exceeds_may_be_truncated() -> None:
     """Under `truncate` the largest text of the last message keeps head and tail, and all fits."""
     before = conversation(
@@ -262,27 +244,6 @@ def test_what_fits_the_window_is_forwarded_though_it_exceeds_the_limit() -> None
     head = conversation(system(fill("head", 3100)), user("task"), user(fill("last", 2000)))
     _, outcome = run(head, replace(policy, on_exceeded=OnExceeded.TRUNCATE))
     assert 3000 < outcome.conversation.tokens <= 4000
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        conversation(user("task"), fixed_tokens=4000),
-        conversation(user("task"), assistant(fill("huge", 4000))),
-        conversation(system(fill("rules", 3150)), user(fill("huge", 4000))),
-    ],
-)
-def test_what_no_truncation_brings_down_is_refused(before: Conversation) -> None:
-    """Where the last message is not what is too large, `truncate` refuses like `error`."""
-    with pytest.raises(LimitExceededError):
-        run(before, replace(POLICY, on_exceeded=OnExceeded.TRUNCATE))
-
-
-@pytest.mark.parametrize("on_exceeded", OnExceeded)
-def test_what_has_no_messages_is_forwarded(on_exceeded: OnExceeded) -> None:
-    """A request without messages has nothing to compact: the upstream judges, whatever the policy."""
-    before = conversation(fixed_tokens=4000)
-    assert run(before, replace(POLICY, on_exceeded=on_exceeded))[1].conversation is before
 
 
 def test_a_memo_changes_nothing() -> None:
@@ -361,3 +322,23 @@ def test_truncate_shortens_the_results_of_the_last_step_one_after_the_other() ->
     assert [message.tokens > 20 for message in outcome.conversation.messages[2:]] == [True] * 8
     with pytest.raises(LimitExceededError):
         run(conversation(user("go"), system(fill("rules", 4000))), policy)
+
+
+def test_the_same_request_has_the_same_plan() -> None:
+    """Asked for again, nothing is worked out anew; a plan for anything else is another one."""
+    before = conversation(*session(20, result_tokens=600))
+    states = KeptStates()
+    first = plan(before, POLICY, count=count, states=states)
+    again = conversation(*session(20, result_tokens=600))
+
+    assert plan(again, POLICY, count=count, states=states) is first
+    elsewhere = replace(again, origins=tuple(Origin(index + 1, index + 2) for index in range(len(again.messages))))
+    for other, policy, max_tokens in (
+        (again, POLICY, 100),
+        (again, replace(POLICY, context_window=3300), None),
+        (replace(again, fixed_tokens=7), POLICY, None),
+        (elsewhere, POLICY, None),
+    ):
+        planned = plan(other, policy, count=count, request_max_tokens=max_tokens, states=states)
+        assert planned is not first
+        assert planned == plan(other, policy, count=count, request_max_tokens=max_tokens)
