@@ -1,6 +1,11 @@
 """The dialect of chat completions: POST /v1/chat/completions."""
 
+from collections.abc import Iterable, Mapping
+
+import orjson
+
 from proxy.wire.chat import answer, question, request
+from proxy.wire.codec import Request
 
 
 class ChatCodec:
@@ -30,3 +35,16 @@ class ChatCodec:
 
 
 CHAT = ChatCodec()
+
+
+def read_request(body: bytes) -> Request:
+    """The request that a chat completion's body is. Raises UndecodableError."""
+    return CHAT.read(body)
+
+
+def read_messages(messages: Iterable[Mapping[str, object]], **members: object) -> Request:
+    """The request that asks for a completion of these messages, oldest first, in the form of OpenAI's API.
+
+    `members` are what else its body says: `model`, `tools`, `max_tokens` and so on. Raises UndecodableError.
+    """
+    return CHAT.read(orjson.dumps({**members, "messages": list(messages)}))
