@@ -19,7 +19,7 @@ from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.view import ModelView, name_model
 from proxy.wire.codec import Request, UndecodableError
-from rules.pipeline.plan import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError
 
 
 @dataclass(frozen=True, slots=True)

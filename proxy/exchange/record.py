@@ -17,7 +17,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace
 from proxy.wire.codec import UndecodableError
 from rules.conversation import Decision
-from rules.pipeline.plan import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0
 """One absurd report must not spoil a mean."""

@@ -11,7 +11,7 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
-from proxy.compaction.offload import LARGE_BODY_BYTES, run_work
+from proxy.compaction.offload import LARGE_BODY_BYTES, run_bounded
 from proxy.exchange.call import Route, choose_route
 from proxy.exchange.compact import Attempt, compact
 from proxy.exchange.early_answer import Opening, read_opening
@@ -65,7 +65,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
 async def _read(codec: Codec, body: bytes) -> Request | None:
     """The request split into its elements; None if it is none of this dialect, and the upstream shall judge."""
     try:
-        return await run_work(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
+        return await run_bounded(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
     except UndecodableError:
         return None
 

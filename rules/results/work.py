@@ -3,7 +3,7 @@
 Law: what is remembered saves time and changes nothing else. Whatever a cache has forgotten is worked out again.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from rules.conversation import CountTokens
@@ -69,3 +69,7 @@ class Work:
     counter: int = 0
     sketches: Cache[str, Sketch] = field(default_factory=dict)
     diffs: Cache[tuple[bytes, bytes], str] = field(default_factory=dict)
+
+    def allow(self, max_chars: int | None) -> "Work":
+        """The same, but no more than so many characters may be worked through; None for any number."""
+        return self if max_chars is None else replace(self, allowance=Allowance(max_chars))

@@ -28,9 +28,9 @@ class ChatCodec:
     read_completion = staticmethod(question.read_completion)
     read_refused_parameter = staticmethod(question.read_refused_parameter)
 
-    def read(self, body: bytes) -> Request:
-        """Split a body into its messages without decoding them, mended if need be. Raises UndecodableError."""
-        return request.read_request(self, body)
+    def read(self, body: bytes, *, max_chars: int | None = None) -> Request:
+        """Split a body into its messages without decoding them. Raises UndecodableError and LargeWorkError."""
+        return request.read_request(self, body, max_chars)
 
     def tap(self, *, is_stream: bool) -> Tap:
         """Reads a copy of an answer for its usage and its text."""

@@ -10,7 +10,7 @@ from proxy.config.load import load_config
 from proxy.config.schema import PolicyConfig
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.known import Known
-from rules.pipeline.plan import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Prices
 from rules.summary.request import Summary
 

@@ -26,7 +26,9 @@ from support.builders import (
 )
 
 from rules.conversation import Conversation, Message, split_steps
-from rules.pipeline.plan import Plan, apply, plan
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.summary.request import Summary, request_summary
 from rules.treatment import Budget

@@ -24,7 +24,10 @@ from support.builders import (
 )
 
 from rules.conversation import Conversation, Message, Outcome, split_steps
-from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.work import Work
 from rules.summary.request import Summary
