@@ -1,7 +1,7 @@
 """Values of one request, and what its stages are served with: all of it real, but nothing leaves the process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,11 +91,12 @@ class _Answer:
 class ScriptedClient(UpstreamClient):
     """Sends nothing. A question is kept in `asked`, and answered by `status` and a note as soon as `released` is set.
 
-    `arrived` is set once there was one.
+    `arrived` is set once there was one. Questions for windows find nothing; their headers are in `windows_asked`.
     """
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
+        self.windows_asked: list[CIMultiDict[str]] = []
         self.status = 200
         self.arrived, self.released = asyncio.Event(), asyncio.Event()
         self.released.set()
@@ -104,8 +105,14 @@ class ScriptedClient(UpstreamClient):
         """Nothing is open."""
 
     @asynccontextmanager
-    async def send(self, _method: str, _url: Any, _headers: Any, body: bytes, _upstream: Any) -> AsyncIterator[_Answer]:
+    async def send(
+        self, method: str, _url: Any, headers: CIMultiDict[str], body: bytes | None, _upstream: Any
+    ) -> AsyncIterator[_Answer]:
         """The answer to a question."""
+        if method == "GET" or body is None:
+            self.windows_asked.append(headers)
+            yield _Answer(404, b"")
+            return
         self.asked.append(orjson.loads(body))
         self.arrived.set()
         await self.released.wait()
@@ -140,6 +147,9 @@ class Stages:
     def count(self, metric: str, **labels: str) -> float:
         """A sample of the metrics; 0 if there is none."""
         return self.services.recorder.metrics.registry.get_sample_value(f"trimtab_{metric}", labels) or 0.0
+
+
+MakeStages = Callable[..., Awaitable[Stages]]
 
 
 @asynccontextmanager

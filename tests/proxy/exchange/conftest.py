@@ -1,14 +1,12 @@
 """The stages of one request without a socket."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
-from support.journeys import Stages, run_stages
+from support.journeys import MakeStages, Stages, run_stages
 
 from proxy.compaction.pool import Compactors
-
-MakeStages = Callable[..., Awaitable[Stages]]
 
 
 @pytest.fixture
