@@ -10,6 +10,7 @@ from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
 
+from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.tool_schema import Section, TidyConfig, ToolConfig, allow_a_switch
 from proxy.config.upstream_schema import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
 from proxy.config.values import (
@@ -20,8 +21,8 @@ from proxy.config.values import (
     OwnKey,
     Store,
     Tenant,
-    is_loopback,
     require,
+    split_address,
 )
 from proxy.config.words import Wanted
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
@@ -276,10 +277,11 @@ class Config(Section):
     def open_addresses(self) -> dict[str, str]:
         """Addresses beyond this machine where no key is asked for, and what that means."""
         found = {}
-        if self.client_keys is None and not is_loopback(self.listen):
+        if self.client_keys is None and not is_loopback(split_address(self.listen)[0]):
             found[self.listen] = "anyone who reaches this port can use the proxy; see client_keys"
-        if self.metrics_listen and self.admin_token is None and not is_loopback(self.metrics_listen):
-            found[self.metrics_listen] = "anyone who reaches this port can read the metrics; see admin_token"
+        pages = self.metrics_listen
+        if pages and self.admin_token is None and not is_loopback(split_address(pages)[0]):
+            found[pages] = "anyone who reaches this port can read the metrics; see admin_token"
         return found
 
 

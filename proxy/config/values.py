@@ -3,7 +3,6 @@
 Law: a message says what the value must be, and never repeats it where it may hold a secret.
 """
 
-import ipaddress
 from fnmatch import translate
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -70,15 +69,6 @@ def _check_own_key(key: str) -> str:
     """A key that clients must show: a variable that is set to nothing must not open the door."""
     require(key, "must not be empty")
     return key
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach a HOST:PORT."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -185,13 +185,7 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
 
     Raises ConfigError for a store that cannot be.
     """
-    store = open_store(
-        config.store,
-        ttl_seconds=config.store_ttl_seconds,
-        data_directory=data_directory(),
-        on_error=lambda name: metrics.store_errors.labels(name).inc(),
-        log=log,
-    )
+    store = open_store(config, lambda name: metrics.store_errors.labels(name).inc(), log)
     scheme, _, path = config.store.partition(":///")
     if config.store == "memory":
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))

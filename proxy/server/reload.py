@@ -10,7 +10,6 @@ from typing import Any
 
 from proxy.config.errors import ConfigError
 from proxy.config.schema import Config
-from proxy.exchange.services import Services
 from proxy.server.router import Current
 from proxy.state.models.catalogue import load_catalogue
 from proxy.tasks import Tasks
@@ -24,18 +23,14 @@ def adopt(current: Current, config: Config) -> list[str]:
     services = current.services
     fixed = {key: getattr(services.config, key) for key in FIXED_KEYS}
     kept = [key for key, value in fixed.items() if getattr(config, key) != value]
-    _change_bounds(services, config)
+    # What all requests share is bounded anew at once: what those in flight hold is counted there.
+    services.uploads.left_bytes += config.limits.max_held_bytes - services.config.limits.max_held_bytes
+    services.uploads.silence_seconds = config.limits.client_silence_seconds
     tenancy = replace(services.tenancy, tenant=config.tenant)
     current.services = replace(services, config=config.model_copy(update=fixed), tenancy=tenancy)
     for upstream in config.discovered_upstreams():
         services.models.seek_windows(upstream)
     return kept
-
-
-def _change_bounds(services: Services, config: Config) -> None:
-    """What all requests share is bounded anew at once: what those in flight hold is counted there."""
-    services.uploads.left_bytes += config.limits.max_held_bytes - services.config.limits.max_held_bytes
-    services.uploads.silence_seconds = config.limits.client_silence_seconds
 
 
 def warn_of_open_addresses(config: Config, log: Any) -> None:

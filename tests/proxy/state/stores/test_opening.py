@@ -5,15 +5,17 @@ import sys
 import pytest
 
 from proxy.config.errors import ConfigError
+from proxy.config.schema import Config
 from proxy.state.stores import open_store
 
 
 @pytest.fixture
-def open_url(tmp_path, log):
+def open_url(tmp_path, log, monkeypatch):
     """Open a store by its URL."""
+    monkeypatch.setattr("proxy.state.stores.opening.data_directory", lambda: tmp_path / "data")
 
     def open_it(url: str, on_error=pytest.fail):
-        return open_store(url, ttl_seconds=1000, data_directory=tmp_path / "data", on_error=on_error, log=log)
+        return open_store(Config(store=url), on_error, log)
 
     return open_it
 
