@@ -43,6 +43,6 @@ def hash_prefixes(messages: Sequence[Message], known: Sequence[bytes] = ()) -> l
     hashes = list(known) or [bytes(32)] * (count_leading(messages) + 1)
     chain = hashes[-1]
     for message in messages[len(hashes) - 1 :]:
-        chain = sha256(chain + (message.digest or digest_message(message))).digest()
+        chain = sha256(chain + message.digest).digest()
         hashes.append(chain)
     return hashes

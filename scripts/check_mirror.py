@@ -17,11 +17,12 @@ WITHOUT_TEST_FILE = {
     "proxy/config/errors.py": "an exception without code of its own",
     "proxy/__main__.py": "hands over to the command line; tests/end_to_end starts it as a process",
     "proxy/wire/codec.py": "a protocol and its values; test_codec.py of chat/ holds dialects to it",
-    "rules/text/markers.py": "constants; the tests of those who write and recognise them hold them",
 }
 """Modules without a test file of their own, and why."""
 
 WITHOUT_MODULE = {
+    "tests/rules/test_public.py": "the package's public face",
+    "tests/proxy/compaction/test_public.py": "the package's public face",
     "tests/rules/laws": "laws of several rules together",
     "tests/proxy/state/stores/test_at_rest.py": "what every store leaves on disk",
     "tests/proxy/state/stores/test_contract.py": "what every store promises",

@@ -12,7 +12,7 @@ from proxy.config.errors import ConfigError
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError
 from proxy.wire.codecs import DEFAULT
-from rules.pipeline.plan import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError
 
 WRONG_USE = 2
 

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from proxy.compaction.caches import Caches
 from proxy.wire.codec import Counting, Question, Request
 from rules.conversation import Conversation, CountTokens, Decision
-from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.plan import Plan
 from rules.policy import Policy
-from rules.results.work import Allowance, Work
+from rules.results.work import Work
 from rules.summary.request import Summary, SummaryRequest, write_inline_prompt
 from rules.tokens.families import GENERIC, Costs
 from rules.tokens.sections import Sections, count_sections
@@ -76,10 +79,10 @@ class Compactor:
             policy,
             count=self.count,
             request_max_tokens=request.max_tokens,
-            work=self._allow(max_chars),
+            work=replace(self._work, max_chars=max_chars),
             states=self._states,
         )
-        return Planned(request, original, policy, planned)
+        return Planned(request, planned.original, policy, planned)
 
     def apply(self, planned: Planned, summary: Summary | None, *, max_chars: int | None = None) -> Compacted:
         """Carry out; `summary` is what the plan asked for, None for the digest.
@@ -88,14 +91,14 @@ class Compactor:
         LargeWorkError where more than `max_chars` of results were not compared before.
         """
         ratio = planned.policy.token_ratio
-        limit = planned.policy.model_limit_tokens(planned.request.max_tokens)
+        limit = planned.plan.model_limit
         try:
             outcome = apply(
                 planned.plan,
                 planned.policy,
                 count=self.count,
                 summary=summary,
-                work=self._allow(max_chars),
+                work=replace(self._work, max_chars=max_chars),
                 states=self._states,
             )
         except LimitExceededError as error:
@@ -103,12 +106,14 @@ class Compactor:
             original, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
             window = planned.policy.context_window
             raise LimitExceededError(original, tokens, limit, window=window, decisions=decisions) from error
+        original_tokens = round(ratio * planned.original.tokens)
+        is_same = outcome.conversation is planned.original
         return Compacted(
             body=planned.request.codec.encode(planned.request, planned.original, outcome.conversation),
             forwarded=outcome.conversation,
             decisions=tuple(_scale(decision, ratio) for decision in outcome.decisions),
-            original_tokens=round(ratio * planned.original.tokens),
-            sent_tokens=round(ratio * outcome.conversation.tokens),
+            original_tokens=original_tokens,
+            sent_tokens=original_tokens if is_same else round(ratio * outcome.conversation.tokens),
             limit_tokens=limit,
         )
 
@@ -122,9 +127,6 @@ class Compactor:
     ) -> bytes | None:
         """The body that asks for a summary behind forwarded messages; None if that cannot be."""
         return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
-
-    def _allow(self, max_chars: int | None) -> Work:
-        return replace(self._work, allowance=Allowance(max_chars))
 
 
 def _scale(decision: Decision, ratio: float) -> Decision:

@@ -6,7 +6,7 @@ Law: frozen, and every key has a default. What a file says is read by config/loa
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Literal, Self
+from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -25,7 +25,6 @@ from proxy.config.values import (
     split_address,
 )
 from proxy.config.words import Wanted
-from proxy.lru import Same
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget, Treatment, Truncation
 
@@ -33,6 +32,23 @@ MAX_MODEL_CHARS = 256
 """A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
 DEFAULT_CONTEXT_WINDOW = 128_000
 """The window of a model that nothing is known about."""
+
+S = TypeVar("S")
+
+
+class Same(Generic[S]):
+    """A cache key for one object, by identity: sections that are equal may still set different keys."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: S) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 class SummaryConfig(Section):

@@ -21,7 +21,7 @@ from proxy.state.models.lessons import Lesson, Sent, draw_lesson
 from proxy.wire.codec import UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from rules.conversation import Conversation
-from rules.pipeline.plan import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError
 
 
 async def recover(services: Services, attempt: Attempt, overflow: Overflow, reply: Reply) -> Attempt | None:

@@ -18,6 +18,7 @@ from proxy.http.headers import AFFINITY_HEADERS
 from proxy.http.relay import Reply
 from proxy.state.models.view import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
+from proxy.wire.codecs import DEFAULT
 from rules.policy import OnExceeded
 from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
 
@@ -142,8 +143,9 @@ def _write_inline(
 
 def choose_summariser(services: Services, call: Call) -> Summariser:
     """Whom to ask: with the client's own credential, unless the upstream has a key of its own."""
-    config, settings, codec = services.config, call.route.settings.summary, call.request.codec
+    config, settings = services.config, call.route.settings.summary
     own = settings.upstream is None
+    codec = call.request.codec if own else DEFAULT  # nothing says that the other upstream knows the client's dialect
     upstream = call.route.upstream if own else config.upstream_for(settings.upstream)
     view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
     headers = call.arrival.end_to_end if own else ()
@@ -153,7 +155,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         url=target_url(upstream, call.arrival.target if own else codec.path, is_api=True),
         codec=codec,
         headers=(*find_credentials_for(upstream, headers), *affinity),
-        secret=call.secret,
+        secret=services.tenancy.find_secret(call.arrival.end_to_end),
         model=view.name.model,
         window_tokens=view.policy.limit_tokens(settings.max_tokens),
         label=call.label,

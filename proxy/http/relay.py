@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 
 from proxy.http.aiohttp_fixes import PlainResponse, reset_transport
 from proxy.http.errors import UpstreamInvalidError
-from proxy.http.headers import Headers, answer_headers, is_sendable, read_headers
+from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
 from proxy.wire.sse import MAX_EVENT_BYTES
 from proxy.wire.tap import Tap
@@ -79,7 +79,7 @@ class Reply:
 
 def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainResponse:
     """A response with the answer's status and headers, and the headers `added`; it has no body yet."""
-    headers = CIMultiDict([*answer_headers(read_headers(answer.raw_headers)), *added])
+    headers = CIMultiDict([*answer_headers(answer.raw_headers), *added])
     reason = answer.reason if is_sendable(answer.reason or "") else None
     return PlainResponse(status=answer.status, reason=reason, headers=headers)
 
@@ -145,7 +145,8 @@ async def relay_answer(
                 event += chunk[: MAX_EVENT_BYTES - len(event)]
             if tap is not None:
                 tap.feed(chunk)
-                reply.pace.note(tap.text_chars, arrived)
+                if is_stream:
+                    reply.pace.note(tap.text_chars, arrived)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
         reply.broken = not reply.client_left
         reply.reset()

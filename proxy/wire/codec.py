@@ -110,8 +110,11 @@ class Codec(Protocol):
     def path(self) -> str:
         """The path at which an upstream is asked for a summary if no client's request says it."""
 
-    def read(self, body: bytes) -> Request:
-        """Split a body into its elements without decoding them, mended if need be. Raises UndecodableError."""
+    def read(self, body: bytes, *, max_chars: int | None = None) -> Request:
+        """Split a body into its elements without decoding them, mended if need be. Raises UndecodableError.
+
+        Mending is slow: LargeWorkError if more than `max_chars` would have to be mended.
+        """
 
     def peek_model(self, beginning: bytes) -> str:
         """The model that a body names, by its beginning; the empty string if that names none."""

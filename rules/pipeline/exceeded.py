@@ -19,6 +19,24 @@ from rules.treatment import Budget
 from rules.window.open_step import Cap
 
 
+class LimitExceededError(ValueError):
+    """Nothing could bring the request within the window, and the policy says to refuse it.
+
+    `tokens` are those of the prompt after compaction, `limit` is what it was planned for. `window` is in the model's
+    own tokens.
+    """
+
+    def __init__(
+        self, original_tokens: int, tokens: int, limit: int, *, window: int, decisions: Sequence[Decision]
+    ) -> None:
+        super().__init__(f"{tokens} prompt tokens after compaction, limit {limit}")
+        self.original_tokens = original_tokens
+        self.tokens = tokens
+        self.limit = limit
+        self.window = window
+        self.decisions = tuple(decisions)
+
+
 def shorten_newest(
     conversation: Conversation, original: Conversation, caps: Iterable[Cap], *, policy: Policy, work: Work
 ) -> Outcome:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rules.conversation import Conversation, Message, Outcome, count_leading
+from rules.pipeline.plan import Plan
 from rules.policy import Policy, name_policy
 from rules.prefix import hash_prefixes
 from rules.results.dedupe import View
@@ -26,8 +27,8 @@ MAX_GROWTH = 64
 KEY_MESSAGES = 3
 """How many of the newest messages name a state. Chosen: one would do for most sessions, but those of one script, run
 side by side, often have the same words at the same place ("Go on."), and would take each other's states."""
-HASH_BYTES = 80
-"""What 32 bytes in a list hold in memory."""
+HASH_BYTES = 120
+"""What 32 bytes in a list hold in memory, with the place of a message in a plan."""
 
 StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
 """The counter, the policy's name, how many messages lead, how many there are, and the digests of the newest."""
@@ -35,6 +36,9 @@ StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
 
 class States(Protocol):
     """Where states are kept until they are taken, or forgotten."""
+
+    def get(self, key: StateKey, /) -> "TranscriptState | None":
+        """The state under a key, which is not taken: only its plans may be looked at."""
 
     def pop_first(self, keys: Iterable[StateKey], /) -> "TranscriptState | None":
         """The state under the first key that has one. It is its taker's own from now on."""
@@ -48,10 +52,15 @@ class TranscriptState:
     """What the rules made of a transcript so far. Each part goes on from message to message.
 
     `hashes` are those of the prefixes (prefix.py). After a LargeWorkError the part that raised it is of no use.
+    `plan` is the last one made, for a request of `max_tokens`. `left_alone` is one that was carried out and changed
+    nothing.
     """
 
     edits: Edits
     hashes: Sequence[bytes] = ()
+    plan: Plan | None = None
+    max_tokens: int | None = None
+    left_alone: Plan | None = None
     _fold: Fold | None = None
     _view: View | None = None
 
@@ -60,6 +69,11 @@ class TranscriptState:
         """What it holds in memory, about. Messages that two parts hold count twice."""
         parts = (part for part in (self.edits, self._fold, self._view) if part is not None)
         return HASH_BYTES * len(self.hashes) + sum(part.size_bytes for part in parts)
+
+    def find_plan(self, conversation: Conversation, max_tokens: int | None) -> Plan | None:
+        """The last plan, if it is about this very conversation and a completion of `max_tokens`."""
+        plan = self.plan
+        return plan if plan is not None and self.max_tokens == max_tokens and plan.original == conversation else None
 
     def edit(self, conversation: Conversation, policy: Policy, work: Work) -> Outcome:
         """The conversation with its results tidied and truncated. Raises LargeWorkError."""

@@ -72,7 +72,7 @@ def shorten_once(
     message: Message, place: Place | None, rule: str, work: Work, work_out: Callable[[], Shortened]
 ) -> Message:
     """A message as a rule shortens it, which is worked out if it is not remembered. Raises LargeWorkError."""
-    said = message.texts if message.edited or not message.digest else message.digest
+    said = message.texts if message.edited else message.digest
     treatment, call = ("", None) if place is None else (place.treatment_name, place.call)
     name, arguments = ("", "") if call is None else (call.name, call.arguments)
     key = (work.counter, rule, treatment, said, message.is_error, name, arguments)

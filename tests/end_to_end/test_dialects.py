@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from support.client import SMALL, post, settle
 from support.turns import TURNS
-from upstreams.recording import FakeUpstream, Recorded, write_note
+from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
 from proxy.wire.codecs import CODECS, by_path
 
@@ -119,6 +119,26 @@ async def test_a_summary_is_asked_in_the_dialect_and_takes_the_place_of_what_was
     assert received[0]["blocks"][0] == {"text": "Mend the build."}
     calls = {item["call"] for item in received if "call" in item}
     assert calls == {block["result"] for item in received for block in item.get("blocks", ()) if "result" in block}
+
+
+async def test_an_upstream_of_its_own_is_asked_for_summaries_in_chat_completions(start_proxy, client, upstream):
+    """Whatever dialect the client speaks: most servers speak this one."""
+
+    async def answer_both(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if recorded.path == "/v1/chat/completions":
+            return completion(write_note("SUMMARY in chat."))
+        return await answer_turns(recorded, request)
+
+    upstream.answer = answer_both
+    other = (f"upstreams.other.base_url={upstream.url}", "defaults.summary.upstream=other")
+    proxy = await start_proxy(*SMALL, "defaults.context_window=4000", *other, codecs=DIALECTS)
+    steps = [item for number in range(30) for item in step(number, f"{number} " + "word " * 300)]
+    for stop in range(9, len(steps) + 1, 3):
+        await ask(proxy, client, body(*steps[:stop]))
+        await settle(proxy)
+
+    assert {question.path for question in upstream.summaries} == {"/v1/chat/completions"}
+    assert b"SUMMARY in chat." in upstream.chats[-1].body
 
 
 async def test_what_was_refused_for_its_length_is_sent_again_shorter(start_proxy, client, upstream, log):

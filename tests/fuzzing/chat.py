@@ -20,7 +20,7 @@ from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Question, Request, UndecodableError
 from proxy.wire.json.surrogates import replace_lone_surrogates
-from rules.pipeline.plan import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import OnExceeded, Policy, SummaryRole
 from rules.summary.request import Summary, write_prompt
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import IMAGE, assistant, call, result, session, system, transcripts, user
+from support.builders import IMAGE, assistant, call, session, system, transcripts, user
 
 from rules.conversation import Message, Role, ToolCall
 from rules.prefix import digest_message, hash_prefixes
@@ -86,12 +86,6 @@ def test_every_message_counts(stop: int) -> None:
     other = (*messages[:2], assistant("else", call("c0")), *messages[3:])
     assert hash_prefixes(messages)[stop] != hash_prefixes(messages)[stop - 1]
     assert hash_prefixes(messages)[stop] != hash_prefixes(other)[stop]
-
-
-def test_a_message_without_digest_is_digested_on_the_way() -> None:
-    """Messages that no codec digested chain the same."""
-    messages = (user(), assistant(None, call("1")), result("1"))
-    assert hash_prefixes(messages)[3] == hash_prefixes([replace(message, digest=b"") for message in messages])[3]
 
 
 def test_no_prefix_is_zeros() -> None:

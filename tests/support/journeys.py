@@ -1,7 +1,36 @@
-"""Values of one request, for the tests of its stages."""
+"""Values of one request, and what its stages are served with: all of it real, but nothing leaves the process."""
 
-from proxy.exchange.arrival import Arrival
-from proxy.exchange.record import Target
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import Mock
+
+import orjson
+from multidict import CIMultiDict
+from support.model_learning import ListLog
+from support.sessions import make_session
+from upstreams.recording import completion, write_note
+
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_config
+from proxy.exchange.arrival import Arrival, find_secrets
+from proxy.exchange.call import Call, Route, choose_route
+from proxy.exchange.compact import Attempt, compact, prepare_call
+from proxy.exchange.record import Recorder, Target
+from proxy.exchange.services import Services
+from proxy.http.client import UpstreamClient
+from proxy.http.relay import Reply
+from proxy.http.request_body import Uploads
+from proxy.state.models.service import Models
+from proxy.state.stores.memory import MemoryStore
+from proxy.state.summaries.calls import SummaryCalls
+from proxy.state.summaries.service import Summaries
+from proxy.state.summaries.tenancy import Tenancy
+from proxy.telemetry.metrics import Metrics
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Request
 from rules.conversation import Decision
 
 ARRIVAL = Arrival(
@@ -20,3 +49,123 @@ DECISIONS = (
     Decision("truncate", "2 tool results over 4000 tokens", 900, 400, 2, 3),
     Decision("pairing", "1 calls answered", 400, 408, 1, 7),
 )
+NOTE = write_note("SUMMARY of the work so far.")
+
+
+def arrive(**headers: str) -> Arrival:
+    """A request that has come with these headers, and a credential."""
+    shown = tuple({"Authorization": "Bearer sk-of-the-client", **headers}.items())
+    return replace(ARRIVAL, headers=shown, end_to_end=shown, secrets=find_secrets(shown))
+
+
+def read(messages: list[dict[str, Any]], **more: Any) -> Request:
+    """The request with this transcript."""
+    return CHAT.read(orjson.dumps({"model": "m", "messages": messages, **more}))
+
+
+def read_session(steps: int, *, result_words: int = 120, **more: Any) -> Request:
+    """The request of a session, after so many steps."""
+    return read(make_session(steps, result_words=result_words)["messages"][:-1], **more)
+
+
+def make_reply() -> Reply:
+    """A client that has not been answered, and that no stage has a reason to speak to."""
+    return Reply(Mock(spec=()))
+
+
+@dataclass
+class _Answer:
+    """An answer that has come whole."""
+
+    status: int
+    body: bytes
+
+    @property
+    def content(self) -> "_Answer":
+        return self
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield self.body
+
+
+class ScriptedClient(UpstreamClient):
+    """Sends nothing. A question is kept in `asked`, and answered by `status` and a note as soon as `released` is set.
+
+    `arrived` is set once there was one. Questions for windows find nothing; their headers are in `windows_asked`.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.windows_asked: list[CIMultiDict[str]] = []
+        self.status = 200
+        self.arrived, self.released = asyncio.Event(), asyncio.Event()
+        self.released.set()
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, _url: Any, headers: CIMultiDict[str], body: bytes | None, _upstream: Any
+    ) -> AsyncIterator[_Answer]:
+        """The answer to a question."""
+        if method == "GET" or body is None:
+            self.windows_asked.append(headers)
+            yield _Answer(404, b"")
+            return
+        self.asked.append(orjson.loads(body))
+        self.arrived.set()
+        await self.released.wait()
+        yield _Answer(self.status, completion(NOTE).body)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What stages are served with, and those that come before the one under test."""
+
+    services: Services
+    client: ScriptedClient
+    log: ListLog
+
+    def route(self, model: str = "m", **headers: str) -> Route:
+        """The way of a request for a model."""
+        return choose_route(self.services.config, arrive(**headers), CIMultiDict(headers), model)
+
+    async def prepare(self, request: Request, **headers: str) -> Call:
+        """The call of a request."""
+        return await prepare_call(self.services, arrive(**headers), self.route(request.model, **headers), request)
+
+    async def attempt(self, request: Request, **headers: str) -> Attempt:
+        """The first attempt."""
+        route = self.route(request.model, **headers)
+        return await compact(self.services, arrive(**headers), route, request, make_reply())
+
+    async def settle(self) -> None:
+        """Wait until nothing is learned of models any more."""
+        await self.services.models.settle()
+
+    def count(self, metric: str, **labels: str) -> float:
+        """A sample of the metrics; 0 if there is none."""
+        return self.services.recorder.metrics.registry.get_sample_value(f"trimtab_{metric}", labels) or 0.0
+
+
+MakeStages = Callable[..., Awaitable[Stages]]
+
+
+@asynccontextmanager
+async def run_stages(compactors: Compactors, *settings: str) -> AsyncIterator[Stages]:
+    """Services by these settings, with a store in memory; a window is configured, so that no upstream is asked."""
+    base = ("upstream.base_url=http://127.0.0.1:9/v1", "defaults.context_window=8000", "store=memory")
+    config = load_config(settings=(*base, *settings), environment={})
+    client, store, metrics, log = ScriptedClient(), MemoryStore(), Metrics(), ListLog()
+    summaries = Summaries(store, client, SummaryCalls(metrics, log))
+    models = Models(store, client, metrics, log)
+    uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
+    tenancy = Tenancy(config.tenant, b"a key of this proxy's own")
+    recorder = Recorder(metrics, log)
+    services = Services(config, client, summaries, recorder, tenancy, compactors, models, uploads)
+    try:
+        yield Stages(services, client, log)
+    finally:
+        await summaries.close()
+        await models.close()

@@ -124,7 +124,7 @@ class TurnsCodec:
     path = "/v1/turns"
     paths = frozenset({path})
 
-    def read(self, body: bytes) -> Request:
+    def read(self, body: bytes, *, max_chars: int | None = None) -> Request:
         try:
             said = msgspec.json.decode(body, type=Body)
         except DECODE_ERRORS as error:

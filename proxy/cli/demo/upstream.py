@@ -15,9 +15,9 @@ import orjson
 from aiohttp import web
 
 from proxy.cli.demo.session import MODEL, Session
+from proxy.compaction.caches import make_known
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.known import Known
 from rules.conversation import CountTokens
 from rules.results.pairing import pair_tool_calls
 from rules.tokens.messages import MESSAGE_TOKENS
@@ -47,7 +47,7 @@ class PromptCache:
     """Knows with what an earlier prompt began, message by message and byte for byte. It never forgets."""
 
     def __init__(self, count: CountTokens) -> None:
-        self._counting = Counting(count, Known())
+        self._counting = Counting(count, make_known())
         self._seen: set[bytes] = set()
 
     def read(self, body: bytes, window_tokens: float = inf) -> Cost:
@@ -82,7 +82,7 @@ class SimulatedUpstream:
         self._window_tokens = window_tokens
         self._cache = PromptCache(count)
         self.count = count
-        self._counting = Counting(count, Known())
+        self._counting = Counting(count, make_known())
         messages = list(map(orjson.loads, session.messages))
         self._script = {_name(messages[turn - 1]): messages[turn] for turn in session.turns}
 

@@ -43,7 +43,7 @@ MAX_WRITES = 3
 class _Model(Model):
     """With its name in logs and metrics, and with what is under way.
 
-    `read_at` is None until the store was asked.
+    `read_at` is None until the store was asked. `completed` is what a record tells together with the catalogue.
     """
 
     label: str = "other"
@@ -51,6 +51,7 @@ class _Model(Model):
     read_at: float | None = None
     reading: asyncio.Task[None] | None = None
     writing: asyncio.Task[None] | None = None
+    completed: tuple[Record, Facts] | None = None
 
 
 class Models:
@@ -91,9 +92,11 @@ class Models:
         if model.read_at is None and model.reading is not None:
             await asyncio.wait({model.reading}, timeout=READ_SECONDS)
             model.read_at = model.read_at or self._clock()  # a store that hangs is waited for once
-        if not is_ready(name.base_url):
-            await asyncio.to_thread(load_catalogue, (name.base_url,))
-        return complete(name, model.facts)
+        if model.completed is None or model.completed[0] is not model.known:
+            if not is_ready(name.base_url):
+                await asyncio.to_thread(load_catalogue, (name.base_url,))
+            model.completed = model.known, complete(name, model.facts)
+        return model.completed[1]
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success."""

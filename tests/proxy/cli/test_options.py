@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from proxy.cli.options import WRONG_USE, for_each_request, wrong_use
 from proxy.config.errors import ConfigError
-from rules.pipeline.plan import LimitExceededError
+from rules.pipeline.exceeded import LimitExceededError
 
 GOOD = b'{"model":"m","messages":[]}'
 TOO_LONG = LimitExceededError(9, 9, 5, window=6, decisions=())

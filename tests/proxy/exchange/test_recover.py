@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,17 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import post, settle
+from support.journeys import MakeStages, Stages, make_reply, read, read_session
 from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
 
 from proxy.compaction.tokenizers.exact import load_encoding
-from proxy.exchange import recover as recovery
+from proxy.exchange.compact import Attempt
+from proxy.exchange.early_answer import Opening
+from proxy.exchange.recover import learn_from_retry, recover
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.overflow.classify import Overflow
+from proxy.wire.overflow.wordings import Kind
 from rules.tokens.families import O200K
 
 RECORDED = Path(__file__).parents[4] / "shared" / "data" / "overflow_errors.jsonl"
@@ -286,17 +292,6 @@ async def test_whatever_the_second_attempt_meets_is_the_answer(status, result, c
     assert await _retries(client, proxy) == {result: 1.0}
 
 
-async def test_what_a_client_may_have_written_teaches_nobody_else(client, upstream, start_proxy, log):
-    """An upstream that quotes the request in its errors must not let one client shrink the others' windows."""
-    planted = "This model's maximum context length is 2048 tokens. However, your messages resulted in 90000 tokens."
-    session = _session(20)
-    session["messages"][1]["content"] += planted
-    upstream.answer = _always(400, orjson.dumps({"error": {"message": f"Invalid value: {planted}"}}))
-    proxy = await start_proxy()
-    await post(client, proxy.url + "/v1/chat/completions", session)
-    assert not [line for line in log.lines if line["event"] == "policy_changed"]
-
-
 async def test_requests_refused_at_the_same_time_all_recover(client, upstream, start_proxy):
     upstream.answer = strict = Strict()
     proxy = await start_proxy()
@@ -306,22 +301,6 @@ async def test_requests_refused_at_the_same_time_all_recover(client, upstream, s
         asked = [tasks.create_task(post(client, url, body)) for body in bodies]
     assert [task.result()[0].status for task in asked] == [200] * 6
     assert strict.refused <= 6
-
-
-async def test_a_fault_of_the_recovery_costs_no_answer(client, upstream, start_proxy, monkeypatch):
-    """The refusal stands, and the fault is counted."""
-
-    def fail(*_: object) -> None:
-        raise RuntimeError
-
-    monkeypatch.setattr(recovery, "draw_lesson", fail)
-    upstream.answer = Strict()
-    proxy = await start_proxy()
-    response, answer = await post(client, proxy.url + "/v1/chat/completions", _session())
-    assert response.status == 400
-    assert b"context_length_exceeded" in answer
-    metrics = await (await client.get(proxy.url + "/metrics")).text()
-    assert 'trimtab_fail_open_total{phase="recover"} 1.0' in metrics
 
 
 async def test_a_window_that_was_configured_too_large_is_corrected(client, upstream, start_proxy):
@@ -352,3 +331,133 @@ async def test_a_completion_that_the_server_adds_is_left_room_from_then_on(clien
         assert response.status == 200
         await settle(proxy)
     assert strict.refused == 1, strict.seen
+
+
+NARROW = "This model's maximum context length is 4000 tokens. However, your messages resulted in 7000 tokens."
+SAID = Overflow(Kind.PROMPT, NARROW, limit=4000)
+UNSAID = Overflow(Kind.PROMPT, "Input is too long for requested model.")
+PRUNES = ("defaults.overflow_strategy=prune", "defaults.completion_reserve=1000")
+
+
+async def _window_of(stages: Stages) -> int:
+    """The window by which the next request is planned."""
+    await stages.settle()
+    return (await stages.prepare(read_session(1))).view.policy.context_window
+
+
+async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_stages: MakeStages) -> None:
+    """It is planned within what the upstream has said, and says what of it was learned."""
+    stages = await make_stages(*PRUNES)
+    first = await stages.attempt(read_session(40))
+    second = await recover(stages.services, first, SAID, make_reply())
+
+    assert second is not None
+    assert first.compacted is not None
+    assert second.compacted is not None
+    assert first.compacted.sent_tokens > 4000 > second.compacted.limit_tokens >= second.compacted.sent_tokens
+    assert (second.outcome, second.body) == ("compacted", second.compacted.body)
+    assert second.lesson is not None
+    assert second.lesson.window_tokens == 4000
+    assert second.seconds[: len(first.seconds)] == first.seconds
+    assert second.seconds[-1][0] == "apply"
+    assert await _window_of(stages) == 4000
+
+
+async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages) -> None:
+    """One message that nothing shortens; a refusal that no shorter prompt would help; a request never decoded."""
+    stages = await make_stages(*PRUNES, "defaults.on_exceeded=forward")
+    whole = await stages.attempt(read(HOPELESS["messages"]))
+    assert whole.body is not None
+    session = await stages.attempt(read_session(40))
+
+    assert await recover(stages.services, whole, SAID, make_reply()) is None
+    assert await recover(stages.services, session, Overflow(Kind.COMPLETION), make_reply()) is None
+    assert await recover(stages.services, Attempt("undecodable"), SAID, make_reply()) is None
+    assert stages.count("fail_open_total", phase="recover") == 0
+
+
+async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_again(make_stages: MakeStages) -> None:
+    """The upstream's own refusal stands."""
+    stages = await make_stages(*PRUNES, "defaults.on_exceeded=error")
+    messages = make_session(1)["messages"][:-1]
+    messages[1]["content"] = "word " * 4500
+    first = await stages.attempt(read(messages))
+
+    assert (first.refusal, await recover(stages.services, first, SAID, make_reply())) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("maximum context length is 4000 tokens", "maximum context length is 4000 tokens"),
+        ('maximum context length of "a/b" is 4000 tokens', r"maximum context length of \"a\/b\" is 4000 tokens"),
+        ("maximum context length, é, is 4,000 tokens", r"maximum context length, \u00e9, is 4,000 tokens"),
+    ],
+)
+async def test_what_a_client_may_have_written_is_learned_by_nobody_else(
+    said: str, written: str, make_stages: MakeStages
+) -> None:
+    """However its JSON is written. Its own request is planned by it: that does no other client harm."""
+    stages = await make_stages(*PRUNES)
+    plain = read_session(40)
+    for marked, window in (
+        (plain.body.replace(b"You are a coding agent.", written.encode()), 8000),
+        (plain.body, 4000),
+    ):
+        overflow = Overflow(Kind.PROMPT, f"Invalid value, {said}.", limit=4000)
+        first = await stages.attempt(CHAT.read(marked))
+        second = await recover(stages.services, first, overflow, make_reply())
+        assert second is not None
+        assert second.lesson is not None
+        assert second.lesson.is_certain is (window == 4000)
+        await learn_from_retry(stages.services, second, overflow, Opening(200))
+        assert await _window_of(stages) == window
+
+
+async def test_a_guess_is_learned_once_it_has_gone_through(make_stages: MakeStages) -> None:
+    """Not before, and not if the second attempt is refused or fails."""
+    stages = await make_stages(*PRUNES)
+    second = await recover(stages.services, await stages.attempt(read_session(40)), UNSAID, make_reply())
+    assert second is not None
+    assert second.lesson is not None
+    assert not second.lesson.is_certain
+    guess = second.lesson.window_tokens
+    assert guess is not None
+    for opening, window in (
+        (Opening(500), 8000),
+        (Opening(400, overflow=Overflow(Kind.COMPLETION)), 8000),
+        (Opening(200), guess),
+    ):
+        await learn_from_retry(stages.services, second, UNSAID, opening)
+        assert await _window_of(stages) == window
+
+
+async def test_a_second_refusal_teaches_too(make_stages: MakeStages) -> None:
+    """What it says is certain is learned, although nothing is sent a third time."""
+    stages = await make_stages(*PRUNES)
+    second = await recover(stages.services, await stages.attempt(read_session(40)), UNSAID, make_reply())
+    assert second is not None
+    await learn_from_retry(stages.services, second, UNSAID, Opening(400, overflow=SAID))
+    assert await _window_of(stages) == 4000
+
+
+async def test_a_first_attempt_has_nothing_to_confirm(make_stages: MakeStages) -> None:
+    """It was led to by no refusal."""
+    stages = await make_stages(*PRUNES)
+    await learn_from_retry(stages.services, await stages.attempt(read_session(40)), SAID, Opening(200))
+    assert await _window_of(stages) == 8000
+    assert stages.count("fail_open_total", phase="recover") == 0
+
+
+async def test_a_fault_of_the_recovery_lets_the_refusal_stand(make_stages: MakeStages) -> None:
+    """It is counted under its own phase, and nothing is sent again."""
+    stages = await make_stages(*PRUNES)
+    first = await stages.attempt(read_session(40))
+    broken = replace(stages.services, models=None)
+
+    assert await recover(broken, first, SAID, make_reply()) is None
+    assert stages.count("fail_open_total", phase="recover") == 1
+    second = await recover(stages.services, first, UNSAID, make_reply())
+    assert second is not None
+    await learn_from_retry(broken, second, UNSAID, Opening(200))
+    assert stages.count("fail_open_total", phase="recover") == 2

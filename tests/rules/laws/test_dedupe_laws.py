@@ -21,7 +21,10 @@ from support.builders import (
 from support.checker import expand, read_pointer
 
 from rules.conversation import Conversation, Message, Outcome, Role
-from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.summary.request import Summary
 from rules.text.markers import POINTER

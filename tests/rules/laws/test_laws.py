@@ -32,7 +32,10 @@ from support.builders import (
 from support.checker import check_pairing, check_transcript
 
 from rules.conversation import Conversation, Message, Outcome
-from rules.pipeline.plan import LimitExceededError, Plan, apply, plan
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.excerpt.rule import truncate_tool_results
@@ -156,6 +159,16 @@ def test_rules_are_deterministic_and_never_mutate(rule: Rule, messages: tuple[Me
     assert messages == copies
     raws = {message.raw for message in messages} | {b""}
     assert all(message.raw in raws for message in outcome.conversation.messages)
+
+
+@ALL_RULES
+@given(messages=transcripts())
+def test_every_message_knows_where_the_client_said_it(rule: Rule, messages: tuple[Message, ...]) -> None:
+    """Whatever was dropped, moved or made: an origin names the client's own message, and a made one has none."""
+    after = rule(conversation(*messages)).conversation
+    for message, origin in zip(after.messages, after.origins, strict=True):
+        assert (origin is None) == (message.raw == b"")
+        assert origin is None or message.raw == messages[origin.start].raw
 
 
 @RULES

@@ -16,7 +16,7 @@ from support.sessions import DATA, needs_data
 
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import CountTokens
-from rules.pipeline.plan import plan
+from rules.pipeline.decide import plan
 from rules.policy import Policy
 from rules.results.excerpt.rule import truncate_tool_results
 from rules.results.tools.exit_status import says_failure

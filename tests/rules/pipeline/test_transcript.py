@@ -28,7 +28,9 @@ from support.builders import (
 )
 
 from rules.conversation import Message, Outcome, Role
-from rules.pipeline.plan import Plan, apply, plan
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.plan import Plan
 from rules.pipeline.transcript import MAX_GROWTH, StateKey, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.results import incremental

@@ -1,4 +1,6 @@
-"""Which call each tool result answers."""
+"""Which call each tool result answers, and how it is treated."""
+
+from dataclasses import replace
 
 from hypothesis import given
 from support.builders import assistant, call, conversation, count, function_result, result, system, transcripts
@@ -7,6 +9,7 @@ from rules.conversation import Message, Role
 from rules.policy import Policy
 from rules.results.calls import OpenCalls, find_results
 from rules.results.pairing import pair_tool_calls
+from rules.treatment import ToolRule, Treatment
 
 POLICY = Policy()
 
@@ -66,3 +69,12 @@ def test_a_result_of_the_legacy_kind_has_the_last_call_of_its_name() -> None:
     """It answers no id."""
     messages = (function_result(), assistant(None, call("a", arguments="1")), function_result())
     assert calls_of(*messages) == [None, "1"]
+
+
+def test_without_a_call_the_results_own_name_tells_its_tool() -> None:
+    """Some clients name results; what the call says goes before that."""
+    policy = replace(POLICY, tools=(ToolRule("search", Treatment(POLICY.result_budget, is_exempt=True)),))
+    named = (result("a", name="search"), result("a", name="other"))
+    assert [place.treatment.is_exempt for place in find_results(named, policy)] == [True, False]
+    called = (assistant(None, call("a", "look"), call("b", "search")), result("a", name="search"), result("b"))
+    assert [place.treatment.is_exempt for place in find_results(called, policy)] == [False, True]

@@ -1,6 +1,7 @@
 """A summary in the place of what was cut, by whoever is to speak it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ from support.checker import (
     check_transcript,
 )
 
-from rules.conversation import Conversation, Decision, Message, Outcome
+from rules.conversation import Conversation, Decision, Message, Outcome, Shape
 from rules.policy import SummaryRole
 from rules.summary.request import Summary
 from rules.summary.splice import splice_summary
@@ -87,6 +88,20 @@ def test_a_summary_stands_behind_the_task_in_one_message() -> None:
     assert memo.texts[0] == messages[1].text
     assert memo.texts[1].endswith("\n\nAll went well.")
     assert len(memo.texts) == 2
+
+
+def test_a_transcript_that_need_not_alternate_has_no_line_of_ours() -> None:
+    """Nothing is said for its own sake."""
+    before = replace(conversation(*session(3), user("And?"), assistant("Yes.")), shape=Shape(alternates=False))
+    assert [one.role for one in put(before, window(8)).conversation.messages] == ["system", "user", "user", "assistant"]
+
+
+def test_no_system_message_is_made_where_none_may_stand() -> None:
+    """The summary joins the task, as with `auto`."""
+    before = conversation(*session(6))
+    without = replace(before, shape=Shape(has_system_messages=False))
+    made = put(without, window(8), SummaryRole.SYSTEM).conversation
+    assert made.messages == put(before, window(8)).conversation.messages
 
 
 def test_a_decision_tells_what_was_spliced() -> None:

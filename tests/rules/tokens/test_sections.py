@@ -19,7 +19,8 @@ from support.builders import (
     user,
 )
 
-from rules.pipeline.plan import apply, plan
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
 from rules.policy import Policy
 from rules.summary.request import Summary
 from rules.tokens.sections import Sections, count_sections, find_blocks

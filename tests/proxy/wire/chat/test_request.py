@@ -5,12 +5,13 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.known import Known
 from rules.conversation import Media, Message, Role, ToolCall
+from rules.results.work import LargeWorkError
 from rules.tokens.families import GENERIC
 
 SYSTEM = b'{ "role": "system",\n  "content": "Be \\"brief\\" ]}, \\u00e9 \\\\" }'
@@ -32,7 +33,7 @@ PRETTY = b"".join(
 
 @pytest.fixture
 def counting() -> Counting:
-    return Counting(count_by_heuristic, Known())
+    return Counting(count_by_heuristic, make_known())
 
 
 def _body(*messages: bytes) -> bytes:
@@ -89,6 +90,15 @@ def test_tools_cost_the_same_however_they_are_spaced(counting: Counting) -> None
     fixed = [CHAT.decode(CHAT.read(b'{"messages":[],"tools":%s}' % each), counting).fixed_tokens for each in tools]
 
     assert fixed == [fixed[2] + count_by_heuristic(tools[0].decode())] * 2 + [fixed[2]]
+
+
+def test_a_large_body_is_not_mended_where_that_would_take_too_long() -> None:
+    """One that needs no mending is split all the same; without a bound, any is mended."""
+    plain, damaged = _body(USER), _body(USER, b'{"role":"user","content":"\\ud83d"}')
+    assert len(CHAT.read(plain, max_chars=10).raws) == 1
+    assert len(CHAT.read(damaged, max_chars=len(damaged)).raws) == len(CHAT.read(damaged).raws) == 2
+    with pytest.raises(LargeWorkError):
+        CHAT.read(damaged, max_chars=len(damaged) - 1)
 
 
 def test_an_unchanged_conversation_is_the_body_itself(counting: Counting) -> None:

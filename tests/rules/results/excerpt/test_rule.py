@@ -14,7 +14,7 @@ from rules.policy import Policy
 from rules.results.excerpt.rule import truncate_tool_results
 from rules.results.work import ResultKey, Shortened, Work
 from rules.text.head_tail import measure_bytes
-from rules.treatment import Budget, Truncation
+from rules.treatment import Budget, ToolRule, Treatment, Truncation
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 truth = count_pieces(load_encoding("o200k_base"))
@@ -77,6 +77,19 @@ def test_a_decision_tells_what_was_done() -> None:
         Decision("truncate", "2 tool results over their limits", 2 * long.tokens, 2 * after.tokens, 2, 2),
     )
     assert outcome.conversation.fixed_tokens == 5
+
+
+def test_each_tools_results_have_its_own_budget() -> None:
+    """Whatever the others' is; the reason names none of them."""
+    rules = (ToolRule("small", Treatment(Budget(100))),)
+    calls = (call("a", "small"), call("b", "large"))
+    messages = (assistant(None, *calls), result("a", fill("a", 999)), result("b", fill("b", 999)))
+    policy = Policy(result_budget=Budget(300), tools=rules)
+    outcome = truncate_tool_results(conversation(*messages), policy=policy, work=Work(count))
+    small, large = (count(message.text) for message in outcome.conversation.messages[1:])
+    assert 50 < small <= 100
+    assert 250 < large <= 300
+    assert outcome.decisions[0].reason == "2 tool results over their limits"
 
 
 PADDED = "".join(f"{number:<6}|{f'n{number}':<250}|{'':<250}|\n" for number in range(200))
@@ -150,7 +163,9 @@ def _shorten(
     memo: dict[ResultKey, Shortened] | None = None,
     counted: Callable[[str], int] = count,
 ) -> Outcome:
-    return truncate_tool_results(before, policy=Policy(result_budget=budget), work=Work(counted, memo))
+    return truncate_tool_results(
+        before, policy=Policy(result_budget=budget), work=Work(counted, {} if memo is None else memo)
+    )
 
 
 def _truncate(message: Message, budget: Budget, counted: Callable[[str], int] = count) -> Message:

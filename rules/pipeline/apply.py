@@ -1,0 +1,80 @@
+"""A plan is carried out.
+
+Law: pure. What stands behind the cut keeps its place until the summary is spliced in, so indexes are those of the plan.
+"""
+
+from rules.conversation import Conversation, CountTokens, Outcome, count_leading
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.plan import Plan
+from rules.pipeline.transcript import States, name_state
+from rules.policy import OnExceeded, Policy
+from rules.results.dedupe import dedupe_tool_results
+from rules.results.work import Work
+from rules.summary.request import Summary, make_digest
+from rules.summary.splice import splice_summary
+from rules.window.prune import prune_tool_results
+
+
+def apply(
+    plan: Plan,
+    policy: Policy,
+    *,
+    count: CountTokens,
+    summary: Summary | None = None,
+    work: Work | None = None,
+    states: States | None = None,
+) -> Outcome:
+    """Carry the plan out; `summary` is what `plan.request` asked for, None for the digest.
+
+    `work` and `states` are as for `plan`. Raises LimitExceededError if the policy refuses what cannot fit, and
+    LargeWorkError if `work` does not allow for so much.
+    """
+    work = work or Work(count)
+    key = name_state(plan.conversation.messages, policy, work)
+    state = None if states is None else states.get(key)
+    if state is not None and state.left_alone is plan:
+        return Outcome(plan.original)
+    outcome = _carry_out(plan, policy, summary, work.begin(), states)
+    if state is not None and not outcome.decisions:
+        state.left_alone = plan
+    return outcome
+
+
+def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, states: States | None) -> Outcome:
+    window, count = plan.window, work.count
+    decisions = plan.decisions
+    start = window.cut.at if window.cut else 0
+    current = plan.conversation
+    if window.prune_stop > start:
+        pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count)
+        decisions += pruned.decisions
+        current = pruned.conversation
+    if any(treatment.dedupe for treatment in policy.treatments()):
+        # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
+        start = max(start, window.prune_stop, count_leading(current.messages))
+        deduped = _dedupe(current, start, policy, work, states)
+        decisions += deduped.decisions
+        current = deduped.conversation
+    if window.cut is not None and plan.request is not None:
+        if summary is None:
+            summary = Summary(make_digest(plan.request, count=count), by_model=False)
+        spliced = splice_summary(current, window=window, summary=summary, role=policy.summary_role, count=count)
+        decisions += spliced.decisions
+        current = spliced.conversation
+    # Between limit and window the completion may be cut short: that is for the upstream to judge.
+    if current.tokens > plan.hard_limit and policy.on_exceeded is not OnExceeded.FORWARD and current.messages:
+        raise LimitExceededError(
+            plan.original.tokens, current.tokens, plan.limit, window=policy.context_window, decisions=decisions
+        )
+    return Outcome(plan.original if not decisions else current, decisions)
+
+
+def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, states: States | None) -> Outcome:
+    """Results from `start` on that repeat an earlier one, going on from the state that plan() left."""
+    key = name_state(current.messages, policy, work)
+    if states is None or (state := states.pop_first([key])) is None:  # another request may have taken it
+        return dedupe_tool_results(current, policy, start=start, work=work)
+    try:
+        return state.dedupe(current, start, policy, work)
+    finally:
+        states[key] = state

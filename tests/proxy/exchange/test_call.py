@@ -1,0 +1,155 @@
+"""Where a request goes, and by which settings it is treated."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+from support.builders import IMAGE, assistant, conversation, result, system, user
+from support.journeys import arrive
+
+from proxy.config.load import load_config
+from proxy.config.schema import Config
+from proxy.exchange.call import MODES, Route, choose_route, find_credentials_for, is_text_only
+from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
+from rules.conversation import Message
+
+PROFILES = "profiles: {tiny: {max_tool_result_tokens: 100}, other: {}}"
+
+
+def load(text: str) -> Config:
+    """A configuration."""
+    return load_config(text, environment={})
+
+
+def choose(config: Config, *headers: tuple[str, str], model: str = "m") -> Route:
+    """The way of a request with these headers."""
+    return choose_route(config, arrive(), CIMultiDict(headers), model)
+
+
+@pytest.mark.parametrize(("configured", "wanted"), list(product(MODES, MODES)))
+def test_a_header_makes_the_proxy_do_less_never_more(configured: str, wanted: str) -> None:
+    """The weaker of the two modes counts, however the header writes its own."""
+    config = load(f"mode: '{configured}'")
+    weaker = min(configured, wanted, key=MODES.index)
+
+    for written in (wanted, f" {wanted.capitalize()}\t"):
+        assert choose(config, ("x-trimtab-mode", written)).target.mode == weaker
+    assert choose(config).target.mode == configured
+
+
+@pytest.mark.parametrize("configured", MODES)
+@given(wanted=st.text(max_size=9).filter(lambda text: text.strip().lower() not in MODES))
+def test_an_unknown_mode_is_refused(configured: str, wanted: str) -> None:
+    """Also if the proxy does nothing anyway: a client that means to switch it off must not err."""
+    with pytest.raises(UnknownModeError, match="x-trimtab-mode must be off, observe or enforce"):
+        choose(load(f"mode: '{configured}'"), ("x-trimtab-mode", wanted))
+
+
+@pytest.mark.parametrize(
+    ("header", "values", "error"),
+    [
+        ("x-trimtab-mode", ("off", "bogus"), UnknownModeError),
+        ("x-trimtab-mode", ("off", "enforce"), UnknownModeError),
+        ("x-trimtab-mode", ("observe", ""), UnknownModeError),
+        ("x-trimtab-mode", ("off", " OFF"), None),
+        ("x-trimtab-profile", ("tiny", "other"), UnknownProfileError),
+        ("x-trimtab-profile", ("tiny", "nobody"), UnknownProfileError),
+        ("x-trimtab-profile", ("tiny", "tiny"), None),
+    ],
+)
+def test_all_values_of_a_header_count(header: str, values: tuple[str, str], error: type[ProxyError] | None) -> None:
+    """One that contradicts another or is unknown is refused, wherever it stands; the same one twice is one."""
+    config = load(PROFILES)
+    for ordered in (values, values[::-1]):
+        headers = [(header, value) for value in ordered]
+        if error is None:
+            assert choose(config, *headers) == choose(config, headers[0])
+            continue
+        with pytest.raises(error) as raised:
+            choose(config, *headers)
+        assert raised.value.param == header
+
+
+def test_a_profile_goes_before_the_models_own_policy() -> None:
+    """It is the one that the request names; without a name, the policy of the model counts."""
+    config = load(PROFILES + "\nmodels: [{match: 'm*', max_tool_result_tokens: 300}]")
+
+    assert choose(config).settings.max_tool_result_tokens == 300
+    assert choose(config, ("X-Trimtab-Profile", "tiny")).settings.max_tool_result_tokens == 100
+    assert choose(config, model="gpt").settings is config.defaults
+
+
+@pytest.mark.parametrize(("profiles", "known"), [(PROFILES, "known: tiny, other"), ("{}", "known: there are none")])
+def test_an_unknown_profile_is_refused_with_the_known_ones(profiles: str, known: str) -> None:
+    """The client learns what it could have written, and not what it wrote: that may be anything."""
+    with pytest.raises(UnknownProfileError) as raised:
+        choose(load(profiles), ("x-trimtab-profile", "nope"))
+    assert str(raised.value).endswith(known)
+    assert "nope" not in str(raised.value)
+
+
+def test_headers_are_ignored_if_the_configuration_says_so() -> None:
+    """Known or unknown, they change nothing, and are no mistake."""
+    config = load(PROFILES + "\nallow_header_override: false")
+    headers = (("x-trimtab-mode", "off"), ("x-trimtab-profile", "tiny"))
+
+    assert choose(config, *headers) == choose(config) == choose(config, ("x-trimtab-mode", "bogus"))
+
+
+def test_a_request_goes_to_the_upstream_of_its_model() -> None:
+    """Which is named by the configuration's name; the main one, which has none, by its host."""
+    config = load(
+        "{upstream: {base_url: 'http://main:8000/v1'}, upstreams: {here: {base_url: 'http://here/v1'}},"
+        " models: [{match: 'local*', upstream: here}], profiles: {there: {upstream: here}}}"
+    )
+    main, local, profile = (
+        choose(config),
+        choose(config, model="local-1"),
+        choose(config, ("x-trimtab-profile", "there")),
+    )
+
+    assert (main.target.upstream, main.target.match, main.upstream) == ("main:8000", None, config.upstream)
+    assert (local.target.upstream, local.target.match, local.upstream) == ("here", "local*", config.upstreams["here"])
+    assert (profile.target.upstream, profile.target.match, profile.upstream) == ("here", None, local.upstream)
+
+
+def test_a_credential_in_a_models_name_is_not_shown() -> None:
+    """A client that mistakes one field for the other must not find its key in the log."""
+    told = choose(load(""), model="org/sk-of-the-client").target
+    plain = choose(load(""), model="org/model").target
+
+    assert (told.model, told.shown_model, told.is_secret) == ("org/sk-of-the-client", "org/***", True)
+    assert (plain.shown_model, plain.is_secret) == ("org/model", False)
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ((system(), user(), assistant("Yes."), result("a")), True),
+        ((), True),
+        ((user(), user("See:", IMAGE)), False),
+        ((user(), Message(assistant().role, ("so",), has_reasoning=True)), False),
+    ],
+)
+def test_a_prompt_is_text_only_if_the_vocabulary_tells_its_cost(
+    messages: tuple[Message, ...], expected: object
+) -> None:
+    """An image anywhere, or reasoning, which some servers drop, makes the count another one."""
+    assert is_text_only(conversation(*messages)) is expected
+
+
+def test_the_clients_credential_is_not_shown_to_an_upstream_with_a_key_of_its_own() -> None:
+    """Of its headers only those that tell who asks and on whose account."""
+    headers = [
+        ("Authorization", "Bearer a"),
+        ("X-Api-Key", "b"),
+        ("OpenAI-Project", "p"),
+        ("Cookie", "c"),
+        ("X-A", "d"),
+    ]
+    config = load("{upstreams: {keyed: {base_url: 'http://k/v1', api_key: k}}}")
+
+    assert find_credentials_for(config.upstream, headers) == headers[:3]
+    assert find_credentials_for(config.upstreams["keyed"], headers) == ()

@@ -1,0 +1,193 @@
+"""A request is compacted, or what would become of it is found out: on values, without a socket."""
+
+from dataclasses import replace
+
+import pytest
+from support.journeys import MakeStages, arrive, make_reply, read, read_session
+
+from proxy.compaction.compactor import Compactor
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.exchange.compact import Attempt, compact
+from proxy.http.headers import find_credentials
+
+PRUNES = ("defaults.overflow_strategy=prune",)
+PLANTED = "planted secret text"
+LONG = [{"role": "user", "content": "word " * 9000}]
+"""One message, over the window, which nothing may shorten."""
+SHORT = [{"role": "user", "content": "hi"}]
+
+
+async def test_off_is_nothing_at_all(make_stages: MakeStages) -> None:
+    """Neither counted nor planned: nothing is known of the request."""
+    stages = await make_stages(*PRUNES, "mode=off")
+    assert await stages.attempt(read_session(60)) == Attempt("off")
+
+
+async def test_what_fits_goes_out_as_the_clients_own_bytes(make_stages: MakeStages) -> None:
+    """The very object, without a decision."""
+    stages = await make_stages(*PRUNES)
+    request = read_session(3)
+    attempt = await stages.attempt(request)
+
+    assert (attempt.outcome, attempt.refusal) == ("unchanged", None)
+    assert attempt.body is request.body
+    assert attempt.compacted is not None
+    assert (attempt.compacted.decisions, attempt.compacted.sent_tokens) == ((), attempt.compacted.original_tokens)
+
+
+async def test_what_does_not_fit_is_compacted(make_stages: MakeStages) -> None:
+    """What goes out is within the limit, and what is known of it says so; each phase has its time."""
+    stages = await make_stages(*PRUNES)
+    request = read_session(24, result_words=400)
+    attempt = await stages.attempt(request)
+
+    assert attempt.outcome == "compacted"
+    assert attempt.compacted is not None
+    assert attempt.compacted.original_tokens > 8000 > attempt.compacted.limit_tokens >= attempt.compacted.sent_tokens
+    assert [decision.rule for decision in attempt.compacted.decisions] == ["prune"]
+    assert attempt.body == attempt.compacted.body != request.body
+    assert [name for name, _ in attempt.seconds] == ["plan", "apply"]
+
+
+async def test_observing_decides_the_same_and_sends_the_original(make_stages: MakeStages) -> None:
+    """Whatever enforcing would have done is known, and nothing of it goes out."""
+    enforced, observed = [await make_stages(*PRUNES, f"mode={mode}") for mode in ("enforce", "observe")]
+    request = read_session(70)
+    done, seen = await enforced.attempt(request), await observed.attempt(request)
+
+    assert (seen.outcome, seen.body) == ("observe", None)
+    assert seen.compacted == done.compacted
+    by_header = await enforced.attempt(request, **{"x-trimtab-mode": "observe"})
+    assert (by_header.outcome, by_header.body, by_header.compacted) == ("observe", None, done.compacted)
+
+
+@pytest.mark.parametrize("messages", [[{}], [5], [{"role": 5}]])
+async def test_what_cannot_be_decoded_is_the_upstreams_to_judge(make_stages: MakeStages, messages: list) -> None:
+    """It is no fault, and nothing is known of it."""
+    stages = await make_stages()
+    attempt = await stages.attempt(read(messages))
+
+    assert (attempt.outcome, attempt.body, attempt.compacted, attempt.call) == ("undecodable", None, None, None)
+    assert stages.count("fail_open_total", phase="plan") == 0
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+async def test_what_the_policy_refuses_is_told_in_figures(make_stages: MakeStages, mode: str) -> None:
+    """Refused if the mode is to enforce; only observed it goes out, as the client wrote it."""
+    stages = await make_stages("defaults.on_exceeded=error", "defaults.completion_reserve=1000", f"mode={mode}")
+    attempt = await stages.attempt(read(LONG))
+
+    assert (attempt.outcome, attempt.body) == (mode, None)
+    assert attempt.compacted is not None
+    assert (attempt.compacted.limit_tokens, attempt.compacted.decisions) == (7000, ())
+    assert attempt.compacted.original_tokens == attempt.compacted.sent_tokens > 9000
+    assert (attempt.refusal is not None) is (mode == "enforce")
+    assert attempt.refusal is None or "after compaction (nothing helped)" in str(attempt.refusal)
+
+
+async def test_a_refusal_says_what_the_limit_is_made_of(make_stages: MakeStages) -> None:
+    """In the words that clients look for, with what was done in vain."""
+    settings = ("defaults.on_exceeded=error", "defaults.completion_reserve=1000", "defaults.max_tool_result_tokens=100")
+    stages = await make_stages(*settings)
+    messages = [{"role": "tool", "tool_call_id": "a", "content": "a line of it\n" * 500}]
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    attempt = await stages.attempt(read([*SHORT, asked, *messages, *LONG]))
+
+    assert attempt.compacted is not None
+    (decision,) = attempt.compacted.decisions
+    said, tokens = str(attempt.refusal), attempt.compacted.sent_tokens
+    assert said.startswith(
+        "This model's maximum context length is 8000 tokens. However, your messages resulted in"
+        f" {tokens} tokens after compaction (truncate saved {decision.saved_tokens})."
+    )
+    assert "1000 tokens of the window are reserved for the completion, which leaves a limit of 7000 tokens" in said
+
+
+class _Broken(Compactor):
+    """Breaks at one of its methods."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__(count_by_heuristic)
+        setattr(self, at, self._break)
+
+    def _break(self, *_: object, **__: object) -> None:
+        raise ZeroDivisionError(PLANTED)
+
+
+class _BrokenPool:
+    """Has a compactor that breaks, or none."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+
+    async def get(self, *_: object) -> Compactor:
+        if self._at == "get":
+            raise ZeroDivisionError(PLANTED)
+        return _Broken(self._at)
+
+
+@pytest.mark.parametrize(("at", "phase"), [("get", "plan"), ("plan", "plan"), ("apply", "apply")])
+async def test_a_fault_fails_open_and_is_counted_under_its_phase(make_stages: MakeStages, at: str, phase: str) -> None:
+    """The client's own bytes go out; the fault is told by its type, without a word of text."""
+    stages = await make_stages()
+    broken = replace(stages.services, compactors=_BrokenPool(at))
+    attempt = await compact(broken, arrive(), stages.route(), read_session(70), make_reply())
+
+    assert (attempt.outcome, attempt.body, attempt.compacted) == ("failed_open", None, None)
+    assert stages.count("fail_open_total", phase=phase) == 1
+    assert stages.log.lines == [
+        {"event": "fail_open", "request_id": "id", "phase": phase, "error": "ZeroDivisionError"}
+    ]
+    assert phase not in dict(attempt.seconds)
+
+
+async def test_a_fault_of_the_summaries_fails_open_too(make_stages: MakeStages) -> None:
+    """Also while the plan waits for its text."""
+    stages = await make_stages("defaults.overflow_strategy=summarize")
+    broken = replace(stages.services, summaries=None)
+    attempt = await compact(broken, arrive(), stages.route(), read_session(70), make_reply())
+
+    assert (attempt.outcome, attempt.body) == ("failed_open", None)
+    assert stages.count("fail_open_total", phase="summary") == 1
+
+
+async def test_a_call_has_one_view_of_its_model(make_stages: MakeStages) -> None:
+    """The policy that the request is planned by is the one object that everyone else reads."""
+    stages = await make_stages("models=[{match: 'm*', high_water: 0.7}]")
+    calls = [await stages.prepare(read(SHORT)) for _ in range(2)]
+
+    assert calls[0].view == calls[1].view
+    assert calls[0].view.policy is calls[1].view.policy
+    assert calls[0].compactor is calls[1].compactor
+    view = calls[0].view
+    assert (view.name.model, view.policy.high_water, view.believed_tokens) == ("m", 0.7, 8000)
+
+
+async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeStages) -> None:
+    """It is the configuration's glob; else the name, once an upstream has answered for it."""
+    matched = await make_stages("models=[{match: 'gpt*'}]")
+    request = read(SHORT)
+    labels = [(await matched.prepare(replace(request, model=model))).label for model in ("gpt-5", "other-model")]
+    assert labels == ["gpt*", "other"]
+    matched.services.recorder.metrics.vouch_for("other-model")
+    assert (await matched.prepare(replace(request, model="other-model"))).label == "other-model"
+
+
+async def test_each_credential_has_its_own_secret(make_stages: MakeStages) -> None:
+    """Which is derived from what the request shows, and from nothing else."""
+    stages = await make_stages()
+    secrets = [
+        (await stages.prepare(read(SHORT), Authorization=f"Bearer {name}")).secret for name in ("one", "two", "one")
+    ]
+    assert secrets[0] == secrets[2] != secrets[1]
+
+
+async def test_an_upstream_is_asked_for_an_open_window_with_the_clients_credential(make_stages: MakeStages) -> None:
+    """Behind the scenes; one whose window is configured is not asked."""
+    configured, open_ = await make_stages(), await make_stages("defaults.context_window=auto")
+    for stages in (configured, open_):
+        await stages.prepare(read(SHORT), Authorization="Bearer sk-own")
+        await stages.settle()
+    assert configured.client.windows_asked == []
+    assert find_credentials(list(open_.client.windows_asked[0].items())) == ("Bearer sk-own",)

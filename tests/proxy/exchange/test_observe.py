@@ -1,0 +1,160 @@
+"""What an answer tells of the prompt and of the model: on values, without a socket."""
+
+from dataclasses import replace
+
+import orjson
+import pytest
+from support.journeys import NOTE, MakeStages, Stages, read, read_session
+from upstreams.recording import completion
+
+from proxy.exchange.compact import Attempt
+from proxy.exchange.observe import count_answer, observe
+from proxy.exchange.record import Answered
+from proxy.state.models.calibration import URGENT_SAMPLES
+from proxy.state.models.facts import Known
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.tap import Tap
+
+USAGE = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 7}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
+PRUNES = ("defaults.overflow_strategy=prune",)
+
+
+def listen(answer: bytes, *, is_stream: bool = False) -> Tap:
+    """A tap through which an answer has gone."""
+    tap = CHAT.tap(is_stream=is_stream)
+    tap.feed(answer)
+    tap.finish()
+    return tap
+
+
+async def tell(stages: Stages, attempt: Attempt, prompt_tokens: int | None) -> float | None:
+    """An upstream has answered, and reports so many tokens of the prompt; what of it it had read before."""
+    kept = await observe(stages.services, attempt, Answered(prompt_tokens))
+    await stages.settle()
+    return kept
+
+
+def known(stages: Stages) -> Known | None:
+    """What is known of the one model, if an upstream has answered for it."""
+    models = stages.services.models.list_known()
+    return models[0] if models else None
+
+
+async def test_the_upstreams_own_figures_count(make_stages: MakeStages) -> None:
+    """Of the prompt, of what of it was cached, and of the completion."""
+    stages = await make_stages()
+    counted = await count_answer(stages.services, stages.route(), listen(completion(**USAGE).body))
+
+    assert counted == Answered(prompt_tokens=11, cached_tokens=7, completion_tokens=3, streamed_tokens=3)
+
+
+async def test_without_them_we_count_what_was_written(make_stages: MakeStages) -> None:
+    """By the model's own vocabulary and ratio, and say that it is an estimate."""
+    stages = await make_stages()
+    tokens = {}
+    for model in ("gpt-5", "qwen3-8b"):
+        answered = await count_answer(stages.services, stages.route(model), listen(completion(NOTE).body))
+        written = tokens[model] = answered.completion_tokens
+        assert answered == replace(Answered(), completion_tokens=written, is_estimated=True, streamed_tokens=written)
+    compactor = await stages.services.compactors.get(stages.services.config.defaults, "gpt-5")
+    assert tokens == {"gpt-5": compactor.count(NOTE), "qwen3-8b": round(1.12 * compactor.count(NOTE))}
+
+
+async def test_what_was_reported_of_the_prompt_alone_is_kept(make_stages: MakeStages) -> None:
+    """Some upstreams leave the completion out."""
+    stages = await make_stages()
+    counted = await count_answer(stages.services, stages.route(), listen(completion(NOTE, prompt_tokens=11).body))
+
+    assert (counted.prompt_tokens, counted.is_estimated) == (11, True)
+    assert (counted.completion_tokens or 0) > 50
+
+
+async def test_of_a_stream_hidden_reasoning_was_not_streamed(make_stages: MakeStages) -> None:
+    """It is in the completion that the upstream reports; no text of it came."""
+    stages = await make_stages()
+    usage = {"prompt_tokens": 9, "completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 40}}
+    events = ({"choices": [{"index": 0, "delta": {"content": "All good."}}]}, {"choices": [], "usage": usage})
+    stream = b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
+    counted = await count_answer(stages.services, stages.route(), listen(stream, is_stream=True))
+
+    assert (counted.completion_tokens, counted.streamed_tokens) == (50, 10)
+
+
+async def test_a_report_is_a_sample_of_the_models_ratio(make_stages: MakeStages) -> None:
+    """Of what was sent: enough of them change by what the next requests are planned."""
+    stages = await make_stages(*PRUNES)
+    attempt = await stages.attempt(read_session(70))
+    assert attempt.compacted is not None
+    sent = attempt.compacted.forwarded.tokens
+    assert sent < attempt.compacted.original_tokens / 2
+    for _ in range(URGENT_SAMPLES):
+        await tell(stages, attempt, 2 * sent)
+    found = known(stages)
+    assert found is not None
+    assert found.facts.ratio == pytest.approx(2, abs=0.01)
+    assert (await stages.prepare(read_session(1))).view.policy.token_ratio == found.facts.ratio
+
+
+async def test_one_only_observed_is_compared_with_the_original(make_stages: MakeStages) -> None:
+    """That is what went out; and nothing of it was kept or changed by us."""
+    stages = await make_stages(*PRUNES, "mode=observe")
+    attempt = await stages.attempt(read_session(70))
+    assert attempt.chosen is not None
+    assert [await tell(stages, attempt, attempt.chosen.planned.original.tokens) for _ in range(2)] == [None, None]
+    found = known(stages)
+    assert found is not None
+    assert (found.samples, found.mean_error) == (2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "prompt_tokens", "samples"),
+    [("word " * 900, 900, 1), ("word " * 900, None, 0), ([{"type": "text", "text": "word " * 900}, IMAGE], 900, 0)],
+    ids=["text", "not reported", "with an image"],
+)
+async def test_only_a_reported_prompt_of_text_is_a_sample(
+    content: object, prompt_tokens: int | None, samples: int, make_stages: MakeStages
+) -> None:
+    """What an image costs says nothing of a vocabulary."""
+    stages = await make_stages()
+    attempt = await stages.attempt(read([{"role": "user", "content": content}]))
+    await tell(stages, attempt, prompt_tokens)
+    found = known(stages)
+
+    assert found is not None
+    assert found.samples == samples
+
+
+async def test_nothing_is_observed_of_what_was_not_decoded(make_stages: MakeStages) -> None:
+    """Neither a model, nor a prefix."""
+    stages = await make_stages()
+    for outcome in ("undecodable", "off", "failed_open"):
+        assert await tell(stages, Attempt(outcome), 900) is None
+    assert known(stages) is None
+
+
+async def test_a_model_whose_name_holds_a_credential_is_not_known(make_stages: MakeStages) -> None:
+    """It would be shown to whoever may read the page of models."""
+    stages = await make_stages()
+    request = replace(read_session(3), model="sk-of-the-client")
+    await tell(stages, await stages.attempt(request), 900)
+    assert known(stages) is None
+
+
+async def test_a_second_request_is_known_by_what_of_it_stands_as_before(make_stages: MakeStages) -> None:
+    """The same client's, for the same model: others have a cache of their own. Tools stand before all messages."""
+    stages = await make_stages()
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    sent_tokens = {}
+
+    async def ask(key: str = "one", model: str = "m", steps: int = 3, **more: object) -> float | None:
+        asked = replace(read_session(steps, **more), model=model)
+        attempt = await stages.attempt(asked, Authorization=f"Bearer {key}")
+        assert attempt.compacted is not None
+        sent_tokens[steps] = attempt.compacted.forwarded.tokens
+        return await tell(stages, attempt, 900)
+
+    assert [await ask(), await ask("two"), await ask(model="n")] == [None] * 3
+    assert [await ask(), await ask("two"), await ask(model="n")] == [1.0] * 3
+    assert await ask(steps=4) == pytest.approx(sent_tokens[3] / sent_tokens[4])
+    assert await ask(steps=4, tools=tools) == 0.0
