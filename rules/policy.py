@@ -5,10 +5,11 @@ Law: plain values, already validated. Shares are of the room that the window lea
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import sha256
 
-from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation, find_treatment
+from rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment, Truncation
 
 EXACT_SHARE = 0.97
 """Of what a completion leaves to the prompt: our counts may be a little off."""
@@ -94,8 +95,12 @@ class Policy:
     tools: tuple[ToolRule, ...] = ()
 
     def find_treatment(self, name: str) -> Treatment:
-        """What becomes of a tool's results: the first of `tools` that matches its name decides."""
-        return find_treatment(name, self.tools, self._treatment())
+        """What becomes of a tool's results: the first of `tools` that matches its name decides, case and all.
+
+        None matches a name beyond MAX_NAME_CHARS.
+        """
+        matching = (rule.treatment for rule in self.tools if fnmatchcase(name, rule.match))
+        return next(matching, self._treatment()) if len(name) <= MAX_NAME_CHARS else self._treatment()
 
     def treatments(self) -> tuple[Treatment, ...]:
         """All that results may meet with."""

@@ -3,10 +3,8 @@
 Law: plain values, hashable; two treatments that are equal lead to the same text.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 MAX_NAME_CHARS = 256
 """A longer name is no tool's, and matches nothing. Names of upstreams have at most 64."""
@@ -70,10 +68,3 @@ class ToolRule:
 
     match: str
     treatment: Treatment
-
-
-def find_treatment(name: str, rules: Iterable[ToolRule], otherwise: Treatment) -> Treatment:
-    """The treatment of a tool by its name: the first rule that matches, case and all; none does for megabytes."""
-    if len(name) > MAX_NAME_CHARS:
-        return otherwise
-    return next((rule.treatment for rule in rules if fnmatchcase(name, rule.match)), otherwise)

@@ -7,7 +7,7 @@ import copy
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -100,7 +100,7 @@ def _find(location: tuple[str | int, ...], kind: str, model: type[BaseModel]) ->
     for index, step in enumerate(location):
         is_last = index == len(location) - 1
         if outer is not None and outer.is_mapping and step == _WRONG_KEY and is_last and kind != "extra_forbidden":
-            return path, outer.key
+            return path, Slot.of(get_args(outer.kind)[0])
         inner = slot.enter(step)
         if inner is None:
             return (path, slot) if slot.section is None else ((*path, step), None)

@@ -57,11 +57,6 @@ class Slot:
         """Whether keys or items stand within."""
         return self.section is not None or get_origin(self.kind) in {dict, tuple, list}
 
-    @property
-    def key(self) -> "Slot":
-        """What a name in a mapping may be."""
-        return Slot.of(get_args(self.kind)[0])
-
     def enter(self, step: Step) -> "Slot | None":
         """What may stand at a key or an index within; None if there is no such key."""
         if self.section is not None:

@@ -50,11 +50,10 @@ def _gpt(images: ImageCost) -> Family:
 
 
 def _early_gpt() -> Family:
-    costs = Costs(reads_typescript=True, tools_tokens=9, nested_comments=False)
-    return Family(costs, vocabulary=CL100K)
+    return Family(Costs(reads_typescript=True, tools_tokens=9, nested_comments=False), vocabulary=CL100K)
 
 
-def _reasoning(images: ImageCost, tools_tokens: int, call_tokens: int) -> Family:
+def _o_series(images: ImageCost, tools_tokens: int = 10, call_tokens: int = 4) -> Family:
     costs = Costs(
         priming_tokens=2,
         reads_typescript=True,
@@ -68,15 +67,7 @@ def _reasoning(images: ImageCost, tools_tokens: int, call_tokens: int) -> Family
 
 def _gpt_5(images: ImageCost) -> Family:
     """A preamble of some 80 tokens comes with the first tool, and each call names its channel."""
-    return _reasoning(images, tools_tokens=91, call_tokens=10)
-
-
-def _o_series(images: ImageCost) -> Family:
-    return _reasoning(images, tools_tokens=10, call_tokens=4)
-
-
-def _other(ratio: float) -> Family:
-    return Family(Costs(), ratio=ratio)
+    return _o_series(images, tools_tokens=91, call_tokens=10)
 
 
 FAMILIES: tuple[tuple[str, Family], ...] = (
@@ -99,17 +90,17 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     ("o[1-9]*", _o_series(TileCost(75, 150))),
     ("*claude*4[.-][7-9]*", Family(Costs(images=AreaCost()), ratio=1.5)),
     ("*claude*", Family(Costs(images=AreaCost()), ratio=1.2)),
-    ("*deepseek*", _other(1.04)),
-    ("*kimi*", _other(1.0)),
-    ("*moonshot*", _other(1.0)),
-    ("*glm*", _other(1.02)),
-    ("*gemma*", _other(1.2)),
-    ("*gemini*", _other(1.2)),
-    ("*qwen*", _other(1.12)),
-    ("*qwq*", _other(1.12)),
-    ("*stral*", _other(1.16)),
-    ("*ixtral*", _other(1.16)),
-    ("*llama*", _other(1.0)),
+    ("*deepseek*", Family(Costs(), ratio=1.04)),
+    ("*kimi*", Family(Costs(), ratio=1.0)),
+    ("*moonshot*", Family(Costs(), ratio=1.0)),
+    ("*glm*", Family(Costs(), ratio=1.02)),
+    ("*gemma*", Family(Costs(), ratio=1.2)),
+    ("*gemini*", Family(Costs(), ratio=1.2)),
+    ("*qwen*", Family(Costs(), ratio=1.12)),
+    ("*qwq*", Family(Costs(), ratio=1.12)),
+    ("*stral*", Family(Costs(), ratio=1.16)),
+    ("*ixtral*", Family(Costs(), ratio=1.16)),
+    ("*llama*", Family(Costs(), ratio=1.0)),
 )
 """Ratios: the vocabularies themselves on English, code, JSON and logs, a mean weighted as agents send them."""
 

@@ -1,4 +1,4 @@
-"""The limit that a policy sets."""
+"""The limits that a policy sets, and which treatment a tool's results get."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.policy import Policy, Prices, name_policy
-from rules.treatment import Budget, ToolRule, Treatment
+from rules.treatment import MAX_NAME_CHARS, Budget, ToolRule, Treatment
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,24 @@ def test_policies_are_named_as_they_are_equal() -> None:
     names = [name_policy(policy) for policy in policies]
     assert len(set(names)) == len(policies)
     assert names == [name_policy(replace(policy)) for policy in policies]
+
+
+RULES = tuple(
+    ToolRule(glob, Treatment(Budget(number))) for number, glob in enumerate(("read_*", "read*", "[Ww]rite"), 1)
+)
+TREATED = Policy(result_budget=Budget(0), tools=RULES)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("read_file", 1), ("reader", 2), ("Read_file", 0), ("write", 3), ("Write", 3), ("WRITE", 0), ("", 0), ("a", 0)],
+)
+def test_the_first_rule_that_matches_decides(name: str, expected: int) -> None:
+    """In the order of the rules; case counts."""
+    assert TREATED.find_treatment(name).budget.max_tokens == expected
+
+
+def test_a_name_that_no_tool_can_have_matches_nothing() -> None:
+    """The longest name that is looked at still does."""
+    assert TREATED.find_treatment("read" + "x" * (MAX_NAME_CHARS - 4)) is RULES[1].treatment
+    assert TREATED.find_treatment("read" + "x" * (MAX_NAME_CHARS - 3)).budget == Budget(0)

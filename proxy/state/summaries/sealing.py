@@ -6,6 +6,7 @@ of the other, of the credential or of the text. What cannot be opened is None, n
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -86,10 +87,8 @@ def _make_key(path: Path) -> None:
         draft.write(os.urandom(KEY_BYTES))
         draft.flush()
         os.fsync(draft.fileno())
-        try:
+        with suppress(FileExistsError):
             os.link(draft.name, path)
-        except FileExistsError:
-            return
 
 
 def _cipher(secret: bytes, summary_id: str) -> AESGCM:

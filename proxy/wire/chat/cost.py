@@ -143,12 +143,10 @@ def _count_reasoning(parts: Any, count: CountTokens) -> int:
 
 def _count_image(part: Any, costs: Costs) -> int:
     """By the size that its first bytes tell; as the largest there is where they are not here."""
-    inner = part.get("image_url")
-    outer, inner = part, as_schema(inner) or {"url": inner}
-    detail = inner.get("detail") or outer.get("detail")
-    source = as_schema(part.get("source")).get("data")
-    address = inner.get("url")
-    data = source
+    image = part.get("image_url")
+    inner = as_schema(image) or {"url": image}
+    detail = inner.get("detail") or part.get("detail")
+    address, data = inner.get("url"), as_schema(part.get("source")).get("data")
     if isinstance(address, str) and address.startswith("data:"):
         data = address[address.find(",") + 1 : address.find(",") + 1 + JPEG_HEAD_CHARS]
     return costs.images.count(_read_image(data) if isinstance(data, str) else None, low_detail=detail == "low")

@@ -146,9 +146,7 @@ def _part_text(part: bytes) -> str | None:
 
 def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
     """The message's tool calls; those of an unknown type keep their id, and all of their JSON as arguments."""
-    if "tool_calls" not in members:
-        return ()
-    calls = decode_member(members["tool_calls"])
+    calls = decode_member(members.get("tool_calls"))
     if not isinstance(calls, list):
         return ()
     return tuple(_read_call(call) for call in calls if isinstance(call, dict))
