@@ -100,13 +100,15 @@ class Policy:
         None matches a name beyond MAX_NAME_CHARS.
         """
         matching = (rule.treatment for rule in self.tools if fnmatchcase(name, rule.match))
-        return next(matching, self._treatment()) if len(name) <= MAX_NAME_CHARS else self._treatment()
+        return next(matching, self.treatment) if len(name) <= MAX_NAME_CHARS else self.treatment
 
     def treatments(self) -> tuple[Treatment, ...]:
         """All that results may meet with."""
-        return (self._treatment(), *(rule.treatment for rule in self.tools))
+        return (self.treatment, *(rule.treatment for rule in self.tools))
 
-    def _treatment(self) -> Treatment:
+    @property
+    def treatment(self) -> Treatment:
+        """What becomes of the results of all tools that none of `tools` matches."""
         return Treatment(self.result_budget, self.truncation, self.tidying, self.dedupe)
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:

@@ -4,6 +4,7 @@ Law: frozen, and every key has a default. What a file says is read by config/loa
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Generic, Literal, Self, TypeVar
@@ -26,7 +27,7 @@ from proxy.config.values import (
 )
 from proxy.config.words import Wanted
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.treatment import Budget, Treatment, Truncation
+from rules.treatment import Budget, Truncation
 
 MAX_MODEL_CHARS = 256
 """A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
@@ -125,22 +126,15 @@ class PolicyConfig(Section):
         """
         window = self.context_window
         found = window_tokens or DEFAULT_CONTEXT_WINDOW
-        # A budget for one result is not divided by the ratio: a ratio that is learned later would cut results anew
-        # that were forwarded before.
-        otherwise = Treatment(
-            Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
-            self.truncation,
-            self.tidy.to_tidying(),
-            self.dedupe,
-        )
-        return Policy(
+        policy = Policy(
             context_window=found if window == "auto" else window,
             completion_reserve=self.completion_reserve,
             high_water=self.high_water,
             low_water=self.low_water,
             overflow_strategy=self.overflow_strategy,
             on_exceeded=self.on_exceeded,
-            result_budget=otherwise.budget,
+            # Not divided by the ratio: one that is learned later would cut results anew that were forwarded before.
+            result_budget=Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
             protect_turns=self.protect_turns,
             keep_user_tokens=round(self.keep_user_tokens / token_ratio),
             summary_max_tokens=max(round(self.summary.max_tokens / token_ratio), 1),
@@ -149,10 +143,11 @@ class PolicyConfig(Section):
             prices=prices,
             token_ratio=token_ratio,
             truncation=self.truncation,
-            tidying=otherwise.tidying,
+            tidying=self.tidy.to_tidying(),
             dedupe=self.dedupe,
-            tools=tuple(tool.to_rule(glob, otherwise, self.tidy) for glob, tool in self.tools.items()),
         )
+        rules = (tool.to_rule(glob, policy.treatment, self.tidy) for glob, tool in self.tools.items())
+        return replace(policy, tools=tuple(rules))
 
 
 class ModelConfig(PolicyConfig):
