@@ -1,4 +1,4 @@
-"""Caches: a mapping that forgets what was used longest ago, bounded by bytes, and a key that stands for one object."""
+"""A mapping that forgets what was used longest ago, bounded by bytes."""
 
 import threading
 from collections import OrderedDict
@@ -10,25 +10,6 @@ V = TypeVar("V")
 
 ENTRY_BYTES = 200
 """What an entry costs beside its content: the dictionary's slot, the links, the key object."""
-
-
-class Same(Generic[V]):
-    """A cache key that is equal only to a key of the very same object, which it keeps alive.
-
-    For values whose equality is slow or leaves something out: sections of the configuration are equal although one sets
-    a key that the other leaves at its default.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: V) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
 
 
 class BytesLRU(Generic[K, V]):

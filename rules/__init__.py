@@ -1,5 +1,71 @@
-"""Compaction as pure functions over a conversation.
+"""The rules of compaction: pure functions of a transcript and a policy.
 
-Law: nothing here does I/O, reads a clock, draws a random number or imports from `proxy`. What a rule needs comes in
-as an argument; what it decided comes out as a `Decision`. import-linter holds it.
+Law: no I/O, no clock, no randomness, no environment, and nothing of `proxy` (import-linter holds it). What a rule needs
+comes in, what it decided comes out.
+
+What stands in `__all__` is public; the modules behind it may change.
+
+    planned = plan(conversation, policy, count=count_tokens)
+    outcome = apply(planned, policy, count=count_tokens)
+    outcome.conversation, outcome.decisions
+
+A `Message` that is made by hand is counted and digested by `finish_message`, and `whole_elements` says where messages
+stand of which each is one element of the request. `plan` decides what becomes of a `Conversation`; `apply` carries that
+out. Between the two, `planned.request` names the text that a cut wants: `write_prompt` writes the question for a model,
+`Summary` takes its answer, and without one `apply` writes a digest. `proxy.compaction` does the same for the bytes of a
+request.
 """
+
+from rules.conversation import (
+    Conversation,
+    CountTokens,
+    Decision,
+    Media,
+    Message,
+    Origin,
+    Outcome,
+    Role,
+    Shape,
+    ToolCall,
+    whole_elements,
+)
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.plan import Plan
+from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from rules.summary.request import Summary, SummaryRequest, write_prompt
+from rules.tokens.messages import finish_message
+from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+
+__all__ = [
+    "Budget",
+    "Conversation",
+    "CountTokens",
+    "Decision",
+    "LimitExceededError",
+    "Media",
+    "Message",
+    "OnExceeded",
+    "Origin",
+    "Outcome",
+    "OverflowStrategy",
+    "Plan",
+    "Policy",
+    "Prices",
+    "Role",
+    "Shape",
+    "Summary",
+    "SummaryRequest",
+    "SummaryRole",
+    "Tidying",
+    "ToolCall",
+    "ToolRule",
+    "Treatment",
+    "Truncation",
+    "apply",
+    "finish_message",
+    "plan",
+    "whole_elements",
+    "write_prompt",
+]

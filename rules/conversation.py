@@ -6,6 +6,7 @@ Law: values only. Nothing here decides anything, and nothing here imports anythi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -46,6 +47,16 @@ class Origin(NamedTuple):
     start: int
     stop: int
     part: int = 0
+
+
+def whole_elements(number: int) -> tuple[Origin, ...]:
+    """The origins of messages of which each is one element."""
+    return _make_origins(1 << number.bit_length())[:number]
+
+
+@lru_cache(maxsize=32)
+def _make_origins(number: int) -> tuple[Origin, ...]:
+    return tuple(Origin(start, start + 1) for start in range(number))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ WITHOUT_TEST_FILE = {
 """Modules without a test file of their own, and why."""
 
 WITHOUT_MODULE = {
+    "tests/rules/test_public.py": "the package's public face",
+    "tests/proxy/compaction/test_public.py": "the package's public face",
     "tests/rules/laws": "laws of several rules together",
     "tests/proxy/state/stores/test_at_rest.py": "what every store leaves on disk",
     "tests/proxy/state/stores/test_contract.py": "what every store promises",

@@ -5,10 +5,10 @@ Law: the rooms that measure reach the proxy's counting and decoding through here
 
 import tiktoken
 
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers import exact
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting, Request
-from proxy.wire.known import Known
 from rules.conversation import Conversation, CountTokens
 from rules.tokens.families import O200K, find_family
 
@@ -30,7 +30,7 @@ class Codec:
 
     def __init__(self, count: CountTokens, model: str = "") -> None:
         """Without a model, the costs are those of an unknown one."""
-        self._counting = Counting(count, Known(), find_family(model).costs)
+        self._counting = Counting(count, make_known(), find_family(model).costs)
 
     def decode(self, request: Request) -> Conversation:
         """The request's transcript, counted."""

@@ -8,12 +8,11 @@ What grows from then on is no cache. Nothing else differs.
 from proxy.cli.main import main
 from proxy.compaction import caches, prefix_watch
 from proxy.compaction.tokenizers import exact
-from proxy.wire import known
 
 SHARE = 16
 
 if __name__ == "__main__":
-    known.CACHE_BYTES //= SHARE
+    caches.KNOWN_BYTES //= SHARE
     caches.RESULTS_BYTES //= SHARE
     caches.SKETCHES_BYTES //= SHARE
     caches.DIFFS_BYTES //= SHARE

@@ -6,11 +6,13 @@ Law: bounded by bytes. Losing an entry costs time and changes nothing.
 from sys import getsizeof
 
 from proxy.lru import BytesLRU
-from proxy.wire.known import Known
+from proxy.wire.known import Known, weigh_element
 from rules.pipeline.transcript import StateKey, TranscriptState
 from rules.results.work import ResultKey, Shortened
 from rules.text.sketch import Sketch
 
+KNOWN_BYTES = 64 * 1024 * 1024
+"""Decoded messages; one that was seen before is not decoded or counted again."""
 CHECKSUM_BYTES = 40
 """A line's checksum in a tuple."""
 RESULTS_BYTES = 32 * 1024 * 1024
@@ -25,11 +27,16 @@ They hold the messages of these, nearly always the cached ones, which count agai
 """
 
 
+def make_known() -> Known:
+    """What codecs remember: nothing yet."""
+    return Known(BytesLRU(KNOWN_BYTES, weigh_element), BytesLRU(KNOWN_BYTES // 8, lambda key, _: sum(map(len, key[1]))))
+
+
 class Caches:
     """What compactors remember, within bounds that they share."""
 
     def __init__(self) -> None:
-        self.known = Known()
+        self.known = make_known()
         self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(RESULTS_BYTES, _weigh_result)
         self.sketches: BytesLRU[str, Sketch] = BytesLRU(
             SKETCHES_BYTES, lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines)

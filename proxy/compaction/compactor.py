@@ -79,7 +79,7 @@ class Compactor:
             policy,
             count=self.count,
             request_max_tokens=request.max_tokens,
-            work=self._work.allow(max_chars),
+            work=replace(self._work, max_chars=max_chars),
             states=self._states,
         )
         return Planned(request, planned.original, policy, planned)
@@ -98,7 +98,7 @@ class Compactor:
                 planned.policy,
                 count=self.count,
                 summary=summary,
-                work=self._work.allow(max_chars),
+                work=replace(self._work, max_chars=max_chars),
                 states=self._states,
             )
         except LimitExceededError as error:
@@ -106,12 +106,14 @@ class Compactor:
             original, tokens = round(ratio * error.original_tokens), round(ratio * error.tokens)
             window = planned.policy.context_window
             raise LimitExceededError(original, tokens, limit, window=window, decisions=decisions) from error
+        original_tokens = round(ratio * planned.original.tokens)
+        is_same = outcome.conversation is planned.original
         return Compacted(
             body=planned.request.codec.encode(planned.request, planned.original, outcome.conversation),
             forwarded=outcome.conversation,
             decisions=tuple(_scale(decision, ratio) for decision in outcome.decisions),
-            original_tokens=round(ratio * planned.original.tokens),
-            sent_tokens=round(ratio * outcome.conversation.tokens),
+            original_tokens=original_tokens,
+            sent_tokens=original_tokens if is_same else round(ratio * outcome.conversation.tokens),
             limit_tokens=limit,
         )
 

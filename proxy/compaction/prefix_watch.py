@@ -34,7 +34,7 @@ class PrefixWatch:
         """
         now = (hash(tuple(fixed)), *map(_fingerprint, forwarded.messages))
         shortest = max(len(hashes) - 1 - MAX_GROWTH, 0)
-        before = self._forwarded.pop_first((client, known) for known in hashes[:shortest:-1])
+        before = self._forwarded.pop_first([(client, known) for known in hashes[:shortest:-1]])
         self._forwarded[client, hashes[-1]] = now
         if before is None:
             return None

@@ -3,10 +3,10 @@
 Law: a check whose own keys are wrong by themselves is left out; all others run.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.config.document import Path, Problem, name_path
+from proxy.config.document import Path, Problem, is_within, name_path
 from proxy.config.globs import covers
 from proxy.config.schema import Config, PolicyConfig
 from proxy.config.validation import show
@@ -25,29 +25,17 @@ class _Policy:
         return (*(self.path if key in self.own.model_fields_set else ("defaults",)), key)
 
 
-class _Wrong:
-    """Places whose values are wrong, and everything within them."""
-
-    def __init__(self, paths: Container[Path]) -> None:
-        self._paths = paths
-
-    def has(self, path: Path) -> bool:
-        """Whether the value there cannot be relied on."""
-        return any(path[:length] in self._paths for length in range(len(path) + 1))
-
-
 def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
     """What contradicts something else; `wrong` are the paths whose values stand in for others that are wrong."""
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
-    places = _Wrong(wrong)
-    found = [*_check_addresses(config, places)]
+    found = [*_check_addresses(config, wrong)]
     for policy in _list_policies(config):
-        found += _check_waters(policy, places)
-        if not places.has(("upstreams",)):
-            found += _check_upstreams(policy, known, places)
-        found += _check_order((*policy.path, "tools"), [((glob,), glob) for glob in policy.own.tools], places)
+        found += _check_waters(policy, wrong)
+        if not is_within(("upstreams",), wrong):
+            found += _check_upstreams(policy, known, wrong)
+        found += _check_order((*policy.path, "tools"), [((glob,), glob) for glob in policy.own.tools], wrong)
     matches = [((index, "match"), entry.match) for index, entry in enumerate(config.models)]
-    return [*found, *_check_order(("models",), matches, places)]
+    return [*found, *_check_order(("models",), matches, wrong)]
 
 
 def _list_policies(config: Config) -> list[_Policy]:
@@ -59,18 +47,18 @@ def _list_policies(config: Config) -> list[_Policy]:
     return [_Policy(path, patch, config.over_defaults(patch)) for path, patch in patches]
 
 
-def _check_addresses(config: Config, wrong: _Wrong) -> Iterator[Problem]:
+def _check_addresses(config: Config, wrong: set[Path]) -> Iterator[Problem]:
     """Two listeners need two addresses; port 0 is another one each time."""
     is_same = config.metrics_listen == config.listen and not config.listen.endswith(":0")
-    if is_same and not wrong.has(("listen",)) and not wrong.has(("metrics_listen",)):
+    if is_same and not is_within(("listen",), wrong) and not is_within(("metrics_listen",), wrong):
         yield Problem(("metrics_listen",), "must be another address than listen; null serves both there")
 
 
-def _check_waters(policy: _Policy, wrong: _Wrong) -> Iterator[Problem]:
+def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
     """Low below high. What is wrong in the defaults is told there, not again of each policy that has it from them."""
     low, high = policy.owner("low_water"), policy.owner("high_water")
     is_own = policy.path in {low[:-1], high[:-1]}
-    if not is_own or policy.full.low_water < policy.full.high_water or wrong.has(low) or wrong.has(high):
+    if not is_own or policy.full.low_water < policy.full.high_water or is_within(low, wrong) or is_within(high, wrong):
         return
     if "low_water" in policy.own.model_fields_set:
         yield Problem(low, f"{policy.full.low_water} must be below high_water, {policy.full.high_water}")
@@ -80,21 +68,21 @@ def _check_waters(policy: _Policy, wrong: _Wrong) -> Iterator[Problem]:
         )
 
 
-def _check_upstreams(policy: _Policy, known: Sequence[str], wrong: _Wrong) -> Iterator[Problem]:
+def _check_upstreams(policy: _Policy, known: Sequence[str], wrong: set[Path]) -> Iterator[Problem]:
     """An upstream that is named is there."""
     own = {(*policy.path, "upstream"): policy.own.upstream}
     own[*policy.path, "summary", "upstream"] = policy.own.summary.upstream
     for path, name in own.items():
-        if name is not None and name not in known and not wrong.has(path):
+        if name is not None and name not in known and not is_within(path, wrong):
             words = f"is not one of upstreams ({', '.join(known) or 'none'})"
             yield Problem(path, f"{show(path, name)}{words}")
 
 
-def _check_order(path: Path, globs: Sequence[tuple[Path, str]], wrong: _Wrong) -> Iterator[Problem]:
+def _check_order(path: Path, globs: Sequence[tuple[Path, str]], wrong: set[Path]) -> Iterator[Problem]:
     """The first glob that matches wins; one behind another that matches all that it does is never asked."""
     earlier: list[str] = []
     for place, glob in globs:
-        if wrong.has((*path, *place)):
+        if is_within((*path, *place), wrong):
             continue
         first = next((other for other in earlier if covers(other, glob)), None)
         if first is not None:

@@ -4,7 +4,7 @@ Law: keys are text, as they are written; nothing is ever quoted from the file bu
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,18 +73,13 @@ class Document:
     @classmethod
     def parse(cls, text: str) -> "Document":
         """Read a YAML text; an empty one says None. Raises ConfigError if it cannot be read."""
-        loader = None
         try:
-            loader = PlainLoader(text)
-            reader = _Reader(loader)
-            node = loader.get_single_node()
+            reader = _Reader(PlainLoader(text))
+            node = reader.loader.get_single_node()
             data = None if node is None else reader.read(node, ())
         except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
             message = f"not valid YAML: {_describe(error, text)}"
             raise ConfigError(message) from None  # the parser's error quotes the file, keys and all
-        finally:
-            if loader is not None:
-                loader.dispose()
         return cls(data, reader.places, tuple(reader.problems))
 
     def describe(self, problems: list[Problem]) -> list[str]:
@@ -107,6 +102,11 @@ def name_path(path: Path) -> str:
         if part in SECRET_KEYS and not isinstance(path[-1], int):
             break  # what stands within is no key of ours, and may be a secret
     return name
+
+
+def is_within(path: Path, places: Container[Path]) -> bool:
+    """Whether a path, or one that it begins with, is among these."""
+    return any(path[:length] in places for length in range(len(path) + 1))
 
 
 def has_half_characters(text: str) -> bool:

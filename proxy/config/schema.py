@@ -6,10 +6,11 @@ Law: frozen, and every key has a default. What a file says is read by config/loa
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Literal, Self
+from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
 
+from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.tool_schema import Section, TidyConfig, ToolConfig, allow_a_switch
 from proxy.config.upstream_schema import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
 from proxy.config.values import (
@@ -20,11 +21,10 @@ from proxy.config.values import (
     OwnKey,
     Store,
     Tenant,
-    is_loopback,
     require,
+    split_address,
 )
 from proxy.config.words import Wanted
-from proxy.lru import Same
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget, Treatment, Truncation
 
@@ -32,6 +32,23 @@ MAX_MODEL_CHARS = 256
 """A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
 DEFAULT_CONTEXT_WINDOW = 128_000
 """The window of a model that nothing is known about."""
+
+S = TypeVar("S")
+
+
+class Same(Generic[S]):
+    """A cache key for one object, by identity: sections that are equal may still set different keys."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: S) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 class SummaryConfig(Section):
@@ -260,10 +277,11 @@ class Config(Section):
     def open_addresses(self) -> dict[str, str]:
         """Addresses beyond this machine where no key is asked for, and what that means."""
         found = {}
-        if self.client_keys is None and not is_loopback(self.listen):
+        if self.client_keys is None and not is_loopback(split_address(self.listen)[0]):
             found[self.listen] = "anyone who reaches this port can use the proxy; see client_keys"
-        if self.metrics_listen and self.admin_token is None and not is_loopback(self.metrics_listen):
-            found[self.metrics_listen] = "anyone who reaches this port can read the metrics; see admin_token"
+        pages = self.metrics_listen
+        if pages and self.admin_token is None and not is_loopback(split_address(pages)[0]):
+            found[pages] = "anyone who reaches this port can read the metrics; see admin_token"
         return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from proxy.config.document import SECRET_KEYS, SHOWN_CHARS, Path, Problem
+from proxy.config.document import SECRET_KEYS, SHOWN_CHARS, Path, Problem, is_within
 from proxy.config.words import Slot, list_keys
 
 M = TypeVar("M", bound=BaseModel)
@@ -51,7 +51,7 @@ def validate(data: Any, model: type[M]) -> Validated[M]:
             for path, slot, words in found:
                 if any(len(path) < len(other) and other[: len(path)] == path for other in inner):
                     continue  # a list is too short, say, without its wrong items
-                if not any(path[:length] in before for length in range(len(path) + 1)):  # else it is about a stand-in
+                if not is_within(path, before):  # else it is about a stand-in
                     problems.update(dict.fromkeys(words))
                 wrong.add(path)
                 _take_out(data, path, slot)

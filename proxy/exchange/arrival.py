@@ -48,13 +48,12 @@ class Arrival:
     request_id: str
     started_at: float
 
-    def tell_name(self, name: str) -> str:
-        """A name that the client gave, a model's say; `***` stands for a credential of the same request."""
-        return tell_name(name, self.secrets)
+    def tell_name(self, name: str) -> tuple[str, bool]:
+        """A name that the client gave, a model's say, as it may be logged; `***` stands for a credential.
 
-    def names_secret(self, name: str) -> bool:
-        """Whether a credential of the same request stands in a name, which then must not be shown to anybody."""
-        return any(secret in name for secret in self.secrets)
+        And whether there is one of the same request in it: then it must not be shown to anybody else.
+        """
+        return tell_name(name, self.secrets), any(secret in name for secret in self.secrets)
 
 
 def read_arrival(request: web.BaseRequest, codec: Codec | None) -> Arrival:

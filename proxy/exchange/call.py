@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proxy.compaction.compactor import Compactor
-from proxy.config.schema import Config, PolicyConfig, UpstreamConfig
+from proxy.config.schema import Config, ModelConfig, PolicyConfig, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.record import Target
 from proxy.http.errors import UnknownModeError, UnknownProfileError
@@ -35,7 +35,7 @@ class Route:
 class Call:
     """A request that is to be compacted, and what that takes.
 
-    `label` is the metrics' label of the model. `secret` is what the client's summaries are found and sealed with.
+    `label` is the metrics' label of the model.
     """
 
     arrival: Arrival
@@ -44,7 +44,6 @@ class Call:
     compactor: Compactor
     view: ModelView
     label: str
-    secret: bytes
 
 
 def choose_route(
@@ -53,14 +52,16 @@ def choose_route(
     """The way of a request for a model. Raises UnknownModeError and UnknownProfileError."""
     overrides = headers if config.allow_header_override else CIMultiDict[str]()
     mode = _lower_mode(config.mode, overrides.getall("x-trimtab-mode", ()))
-    settings = _choose_settings(config, model, set(overrides.getall("x-trimtab-profile", ())))
-    upstream, match = config.upstream_for(settings.upstream), config.match_for(model)
+    matched = config.match_for(model)
+    settings = _choose_settings(config, matched, set(overrides.getall("x-trimtab-profile", ())))
+    upstream = config.upstream_for(settings.upstream)
+    shown_model, is_secret = arrival.tell_name(model)
     target = Target(
         upstream=tell_upstream(settings.upstream, upstream.base_url),
         model=model,
-        shown_model=arrival.tell_name(model),
-        is_secret=arrival.names_secret(model),
-        match=match.match if match else None,
+        shown_model=shown_model,
+        is_secret=is_secret,
+        match=matched.match if matched else None,
         mode=mode,
     )
     return Route(target, settings, upstream)
@@ -76,17 +77,21 @@ def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
     return () if upstream.api_key is not None else [item for item in headers if item[0].lower() in SUMMARY_HEADERS]
 
 
-def _choose_settings(config: Config, model: str, profiles: set[str]) -> PolicyConfig:
-    """The policy of a request whose headers name these profiles. Raises UnknownProfileError."""
+def _choose_settings(config: Config, matched: ModelConfig | None, profiles: set[str]) -> PolicyConfig:
+    """The settings of a request: its profile's, else those of the entry that its model matches, else the defaults.
+
+    `profiles` are those that its headers name. Raises UnknownProfileError.
+    """
     if len(profiles) > 1:
         message = "x-trimtab-profile stands more than once, with different names; send it once"
         raise UnknownProfileError(message)
-    try:
-        return config.policy_for(model, next(iter(profiles), None))
-    except KeyError as error:
-        known = ", ".join(config.profiles) or "there are none"
-        message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
-        raise UnknownProfileError(message) from error
+    for profile in profiles:
+        if profile not in config.profiles:
+            known = ", ".join(config.profiles) or "there are none"
+            message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
+            raise UnknownProfileError(message)
+        return config.over_defaults(config.profiles[profile])
+    return config.defaults if matched is None else config.over_defaults(matched)
 
 
 def _lower_mode(configured: str, wanted: Iterable[str]) -> str:

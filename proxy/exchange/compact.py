@@ -27,7 +27,8 @@ class Attempt:
     """What is sent, and what is known of it.
 
     `outcome` is the metrics' word for it. `call` and `chosen` are None if the request could not be compacted, or was
-    not to be; `compacted` is what is known of a request that is refused, too. `refusal` is our own error, if the policy
+    not to be; `compacted` is what is known of a request that is refused, too. `body` is what goes out, None for the
+    client's own bytes. `refusal` is our own error, if the policy
     refuses what cannot fit. `lesson` is what the success of a second attempt teaches. `seconds` are
     those of each phase.
     """
@@ -36,15 +37,10 @@ class Attempt:
     call: Call | None = None
     chosen: Chosen | None = None
     compacted: Compacted | None = None
+    body: bytes | None = None
     refusal: ContextExceededError | None = None
     lesson: Lesson | None = None
     seconds: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def body(self) -> bytes | None:
-        """What goes out; None for the client's own bytes."""
-        is_enforced = self.call is not None and self.call.route.target.mode == "enforce"
-        return self.compacted.body if is_enforced and self.compacted is not None else None
 
 
 async def compact(services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply) -> Attempt:
@@ -73,8 +69,7 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, find_credentials_for(route.upstream, arrival.end_to_end))
     view = ModelView.of(services.config, settings, name, facts)
-    secret = services.tenancy.find_secret(arrival.end_to_end)
-    return Call(arrival, route, request, compactor, view, label, secret)
+    return Call(arrival, route, request, compactor, view, label)
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
@@ -95,13 +90,14 @@ async def carry_out(
     if planned.plan.request is not None or planned.plan.prefetch is not None:
         chosen = await choose_text(services, call, planned, reply, phases)
     with phases.timed("apply"):
-        writes_digest = chosen.planned.plan.window.cut is not None and chosen.text is None
+        writes_digest = chosen.planned.plan.request is not None and chosen.text is None
         work = partial(call.compactor.apply, chosen.planned, chosen.text)
         compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
     outcome = call.route.target.mode
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"
-    return Attempt(outcome, call, chosen, compacted)
+    body = compacted.body if call.route.target.mode == "enforce" else None
+    return Attempt(outcome, call, chosen, compacted, body)
 
 
 def _describe_excess(error: LimitExceededError) -> str:

@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 from proxy.http.aiohttp_fixes import PlainResponse
 from proxy.http.headers import Headers
 from proxy.http.relay import Reply, begin_answer
+from proxy.tasks import Tasks
 from proxy.wire.codec import Codec
 from proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow
 from proxy.wire.sse import FirstEvent
@@ -73,7 +74,8 @@ async def read_opening(reply: Reply, answer: aiohttp.ClientResponse, codec: Code
 
 async def wait_aloud(reply: Reply, request_id: str, work: Coroutine[None, None, T]) -> T:
     """What the work yields. If that takes long, the answer is begun: an event stream with comments in it."""
-    task = asyncio.get_running_loop().create_task(work)
+    tasks = Tasks(lambda _: None)  # whoever awaits the work has its error
+    task = tasks.start(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=FIRST_COMMENT_SECONDS)
         with suppress(ConnectionError):  # the client has left; the server will cancel us
@@ -84,7 +86,7 @@ async def wait_aloud(reply: Reply, request_id: str, work: Coroutine[None, None, 
                 done, _ = await asyncio.wait({task}, timeout=COMMENT_SECONDS)
         return await task
     finally:
-        task.cancel()
+        await tasks.close()
 
 
 async def _begin_stream(reply: Reply, request_id: str) -> None:

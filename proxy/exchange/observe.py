@@ -8,6 +8,7 @@ from proxy.exchange.call import Call, Route, is_text_only
 from proxy.exchange.compact import Attempt
 from proxy.exchange.record import Answered
 from proxy.exchange.services import Services
+from proxy.http.headers import find_credentials
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.view import name_model
 from proxy.wire.tap import Tap
@@ -41,9 +42,8 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
     is_enforced = call.route.target.mode == "enforce"
     sent = compacted.forwarded if is_enforced else chosen.planned.original
     if answered.prompt_tokens and is_text_only(sent):
-        limit = call.view.policy.model_limit_tokens(call.request.max_tokens)
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
-        sample = Sample(sent.tokens, answered.prompt_tokens, limit, believed_tokens, cached_tokens)
+        sample = Sample(sent.tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)
     return await _observe_prefix(services, call, chosen.planned, compacted) if is_enforced else None
 
@@ -51,7 +51,7 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
 async def _observe_prefix(services: Services, call: Call, planned: Planned, compacted: Compacted) -> float | None:
     """How much of the prompt the upstream had read before."""
     hashes, forwarded = planned.plan.hashes, compacted.forwarded
-    # Python's hash is keyed: it names the client, and each of its models has a cache of its own.
-    client = f"{hash(call.secret)} {hash(call.route.target.model)}"
+    # Whose cache it is the upstream knows by the credential, and each model has one of its own. The hash is keyed.
+    client = f"{hash(find_credentials(call.arrival.end_to_end))} {hash(call.route.target.model)}"
     work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)
     return await run_work(work, in_thread=len(hashes) > MANY_MESSAGES)

@@ -95,24 +95,19 @@ class Report:
 
 
 class Phases:
-    """The phase that a piece of work is in, and how long each phase took that has ended."""
+    """The phase that a piece of work is in, and the `seconds` of each phase that has ended, in their order."""
 
     def __init__(self, current: str) -> None:
         self.current = current
-        self._ended: list[tuple[str, float]] = []
-
-    @property
-    def seconds(self) -> tuple[tuple[str, float], ...]:
-        """The phases that have ended, in their order."""
-        return tuple(self._ended)
+        self.seconds: tuple[tuple[str, float], ...] = ()
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """The block is a phase. If it raises, it stays the current one, and has no time."""
-        started = time.monotonic()
-        with self.during(name):
-            yield
-        self._ended.append((name, time.monotonic() - started))
+        before, self.current, started = self.current, name, time.monotonic()
+        yield
+        self.seconds += ((name, time.monotonic() - started),)
+        self.current = before
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
@@ -170,7 +165,7 @@ class Recorder:
             return
         self.metrics.prompt_tokens.labels(label, "sent").inc(sent)
         self.metrics.context_used.labels(label).observe(sent / max(prompt.limit_tokens, 1))
-        if report.target.mode == "enforce" and not report.is_refused:
+        if prompt.decisions and report.target.mode == "enforce" and not report.is_refused:
             self.metrics.record_decisions(label, prompt.decisions)
         if answered.prefix_kept is not None:
             self.metrics.prefix_kept.labels(label).observe(answered.prefix_kept)
@@ -181,14 +176,14 @@ class Recorder:
         answered, pace = report.answered, report.pace
         if report.arrival.endpoint != OTHER_ENDPOINT and report.upstream_seconds is not None:
             self.metrics.upstream_seconds.labels(label).observe(report.upstream_seconds)
-        if pace.chars:
-            self.metrics.time_to_first_token.labels(label).observe(pace.first_at - report.arrival.started_at)
         if answered.completion_tokens is not None:
             source = "estimated" if answered.is_estimated else "upstream"
             self.metrics.completion_tokens.labels(label, source).inc(answered.completion_tokens)
-        rate = pace.tokens_per_second(answered.streamed_tokens or 0)
-        if rate is not None:
-            self.metrics.output_rate.labels(label).observe(rate)
+        if pace.chars:
+            self.metrics.time_to_first_token.labels(label).observe(pace.first_at - report.arrival.started_at)
+            rate = pace.tokens_per_second(answered.streamed_tokens or 0)
+            if rate is not None:
+                self.metrics.output_rate.labels(label).observe(rate)
 
     def _write_line(self, report: Report) -> None:
         arrival, target, prompt, answered = report.arrival, report.target, report.prompt, report.answered

@@ -1,29 +1,32 @@
-"""A request that a codec claims, from its bytes to the end of its answer.
+"""The journey of a request that a codec claims, from its bytes to the end of its answer.
 
-Law: the client sees one answer. The upstream is asked a second time only if it refused the first attempt unread.
+Law: the client sees one answer. The upstream is asked a second time only if it refused the first attempt unread. Each
+field of a journey is what one stage has returned; only this module and the router write to it.
 """
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import aiohttp
 from aiohttp import web
 
 from proxy.compaction.offload import LARGE_BODY_BYTES, run_bounded
+from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Route, choose_route
 from proxy.exchange.compact import Attempt, compact
 from proxy.exchange.early_answer import Opening, read_opening
-from proxy.exchange.journey import Journey
 from proxy.exchange.observe import count_answer, observe
-from proxy.exchange.record import Phases, fail_open
+from proxy.exchange.record import Answered, Phases, Prompt, Report, Target, fail_open
 from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.services import Services
 from proxy.exchange.summary import write_ahead
 from proxy.http.client import target_url
-from proxy.http.headers import request_headers
-from proxy.http.relay import relay_answer, replace_answer
+from proxy.http.errors import ProxyError
+from proxy.http.headers import Headers, request_headers
+from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody, receive_body
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Overflow
@@ -32,6 +35,95 @@ from proxy.wire.overflow.wordings import Kind
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""
 MAX_ATTEMPTS = 2
+
+
+@dataclass(slots=True)
+class Journey:
+    """One request under way.
+
+    `attempts` is how many times it was sent, or was about to be; `sent_at` is when it was first, of the monotonic
+    clock, 0.0 before that. `opening` is that of the last attempt's answer, None before that.
+    """
+
+    arrival: Arrival
+    reply: Reply
+    target: Target = field(default_factory=lambda: Target(""))
+    attempt: Attempt = field(default_factory=lambda: Attempt("aborted"))
+    attempts: int = 0
+    sent_at: float = 0.0
+    opening: Opening | None = None
+    answered: Answered = field(default_factory=Answered)
+    error: ProxyError | None = None
+
+    def begin_attempt(self) -> None:
+        """The request is sent, or sent again."""
+        self.attempts += 1
+        self.sent_at = self.sent_at or time.monotonic()
+        self.opening = None
+
+    def write_headers(self) -> Headers:
+        """What is added to the answer of a request that a codec claims."""
+        prompt, request_id = _describe_prompt(self), self.arrival.request_id
+        overhead_ms = ((self.sent_at or time.monotonic()) - self.arrival.started_at) * 1000
+        headers = [("x-trimtab-request-id", request_id), ("Server-Timing", f"trimtab;dur={overhead_ms:.1f}")]
+        if prompt is not None:
+            tokens = f"original={prompt.original_tokens}, sent={prompt.sent_tokens}, limit={prompt.limit_tokens}"
+            headers.append(("x-trimtab-tokens", tokens))
+            decisions = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in prompt.decisions)
+            if decisions:
+                headers.append(("x-trimtab-decisions", decisions))
+        return headers
+
+    def report(self) -> Report:
+        """What came of it."""
+        reply, opening, error = self.reply, self.opening, self.error
+        status = reply.status if error is None else error.status
+        return Report(
+            arrival=self.arrival,
+            target=self.target,
+            status=status,
+            outcome=_name_outcome(self, status),
+            seconds=time.monotonic() - self.arrival.started_at,
+            prompt=_describe_prompt(self),
+            answered=self.answered,
+            pace=reply.pace,
+            is_refused=opening is not None and opening.overflow is not None,
+            retry=_name_retry(self),
+            error=error,
+            upstream_seconds=reply.last_byte_at - self.sent_at if reply.last_byte_at and self.sent_at else None,
+            phase_seconds=self.attempt.seconds,
+        )
+
+
+def _describe_prompt(journey: Journey) -> Prompt | None:
+    compacted = journey.attempt.compacted
+    if compacted is None:
+        return None
+    sent_tokens = compacted.sent_tokens if journey.target.mode == "enforce" else compacted.original_tokens
+    sent_tokens = sent_tokens if journey.sent_at else 0
+    return Prompt(compacted.original_tokens, sent_tokens, compacted.limit_tokens, compacted.decisions)
+
+
+def _name_outcome(journey: Journey, status: int) -> str:
+    """The metrics' word for it. How it ended comes before what was done."""
+    if journey.reply.broken:
+        return "broken"
+    if journey.reply.client_left or not status:
+        return "aborted"
+    return journey.attempt.outcome if journey.error is None else "refused"
+
+
+def _name_retry(journey: Journey) -> str:
+    """What became of the second attempt; `hopeless` if nothing shorter could be sent."""
+    opening = journey.opening
+    overflow = None if opening is None else opening.overflow
+    if journey.attempts < 2:
+        return "hopeless" if overflow is not None else ""
+    if journey.error is not None or opening is None:
+        return "aborted" if journey.error is None else "failed"
+    if overflow is not None:
+        return "refused"
+    return "recovered" if opening.status == 200 else "failed"
 
 
 async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:

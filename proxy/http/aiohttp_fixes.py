@@ -176,6 +176,11 @@ class PlainResponse(web.StreamResponse):
 class OwnRequest(web.BaseRequest):
     """A request whose answer, if it is our own, names no library in `Server`."""
 
+    @classmethod
+    def make(cls, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> "OwnRequest":
+        """As aiohttp's server has its requests made."""
+        return cls(message, payload, protocol, writer, task, asyncio.get_running_loop())
+
     async def _prepare_hook(self, resp: web.StreamResponse) -> None:
         if not isinstance(resp, PlainResponse):
             resp.headers.popall("Server", None)

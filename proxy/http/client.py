@@ -13,6 +13,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from proxy.config.network.forward_proxies import ForwardProxy
 from proxy.config.schema import UpstreamConfig
 from proxy.http.aiohttp_fixes import Connector, Request, ending_with_connection
 from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamUnreachableError
@@ -99,7 +100,8 @@ class UpstreamClient:
             if headers.get("Content-Length") != str(len(body)):
                 headers["Content-Length"] = str(len(body))  # where the client's stood
             body = _pieces(body) if len(body) > PIECE_BYTES else body
-        how = _choose_way(url, headers, upstream)
+        proxy = upstream.route.proxy
+        how = _choose_way(url, headers, upstream, proxy)
         is_absolute = "proxy" in how and url.scheme == "http" and "server_hostname" not in how
         target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
         try:
@@ -113,14 +115,16 @@ class UpstreamClient:
                 message = f"{name_host(url)} switched protocols, which nobody asked for; check upstream.base_url"
                 raise UpstreamUnreachableError(message)
             _check_codings(response, url)
-            _check_proxy(response, url, upstream, is_tunnelled="server_hostname" in how)
+            _check_proxy(response, url, proxy, is_tunnelled="server_hostname" in how)
             with ending_with_connection(response):
                 yield response
         finally:
             response.close() if not response.content.at_eof() else response.release()
 
 
-def _choose_way(url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig) -> dict[str, Any]:
+def _choose_way(
+    url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig, proxy: ForwardProxy | None
+) -> dict[str, Any]:
     """How a request travels: its headers, timeouts, TLS, and the proxy with the password that only the proxy is shown.
 
     An upstream without TLS is asked in absolute form, but for a WebSocket, which has a tunnel.
@@ -129,7 +133,6 @@ def _choose_way(url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig) -
         total=None, connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
     )
     how: dict[str, Any] = {"headers": headers, "timeout": timeout, "ssl": upstream.tls or True}
-    proxy = upstream.route.proxy
     if proxy is None:
         return how
     shown = {} if proxy.authorization is None else {"Proxy-Authorization": proxy.authorization}
@@ -141,9 +144,8 @@ def _choose_way(url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig) -
     return how
 
 
-def _check_proxy(response: aiohttp.ClientResponse, url: URL, upstream: UpstreamConfig, *, is_tunnelled: bool) -> None:
+def _check_proxy(response: aiohttp.ClientResponse, url: URL, proxy: ForwardProxy | None, *, is_tunnelled: bool) -> None:
     """A proxy that wants a password says so in the upstream's place where there is no tunnel through it."""
-    proxy = upstream.route.proxy
     if proxy is None or url.scheme == "https" or is_tunnelled:
         return
     if response.status == PROXY_AUTHENTICATION_REQUIRED:

@@ -21,98 +21,72 @@ class ProxyError(Exception):
     headers: ClassVar[Mapping[str, str]] = {}
     closes = False
 
+    def __init_subclass__(cls, *, status: int, code: str) -> None:
+        cls.status, cls.code = status, code
+
     def text(self) -> ErrorText:
         """The error as a codec can write it."""
         return ErrorText(str(self), self.code, self.type, self.param)
 
 
-class UpstreamUnreachableError(ProxyError):
+class UpstreamUnreachableError(ProxyError, status=502, code="upstream_unreachable"):
     """No connection to the upstream, or it went away before it answered."""
 
-    status = 502
-    code = "upstream_unreachable"
 
-
-class UpstreamTimeoutError(ProxyError):
+class UpstreamTimeoutError(ProxyError, status=504, code="upstream_timeout"):
     """The upstream did not answer in time."""
 
-    status = 504
-    code = "upstream_timeout"
 
-
-class OverloadedError(ProxyError):
+class OverloadedError(ProxyError, status=503, code="overloaded"):
     """More requests at once than `limits.max_concurrent_requests`."""
 
-    status = 503
-    code = "overloaded"
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     closes = True  # the rest of the request is not worth reading
 
 
-class UpstreamInvalidError(ProxyError):
+class UpstreamInvalidError(ProxyError, status=502, code="upstream_invalid"):
     """The upstream's answer is none that HTTP knows."""
 
-    status = 502
-    code = "upstream_invalid"
 
-
-class BadFramingError(ProxyError):
+class BadFramingError(ProxyError, status=400, code="bad_framing"):
     """It is not certain where the request ends; its connection must not be used again."""
 
-    status = 400
-    code = "bad_framing"
     closes = True
 
 
-class UnauthorizedError(ProxyError):
+class UnauthorizedError(ProxyError, status=401, code="invalid_api_key"):
     """The request shows no key that this proxy knows. As OpenAI's clients know it."""
 
-    status = 401
-    code = "invalid_api_key"
     headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
 
 
-class NoSuchPageError(ProxyError):
+class NoSuchPageError(ProxyError, status=404, code="not_found"):
     """A path under /trimtab where there is no page."""
 
-    status = 404
-    code = "not_found"
 
-
-class SlowRequestError(ProxyError):
+class SlowRequestError(ProxyError, status=408, code="request_timeout"):
     """The client did not go on sending its request."""
 
-    status = 408
-    code = "request_timeout"
     closes = True
 
 
-class MethodNotAllowedError(ProxyError):
+class MethodNotAllowedError(ProxyError, status=405, code="method_not_allowed"):
     """A method that a proxy in front of one upstream has no use for."""
 
-    status = 405
-    code = "method_not_allowed"
 
-
-class ContextExceededError(ProxyError):
+class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
     """Nothing could bring the request within the window. In the form that clients recognise."""
 
-    status = 400
-    code = PROMPT_TOO_LONG
     type = "invalid_request_error"
 
 
-class UnknownProfileError(ProxyError):
+class UnknownProfileError(ProxyError, status=400, code="unknown_profile"):
     """The request named a profile that the configuration does not have."""
 
-    status = 400
-    code = "unknown_profile"
     param = "x-trimtab-profile"
 
 
-class UnknownModeError(ProxyError):
+class UnknownModeError(ProxyError, status=400, code="unknown_mode"):
     """The request named a mode that does not exist."""
 
-    status = 400
-    code = "unknown_mode"
     param = "x-trimtab-mode"

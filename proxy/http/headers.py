@@ -50,9 +50,9 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
     return [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP and name.lower() not in named]
 
 
-def answer_headers(headers: Headers) -> Headers:
+def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """What the client receives of an upstream's headers: all but this hop's own and what cannot be sent on."""
-    return [(name, value) for name, value in drop_hop_by_hop(headers) if is_sendable(value)]
+    return [(name, value) for name, value in drop_hop_by_hop(read_headers(raw_headers)) if is_sendable(value)]
 
 
 def is_sendable(text: str) -> bool:

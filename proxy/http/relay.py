@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 
 from proxy.http.aiohttp_fixes import PlainResponse, reset_transport
 from proxy.http.errors import UpstreamInvalidError
-from proxy.http.headers import Headers, answer_headers, is_sendable, read_headers
+from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
 from proxy.wire.sse import MAX_EVENT_BYTES
 from proxy.wire.tap import Tap
@@ -77,6 +77,13 @@ class Reply:
             reset_transport(self.request.transport)
 
 
+def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainResponse:
+    """A response with the answer's status and headers, and the headers `added`; it has no body yet."""
+    headers = CIMultiDict([*answer_headers(answer.raw_headers), *added])
+    reason = answer.reason if is_sendable(answer.reason or "") else None
+    return PlainResponse(status=answer.status, reason=reason, headers=headers)
+
+
 async def begin_answer(
     reply: Reply, answer: aiohttp.ClientResponse, added: Headers, *, holds_head: bool = False
 ) -> PlainResponse:
@@ -88,10 +95,7 @@ async def begin_answer(
         message = f"the upstream answered with status {answer.status}, which ends no request; check upstream.base_url"
         raise UpstreamInvalidError(message)
     reply.status = answer.status
-    headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
-    headers.extend(added)
-    reason = answer.reason if is_sendable(answer.reason or "") else None
-    response = PlainResponse(status=answer.status, reason=reason, headers=headers)
+    response = make_response(answer, added)
     if holds_head:
         response.hold_head()
     return await reply.begin(response)
@@ -103,11 +107,10 @@ async def replace_answer(
     """Pass the answer on with another body, which is JSON."""
     reply.status = answer.status
     reply.last_byte_at = time.monotonic()
-    headers = CIMultiDict(answer_headers(read_headers(answer.raw_headers)))
+    response = make_response(answer, added)
     for name in ("Content-Length", "Content-Encoding", "Content-Type"):
-        headers.popall(name, None)
-    headers.extend([("Content-Type", "application/json"), *added])
-    response = PlainResponse(status=answer.status, reason=answer.reason, headers=headers)
+        response.headers.popall(name, None)
+    response.content_type = "application/json"
     response.content_length = len(body)
     await reply.begin(response)
     with suppress(ConnectionError):  # the client has left
@@ -131,7 +134,8 @@ async def relay_answer(
     """
     reply.status = answer.status
     response = reply.response or await begin_answer(reply, answer, added, holds_head=bool(held))
-    event = bytearray() if reply.is_stream and not _is_stream(answer) and write_event is not None else None
+    is_stream = answer.status == 200 and answer.content_type == "text/event-stream"
+    event = bytearray() if reply.is_stream and not is_stream and write_event is not None else None
     try:
         async for chunk in _chain(held, answer):
             arrived = time.monotonic()
@@ -141,7 +145,8 @@ async def relay_answer(
                 event += chunk[: MAX_EVENT_BYTES - len(event)]
             if tap is not None:
                 tap.feed(chunk)
-                reply.pace.note(tap.text_chars, arrived)
+                if is_stream:
+                    reply.pace.note(tap.text_chars, arrived)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
         reply.broken = not reply.client_left
         reply.reset()
@@ -156,10 +161,6 @@ async def relay_answer(
 def _ends_with_connection(answer: aiohttp.ClientResponse) -> bool:
     """Whether only the connection's end tells where the body ends."""
     return "Content-Length" not in answer.headers and "Transfer-Encoding" not in answer.headers
-
-
-def _is_stream(answer: aiohttp.ClientResponse) -> bool:
-    return answer.status == 200 and answer.content_type == "text/event-stream"
 
 
 async def _chain(held: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -1,25 +1,45 @@
-"""Request bodies: as they arrive, read whole, decompressed, or only their beginning.
+"""Request bodies: where they end, as they arrive, read whole, decompressed, or only their beginning.
 
-Law: what goes out is the client's own bytes unless somebody says otherwise. No body may come too slowly, nor may all of
-them together fill the memory. Only time spent waiting for the client counts: an upstream's is none of its fault.
+Law: what goes out is the client's own bytes unless somebody says otherwise, and what another server might read as two
+requests goes no further. No body may come too slowly, nor may all of them together fill the memory. Only time spent
+waiting for the client counts: an upstream's is none of its fault.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict
 
 from proxy.http.client import Body
 from proxy.http.content_coding import Decoded, decode_body, read_codings
-from proxy.http.errors import OverloadedError, SlowRequestError
+from proxy.http.errors import BadFramingError, OverloadedError, SlowRequestError
 
 PEEK_BYTES = 64 * 1024
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
 """True of the bytes that the client sent, and of no others."""
 MIN_BYTES_PER_SECOND = 500
 """On average, once the first `silence_seconds` are over. Source: Apache's mod_reqtimeout."""
+
+MAX_CONTENT_LENGTH = 2**63 - 1
+"""More is no number of bytes to most servers, and to some no number at all."""
+
+
+def check_framing(request: web.BaseRequest) -> None:
+    """Raises BadFramingError where it is not certain where a request ends."""
+    codings = request.headers.getall("Transfer-Encoding", [])
+    if request.version < HttpVersion10:
+        message = "a request must say its version of HTTP"
+    elif codings and request.version < HttpVersion11:
+        message = "a request of HTTP/1.0 cannot be chunked"
+    elif codings and [coding.strip().lower() for coding in codings] != ["chunked"]:
+        message = "Transfer-Encoding must be chunked, or not be there"
+    elif int(request.headers.get("Content-Length", "0")) > MAX_CONTENT_LENGTH:
+        message = "Content-Length is too large"
+    else:
+        return
+    raise BadFramingError(message)
 
 
 @dataclass(slots=True)

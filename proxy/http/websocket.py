@@ -15,11 +15,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.config.schema import UpstreamConfig
-from proxy.http.aiohttp_fixes import PlainResponse
 from proxy.http.client import SWITCHING_PROTOCOLS, UpstreamClient
 from proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
-from proxy.http.headers import answer_headers, is_sendable, read_headers
-from proxy.http.relay import STALLED_SECONDS, Reply, relay_answer
+from proxy.http.relay import STALLED_SECONDS, Reply, make_response, relay_answer
 from proxy.http.unreachable import name_host
 
 BUFFER_BYTES = 64 * 1024
@@ -70,11 +68,7 @@ async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse) -> web.Stre
         message = "the upstream closed the WebSocket at once"
         raise UpstreamUnreachableError(message)
     upstream.read_timeout = None  # a WebSocket may be silent for as long as it likes
-    response = PlainResponse(
-        status=answer.status,
-        reason=answer.reason if is_sendable(answer.reason or "") else None,
-        headers=CIMultiDict([*answer_headers(read_headers(answer.raw_headers)), *_UPGRADE]),
-    )
+    response = make_response(answer, _UPGRADE)
     response.force_close()
     await reply.begin(response)
     reply.status = answer.status

@@ -19,8 +19,7 @@ from proxy.exchange.services import Lifecycle, Services
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
-from proxy.server.current import Current
-from proxy.server.router import handle, handle_pages
+from proxy.server.router import Current, handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
 from proxy.state.stores import SummaryStore, data_directory, open_store
@@ -115,7 +114,7 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
     server = web.Server(
         current.serve_by(handle),
         handler_cancellation=True,
-        request_factory=_make_request,
+        request_factory=OwnRequest.make,
         auto_decompress=False,
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
@@ -155,10 +154,6 @@ async def listen_at(server: web.Server, address: str) -> AsyncIterator[tuple[web
         await runner.cleanup()
 
 
-def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> OwnRequest:
-    return OwnRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
-
-
 def _reset_clients(server: web.Server) -> None:
     for connection in server.connections:
         if connection.transport is not None:
@@ -177,7 +172,7 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
         return
     server = web.Server(
         current.serve_by(handle_pages),
-        request_factory=_make_request,
+        request_factory=OwnRequest.make,
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
     )
@@ -190,13 +185,7 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
 
     Raises ConfigError for a store that cannot be.
     """
-    store = open_store(
-        config.store,
-        ttl_seconds=config.store_ttl_seconds,
-        data_directory=data_directory(),
-        on_error=lambda name: metrics.store_errors.labels(name).inc(),
-        log=log,
-    )
+    store = open_store(config, lambda name: metrics.store_errors.labels(name).inc(), log)
     scheme, _, path = config.store.partition(":///")
     if config.store == "memory":
         return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))

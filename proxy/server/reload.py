@@ -10,9 +10,9 @@ from typing import Any
 
 from proxy.config.errors import ConfigError
 from proxy.config.schema import Config
-from proxy.exchange.services import Services
-from proxy.server.current import Current
+from proxy.server.router import Current
 from proxy.state.models.catalogue import load_catalogue
+from proxy.tasks import Tasks
 
 FIXED_KEYS = ("listen", "metrics_listen", "store", "store_ttl_seconds")
 """What takes effect with a restart only."""
@@ -23,18 +23,14 @@ def adopt(current: Current, config: Config) -> list[str]:
     services = current.services
     fixed = {key: getattr(services.config, key) for key in FIXED_KEYS}
     kept = [key for key, value in fixed.items() if getattr(config, key) != value]
-    _change_bounds(services, config)
+    # What all requests share is bounded anew at once: what those in flight hold is counted there.
+    services.uploads.left_bytes += config.limits.max_held_bytes - services.config.limits.max_held_bytes
+    services.uploads.silence_seconds = config.limits.client_silence_seconds
     tenancy = replace(services.tenancy, tenant=config.tenant)
     current.services = replace(services, config=config.model_copy(update=fixed), tenancy=tenancy)
     for upstream in config.discovered_upstreams():
         services.models.seek_windows(upstream)
     return kept
-
-
-def _change_bounds(services: Services, config: Config) -> None:
-    """What all requests share is bounded anew at once: what those in flight hold is counted there."""
-    services.uploads.left_bytes += config.limits.max_held_bytes - services.config.limits.max_held_bytes
-    services.uploads.silence_seconds = config.limits.client_silence_seconds
 
 
 def warn_of_open_addresses(config: Config, log: Any) -> None:
@@ -62,20 +58,22 @@ async def reload_when_told(told: asyncio.Event, current: Current, load: Callable
     `load` reads it, blocking, and raises ConfigError; None where there is no file to read. What is logged says which
     keys are wrong, never what a key holds that may be a secret. Whatever else breaks, the next time is another attempt.
     """
-    while True:
-        await told.wait()
-        told.clear()
-        if load is None:
-            log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
-            continue
-        attempt = asyncio.get_running_loop().create_task(_reload(current, load, log))
-        try:
-            await asyncio.wait((attempt,))
-        finally:
-            attempt.cancel()
-        fault = attempt.exception()
-        if fault is not None:  # by its type alone: what it says may quote a key
-            log.error("reload_failed", error=type(fault).__name__, meaning="the one before stays in force")
+    tasks = Tasks(lambda error: _tell_fault(log, error))
+    try:
+        while True:
+            await told.wait()
+            told.clear()
+            if load is None:
+                log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
+            else:
+                await asyncio.wait({tasks.start(_reload(current, load, log))})
+    finally:
+        await tasks.close()
+
+
+def _tell_fault(log: Any, error: BaseException) -> None:
+    """By its type alone: what it says may quote a key."""
+    log.error("reload_failed", error=type(error).__name__, meaning="the one before stays in force")
 
 
 async def _reload(current: Current, load: Callable[[], Config], log: Any) -> None:

@@ -1,29 +1,52 @@
 """Every request comes in here.
 
-Law: our own pages are answered, what a codec claims goes to exchange/serve.py, and everything else streams through.
+Law: our own pages are answered, what a codec claims goes to exchange/serve.py, and everything else streams through. A
+request keeps the services that it began with, whatever is reloaded meanwhile.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from aiohttp import HttpVersion11, web
 
 from proxy.exchange.arrival import find_secrets, read_arrival, tell_path, tell_upstream
 from proxy.exchange.compact import Attempt
-from proxy.exchange.journey import Journey
 from proxy.exchange.record import Target
-from proxy.exchange.serve import serve
+from proxy.exchange.serve import Journey, serve
 from proxy.exchange.services import Services
+from proxy.http.aiohttp_fixes import loses_what_follows
 from proxy.http.client import SWITCHING_PROTOCOLS, Body, target_url
 from proxy.http.errors import MethodNotAllowedError, OverloadedError, ProxyError
-from proxy.http.framing import check_framing
 from proxy.http.headers import read_headers, request_headers
 from proxy.http.relay import Reply, relay_answer
+from proxy.http.request_body import check_framing
 from proxy.http.websocket import is_upgrade, relay_websocket
 from proxy.server.access import admit_client
 from proxy.server.admin.pages import answer_error, answer_page, is_own
 from proxy.wire.codec import Codec
 from proxy.wire.codecs import DEFAULT
+
+Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True)
+class Current:
+    """The services of requests to come, which may be replaced."""
+
+    services: Services
+
+    def serve_by(self, handler: Handler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        """The handler for a server."""
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            response = await handler(self.services, request)
+            if loses_what_follows(request):
+                response.force_close()
+            return response
+
+        return answer
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:

@@ -17,6 +17,10 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "json", "text")
 """`auto`: text on a terminal, else JSON."""
 SHORT_ID_CHARS = 8
+_WRITE_JSON: list[Processor] = [
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.JSONRenderer(serializer=orjson.dumps),
+]
 
 
 class _Discreet(logging.Handler):
@@ -36,7 +40,7 @@ def configure_log(level: str = "info", form: str = "auto") -> None:
     """Set the process up to log to standard error what has at least this level; `form` is one of FORMATS."""
     logging.root.handlers = [_Discreet(logging.WARNING)]
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
-    write = _write_text() if as_text else _write_json()
+    write = _write_text() if as_text else _WRITE_JSON
     structlog.configure(
         processors=[structlog.processors.add_log_level, *write],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -59,13 +63,6 @@ def escape(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
     )
-
-
-def _write_json() -> list[Processor]:
-    return [
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.JSONRenderer(serializer=orjson.dumps),
-    ]
 
 
 def _write_text() -> list[Processor]:

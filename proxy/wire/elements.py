@@ -5,7 +5,6 @@ are still neighbours.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.wire.json.spans import Array
@@ -17,16 +16,6 @@ WriteElement = Callable[[Sequence[Placed]], bytes]
 """The JSON of an element that holds these messages; never called for one that is as it came."""
 Shares = Callable[[Message, Message], bool]
 """Whether two neighbours, of which one is not as it came, must stand in one element."""
-
-
-def whole_elements(number: int) -> tuple[Origin, ...]:
-    """The origins of messages of which each is one element."""
-    return _make_origins(1 << number.bit_length())[:number]
-
-
-@lru_cache(maxsize=32)
-def _make_origins(number: int) -> tuple[Origin, ...]:
-    return tuple(Origin(start, start + 1) for start in range(number))
 
 
 class _Group(NamedTuple):

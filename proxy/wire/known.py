@@ -1,22 +1,39 @@
-"""What codecs have decoded and counted before, bounded by bytes. Thread-safe.
+"""What codecs have decoded and counted before, in memos of the caller's.
 
 Law: only a matter of speed. What was forgotten is decoded and counted again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from sys import getsizeof
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
-from proxy.lru import BytesLRU
 from rules.conversation import Message
 
-CACHE_BYTES = 64 * 1024 * 1024
-"""Decoded messages kept; a message seen before is not decoded or counted again."""
 OBJECT_BYTES = 150
 """What a message, a text, a part or a call costs in memory beside its characters."""
 
 Decode = Callable[[bytes], tuple[Message, ...]]
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Memo(Protocol[K, V]):
+    """Where something is kept until it is forgotten."""
+
+    def get(self, key: K, /) -> V | None:
+        """What is kept under a key, if anything."""
+
+    def get_many(self, keys: Iterable[K], /) -> list[V | None]:
+        """The same for each key."""
+
+    def find_missing(self, keys: Iterable[K], /) -> list[K]:
+        """The keys under which nothing is kept."""
+
+    def __setitem__(self, key: K, value: V, /) -> None:
+        """Keep a value."""
 
 
 class FixedTokens(NamedTuple):
@@ -32,15 +49,16 @@ class KnownView:
 
     __slots__ = ("_elements", "_fixed", "_number")
 
-    def __init__(self, elements: "_Elements", fixed: "_Fixed", number: int) -> None:
+    def __init__(self, elements: "Elements", fixed: "Fixed", number: int) -> None:
         self._elements = elements
         self._fixed = fixed
         self._number = number
 
-    def count_unknown_bytes(self, raws: Sequence[bytes]) -> int:
-        """How many bytes of these elements are not known."""
+    def count_unknown_bytes(self, raws: Sequence[bytes], fixed: tuple[bytes, ...] = (), fixed_factor: int = 1) -> int:
+        """How many bytes are not known of these elements, and of what stands outside them, which count for more."""
         number = self._number
-        return sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
+        unknown = sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
+        return unknown + sum(map(len, fixed)) * fixed_factor * len(self._fixed.find_missing([(number, fixed)]))
 
     def decode(self, raws: Sequence[bytes], decode: Decode) -> list[tuple[Message, ...]]:
         """The messages of each element; those that are not known as `decode` has them. Raises what it raises.
@@ -49,18 +67,17 @@ class KnownView:
         """
         number = self._number
         found = self._elements.get_many([(number, raw) for raw in raws])
+        decoded = [messages for messages in found if messages]
+        if len(decoded) == len(raws):
+            return decoded  # the usual case: all of a transcript but its end was seen before
         new: dict[bytes, tuple[Message, ...]] = {}
-        decoded: list[tuple[Message, ...]] = []
+        decoded = []
         for raw, known in zip(raws, found, strict=True):
             messages = new.get(raw) if known is None else known
             if messages is None:
                 messages = new[raw] = self._elements[number, raw] = decode(raw)
             decoded.append(messages)
         return decoded
-
-    def knows_fixed(self, raws: tuple[bytes, ...]) -> bool:
-        """Whether the tokens of what stands outside the messages are known."""
-        return (self._number, raws) in self._fixed
 
     def count_fixed(
         self, raws: tuple[bytes, ...], count_fixed: Callable[[tuple[bytes, ...]], FixedTokens]
@@ -75,9 +92,9 @@ class KnownView:
 class Known:
     """The messages of elements, and the tokens of what stands outside them; each dialect's and family's apart."""
 
-    def __init__(self) -> None:
-        self._elements: _Elements = BytesLRU(CACHE_BYTES, _element_size)
-        self._fixed: _Fixed = BytesLRU(CACHE_BYTES // 8, lambda key, _: sum(map(len, key[1])))
+    def __init__(self, elements: "Elements", fixed: "Fixed") -> None:
+        self._elements = elements
+        self._fixed = fixed
         self._views: dict[tuple[str, int], KnownView] = {}
         self._numbers = count()
 
@@ -90,11 +107,11 @@ class Known:
         return view
 
 
-_Elements = BytesLRU[tuple[int, bytes], tuple[Message, ...]]
-_Fixed = BytesLRU[tuple[int, tuple[bytes, ...]], FixedTokens]
+Elements = Memo[tuple[int, bytes], tuple[Message, ...]]
+Fixed = Memo[tuple[int, tuple[bytes, ...]], FixedTokens]
 
 
-def _element_size(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:
+def weigh_element(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:
     """What a cached element holds: its bytes, its texts, its objects."""
     return len(key[1]) + sum(map(_message_size, messages))
 

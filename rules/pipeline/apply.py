@@ -34,7 +34,7 @@ def apply(
     state = None if states is None else states.get(key)
     if state is not None and state.left_alone is plan:
         return Outcome(plan.original)
-    outcome = _carry_out(plan, policy, summary, work, states)
+    outcome = _carry_out(plan, policy, summary, work.begin(), states)
     if state is not None and not outcome.decisions:
         state.left_alone = plan
     return outcome

@@ -58,7 +58,7 @@ class Allowance:
 class Work:
     """What the rules on results work with. Without caches of a caller's, it remembers for as long as it is there.
 
-    If more than the `allowance` is in none of the caches, the rules raise LargeWorkError; what was worked out until
+    If more than `max_chars` are in none of the caches, the rules raise LargeWorkError; what was worked out until
     then is remembered. `counter` names `count` among all that share the caches. Sketches (by text) and diffs (by the
     digests of the older and the newer text) depend on neither the counter nor the policy.
     """
@@ -69,7 +69,8 @@ class Work:
     counter: int = 0
     sketches: Cache[str, Sketch] = field(default_factory=dict)
     diffs: Cache[tuple[bytes, bytes], str] = field(default_factory=dict)
+    max_chars: int | None = None
 
-    def allow(self, max_chars: int | None) -> "Work":
-        """The same, but no more than so many characters may be worked through; None for any number."""
-        return self if max_chars is None else replace(self, allowance=Allowance(max_chars))
+    def begin(self) -> "Work":
+        """The same for one piece of work, of which nothing is spent yet."""
+        return self if self.max_chars is None else replace(self, allowance=Allowance(self.max_chars))

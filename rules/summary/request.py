@@ -148,15 +148,8 @@ def write_inline_prompt(request: SummaryRequest, count: CountTokens) -> str:
     Placeholders say nothing, so that excerpts of the newest results that were pruned go with it.
     """
     fence = _fence(request)
-    left = EXCERPTS_TOKENS
-    items: list[str] = []
-    for message in reversed(request.pruned):
-        item = _render(message, fence, EXCERPT_TOKENS, count)
-        left -= count(item)
-        if left < 0:
-            break
-        items.append(item)
-    excerpts = _EXCERPTS.format(fence=fence, items="\n\n".join(reversed(items))) if items else ""
+    items = _render_newest(request.pruned, fence, EXCERPT_TOKENS, EXCERPTS_TOKENS, count)
+    excerpts = _EXCERPTS.format(fence=fence, items="\n\n".join(items)) if items else ""
     return _INLINE_PROMPT.format(excerpts=excerpts, words=request.max_tokens // 2, note=_NOTE)
 
 
@@ -177,18 +170,12 @@ def write_prompt(request: SummaryRequest, *, base_text: str | None, max_tokens: 
     left = room - sum(map(count, parts)) - digest_tokens
     # Without the previous summary, what it covered is read again as far as there is room.
     span = request.span if base_text is not None else (*request.earlier, *request.span)
-    items: list[str] = []
-    for message in reversed(span):
-        item = _render(message, fence, ITEM_TOKENS, count)
-        left -= count(item)
-        if left < 0:
-            break
-        items.append(item)
+    items = _render_newest(span, fence, ITEM_TOKENS, left, count)
     unseen = span[: len(span) - len(items)]
     if unseen:
         digest = write_digest(unseen, max_tokens=digest_tokens, count=count)
         parts.append(f"[{fence} LIST OF WHAT CAME BEFORE]\n{digest}")
-    transcript = "\n\n".join((*parts, *reversed(items)))
+    transcript = "\n\n".join((*parts, *items))
     words = request.max_tokens // 2
     return _TRANSCRIPT_PROMPT.format(fence=fence, transcript=transcript, words=words, note=_NOTE)
 
@@ -196,6 +183,20 @@ def write_prompt(request: SummaryRequest, *, base_text: str | None, max_tokens: 
 def _fence(request: SummaryRequest) -> str:
     """A name that the transcript cannot forge: it is made of the hash of what it encloses."""
     return f"transcript-{request.key[:16]}"
+
+
+def _render_newest(
+    messages: Sequence[Message], fence: str, each_tokens: int, all_tokens: int, count: CountTokens
+) -> list[str]:
+    """As many of the newest messages as fit, oldest first; each takes `each_tokens` or so at most."""
+    items: list[str] = []
+    for message in reversed(messages):
+        item = _render(message, fence, each_tokens, count)
+        all_tokens -= count(item)
+        if all_tokens < 0:
+            break
+        items.append(item)
+    return items[::-1]
 
 
 def _render(message: Message, fence: str, max_tokens: int, count: CountTokens) -> str:

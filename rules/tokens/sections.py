@@ -4,13 +4,13 @@ Law: the sections add up to the request.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from rules.conversation import Conversation, CountTokens, Message, Role
+from rules.conversation import Conversation, CountTokens, Role
 from rules.text.markers import INTRODUCTION, KEPT_TITLE
 
-MEMORY_TAGS = ("relevant_context",)
+MEMORY_TAG = "relevant_context"
 _SUMMARY = re.compile(rf"{re.escape(INTRODUCTION)}.*?(?={re.escape(KEPT_TITLE)}|\Z)", re.DOTALL)
 
 _SECTIONS = {Role.SYSTEM: "system", Role.TOOL: "tool_results", Role.ASSISTANT: "assistant"}
@@ -39,18 +39,16 @@ class Sections:
         return sum(getattr(self, section.name) for section in fields(self))
 
 
-def count_sections(
-    conversation: Conversation, count: CountTokens, *, format_tokens: int, memory_tags: Sequence[str] = MEMORY_TAGS
-) -> Sections:
+def count_sections(conversation: Conversation, count: CountTokens, *, format_tokens: int) -> Sections:
     """The sections of a transcript; of its fixed tokens all but `format_tokens` are the tools'."""
     found = dict.fromkeys(("system", "user", "assistant", "tool_results"), 0)
     memory = summary = 0
     for message in conversation.messages:
-        blocks = (block for text in message.texts for tag in memory_tags for block in find_blocks(text, tag))
+        blocks = (block for text in message.texts for block in find_blocks(text, MEMORY_TAG))
         in_memory = min(sum(map(count, blocks)), message.tokens)
         summaries = (match.group() for text in message.texts for match in _SUMMARY.finditer(text))
         in_summary = min(sum(map(count, summaries)), message.tokens - in_memory)
-        found[_name_section(message)] += message.tokens - in_memory - in_summary
+        found[_SECTIONS.get(message.role, "user")] += message.tokens - in_memory - in_summary
         memory += in_memory
         summary += in_summary
     tools = conversation.fixed_tokens - format_tokens
@@ -70,7 +68,3 @@ def find_blocks(text: str, tag: str) -> Iterator[str]:
             return
         stop = end + len(closing)
         yield text[start:stop]
-
-
-def _name_section(message: Message) -> str:
-    return _SECTIONS.get(message.role, "user")

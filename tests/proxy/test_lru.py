@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.lru import ENTRY_BYTES, BytesLRU, Same
+from proxy.lru import ENTRY_BYTES, BytesLRU
 
 MAX_BYTES = 4 * (ENTRY_BYTES + 100)
 
@@ -128,16 +128,3 @@ def test_threads_do_not_spoil_the_count_of_bytes() -> None:
         list(pool.map(work, range(4)))
     assert lru.total_bytes == sum(len(value) + ENTRY_BYTES for _, value in lru.items())
     assert lru.total_bytes <= MAX_BYTES
-
-
-def test_a_key_stands_for_one_object() -> None:
-    """Two that are equal are two; what is equal to nothing by value is still itself."""
-    one, other = [1], [1]
-    cache = {Same(one): "one", Same(other): "other"}
-
-    assert (cache[Same(one)], cache[Same(other)], Same([1]) in cache, Same(one) == one) == (
-        "one",
-        "other",
-        False,
-        False,
-    )

@@ -9,12 +9,13 @@ import statistics
 from collections import Counter
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import track
 from rich.table import Table
 
-from proxy.cli.demo.replay import WINDOW_TOKENS, Replay, Stage, replay_session, run_stage
+from proxy.cli.demo.replay import WINDOW_TOKENS, Replay, replay_session, run_stage
 from proxy.cli.demo.session import MODEL, make_session
 from proxy.cli.demo.upstream import Cost
+from proxy.telemetry.logs import configure_log
 
 CACHED_INPUT_PRICE, INPUT_PRICE, OUTPUT_PRICE = 0.1, 1.0, 4.0
 """Per prompt token that is cached, one that is not, and a completion token. Source: the usual ratios of list prices."""
@@ -22,20 +23,20 @@ CACHED_INPUT_PRICE, INPUT_PRICE, OUTPUT_PRICE = 0.1, 1.0, 4.0
 
 async def run_demo(*, keep: bool) -> None:
     """Replay the session and show what came of it; `keep` serves on until SIGINT or SIGTERM."""
+    configure_log("warning")
     console = Console(highlight=False)
     session = make_session()
     console.print(
         f"A coding agent's session of {len(session.turns)} requests, through trimtab to a simulated upstream with a"
         f" window of {WINDOW_TOKENS:,} tokens.\n"
     )
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn())
-    async with run_stage(session) as stage:
+    async with run_stage(session) as (url, upstream):
         # Where nobody watches, a bar is but a line of noise.
-        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-            replay = await replay_session(stage, progress.track(session.turns))
+        turns = track(session.turns, "replaying", console=console, disable=not console.is_terminal)
+        replay = await replay_session(url, upstream, session, turns)
         show_replay(console, replay)
         if keep:
-            await _serve_on(console, stage)
+            await _serve_on(console, url)
 
 
 def show_replay(console: Console, replay: Replay) -> None:
@@ -51,10 +52,8 @@ def show_replay(console: Console, replay: Replay) -> None:
     console.print(f"Rules that acted, in how many requests: {acted}.")
     console.print(
         f"{intact} of {requests} answers reached the client byte for byte as the upstream sent them;"
-        f" trimtab added {overhead_ms:.1f} ms to a request (median); {replay.seconds:.1f} s in all."
+        f" trimtab added {overhead_ms:.1f} ms to a request (median)."
     )
-    if replay.faults:
-        console.print(f"The proxy logged faults: {', '.join(sorted(replay.faults))}.", style="bold red")
 
 
 def _write_table(replay: Replay, refused: int) -> Table:
@@ -96,11 +95,11 @@ def price(cost: Cost) -> float:
     return input_price + cost.completion_tokens * OUTPUT_PRICE
 
 
-async def _serve_on(console: Console, stage: Stage) -> None:
+async def _serve_on(console: Console, url: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    console.print(f"\nexport OPENAI_BASE_URL={stage.url}/v1\nexport OPENAI_API_KEY=demo\n", soft_wrap=True)
-    more = f"The model is {MODEL}; what the proxy counts is at {stage.url}/metrics. Ctrl-C ends both servers."
+    console.print(f"\nexport OPENAI_BASE_URL={url}/v1\nexport OPENAI_API_KEY=demo\n", soft_wrap=True)
+    more = f"The model is {MODEL}; what the proxy counts is at {url}/metrics. Ctrl-C ends both servers."
     console.print(more, soft_wrap=True)
     await stop.wait()

@@ -5,50 +5,26 @@ Law: every number comes from this run, from what the upstream received and from 
 
 import hashlib
 import re
-import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
-import structlog
+from aiohttp import web
 
 from proxy.cli.demo.session import MODEL, Session
-from proxy.cli.demo.upstream import Cost, PromptCache, Served, SimulatedUpstream, run_upstream
+from proxy.cli.demo.upstream import Cost, PromptCache, Served, SimulatedUpstream
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.config.schema import PolicyConfig
-from proxy.server.app import run_proxy
+from proxy.server.app import listen_at, run_proxy
+from proxy.telemetry.logs import get_log
 
 WINDOW_TOKENS = 32_000
 RESERVE_TOKENS = 4_000
 
 _RULE = re.compile(r"([a-z_]+);saved=")
 _OVERHEAD_MS = re.compile(r"\btrimtab;dur=([\d.]+)")
-
-
-class FaultLog:
-    """A structlog processor that drops every event, and keeps the names of those that say that something is wrong."""
-
-    def __init__(self) -> None:
-        self.events: set[str] = set()
-
-    def __call__(self, _: object, method: str, event: structlog.typing.EventDict) -> str:
-        """Keep what is a warning or worse."""
-        if method not in {"debug", "info"}:
-            self.events.add(str(event["event"]))
-        raise structlog.DropEvent
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A proxy that listens at `url`, and what stands behind it and beside it."""
-
-    url: str
-    session: Session
-    upstream: SimulatedUpstream
-    faults: FaultLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +47,6 @@ class Replay:
 
     exchanges: list[Exchange]
     served: list[Served]
-    seconds: float
-    faults: frozenset[str] = frozenset()
 
     def sum_cost(self, *, is_stream: bool) -> Cost:
         """What the upstream answered: the client's requests, which are streams, or the summaries, which are not."""
@@ -80,36 +54,37 @@ class Replay:
 
 
 @asynccontextmanager
-async def run_stage(session: Session, window_tokens: int = WINDOW_TOKENS) -> AsyncIterator[Stage]:
+async def run_stage(
+    session: Session, window_tokens: int = WINDOW_TOKENS
+) -> AsyncIterator[tuple[str, SimulatedUpstream]]:
     """The simulated upstream, with a window of so many tokens, and the proxy in front of it, until the block is left.
 
-    The proxy takes the window for WINDOW_TOKENS.
+    Yields the proxy's address and the upstream. The proxy takes the window for WINDOW_TOKENS.
     """
-    faults = FaultLog()
-    log: Any = structlog.wrap_logger(structlog.ReturnLogger(), processors=[faults])
+    log = get_log()
     compactors = Compactors(log)
     upstream = SimulatedUpstream(session, window_tokens, compactors.choose(PolicyConfig(), MODEL).count)
     window = f"defaults={{context_window: {WINDOW_TOKENS}, completion_reserve: {RESERVE_TOKENS}}}"
-    async with run_upstream(upstream) as base_url:
-        settings = (f"upstream.base_url={base_url}", "listen=127.0.0.1:0", "store=memory", window)
+    server = web.Server(upstream.handle, access_log=None)
+    async with listen_at(server, "127.0.0.1:0") as (_, upstream_url):
+        settings = (f"upstream.base_url={upstream_url}/v1", "listen=127.0.0.1:0", "store=memory", window)
         config = load_config(settings=settings, environment={})
         async with run_proxy(config, log, compactors) as proxy:
-            yield Stage(proxy.url, session, upstream, faults)
+            yield proxy.url, upstream
 
 
-async def replay_session(stage: Stage, turns: Iterable[int]) -> Replay:
-    """Send the requests that these turns of the session answer, one behind the other, as its client would."""
+async def replay_session(url: str, upstream: SimulatedUpstream, session: Session, turns: Iterable[int]) -> Replay:
+    """Send the requests that these turns of the session answer to `url`, one behind the other, as its client would."""
     exchanges: list[Exchange] = []
-    endless = PromptCache(stage.upstream.count)
-    started = time.perf_counter()
+    endless = PromptCache(upstream.count)
     headers = {"Authorization": "Bearer demo", "Content-Type": "application/json"}
-    async with aiohttp.ClientSession(f"{stage.url}/", headers=headers) as client:
+    async with aiohttp.ClientSession(f"{url}/", headers=headers) as client:
         for turn in turns:
-            body = stage.session.request_body(turn)
+            body = session.request_body(turn)
             original = endless.read(body)
             async with client.post("v1/chat/completions", data=body) as answer:
                 answer_hash = hashlib.sha256(await answer.read()).hexdigest()
             rules = frozenset(_RULE.findall(answer.headers.get("x-trimtab-decisions", "")))
             overhead_ms = sum(map(float, _OVERHEAD_MS.findall(answer.headers.get("server-timing", ""))))
             exchanges.append(Exchange(original, answer.status, answer_hash, rules, overhead_ms))
-    return Replay(exchanges, stage.upstream.served, time.perf_counter() - started, frozenset(stage.faults.events))
+    return Replay(exchanges, upstream.served)

@@ -6,7 +6,6 @@ Law: deterministic. A valid transcript: every call is answered right behind it, 
 import inspect
 import re
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -85,19 +84,18 @@ class _Agent:
 
 def make_session(modules: int = 24) -> Session:
     """The session, as long as its first `modules` modules take: all 24 fill a window of 32,000 tokens several times."""
-    agent, done = _Agent(), []
+    agent = _Agent()
+    names = [(package, module) for package, names in PACKAGES.items() for module in names][:modules]
     agent.say("system", _SYSTEM)
     agent.say("user", _TASK)
     agent.act("I look at what there is.", ("list_files", {"path": "ferry"}), ("run_tests", {"path": "tests"}))
-    names = ((package, module) for package, names in PACKAGES.items() for module in names)
-    for package, module in islice(names, modules):
+    for package, module in names:
         agent.migrate(package, module)
-        done.append(module)
         if module == PACKAGES[package][-1]:
             agent.act(f"{package} is through. Now the whole suite.", ("run_tests", {"path": "tests"}))
             agent.say("assistant", f"{package} is done: all of it takes Cents, and every test passes. Shall I go on?")
             agent.say("user", _FOLLOW_UP.format(package))
-    agent.say("assistant", f"All tests pass. To be looked at twice: {', '.join(done)}.")
+    agent.say("assistant", f"All tests pass. To be looked at twice: {', '.join(module for _, module in names)}.")
     return Session(orjson.dumps(list(map(_describe_tool, TOOLS))), tuple(map(orjson.dumps, agent.messages)))
 
 

@@ -4,11 +4,9 @@ Law: what it reports is what it received. It refuses what OpenAI refuses: a prom
 that is not answered right behind it.
 """
 
-import hashlib
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass, replace
+from hashlib import sha256
 from itertools import accumulate, takewhile
 from math import inf
 from typing import Any
@@ -17,11 +15,11 @@ import orjson
 from aiohttp import web
 
 from proxy.cli.demo.session import MODEL, Session
-from proxy.server.app import listen_at
+from proxy.compaction.caches import make_known
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.known import Known
 from rules.conversation import CountTokens
+from rules.results.pairing import pair_tool_calls
 from rules.tokens.messages import MESSAGE_TOKENS
 
 PIECE_CHARS = 48
@@ -49,7 +47,7 @@ class PromptCache:
     """Knows with what an earlier prompt began, message by message and byte for byte. It never forgets."""
 
     def __init__(self, count: CountTokens) -> None:
-        self._counting = Counting(count, Known())
+        self._counting = Counting(count, make_known())
         self._seen: set[bytes] = set()
 
     def read(self, body: bytes, window_tokens: float = inf) -> Cost:
@@ -57,7 +55,8 @@ class PromptCache:
         request = CHAT.read(body)
         conversation = CHAT.decode(request, self._counting)
         sizes = [conversation.fixed_tokens, *(message.tokens for message in conversation.messages)]
-        prefixes = tuple(accumulate((b"\n".join(request.fixed), *request.raws), _extend, initial=b""))[1:]
+        pieces = (b"\n".join(request.fixed), *request.raws)
+        prefixes = tuple(accumulate(pieces, lambda chain, piece: sha256(chain + piece).digest(), initial=b""))[1:]
         warm = takewhile(lambda prefix: prefix[0] in self._seen, zip(prefixes, sizes, strict=True))
         cost = Cost(sum(sizes), sum(size for _, size in warm))
         if cost.prompt_tokens <= window_tokens:
@@ -83,6 +82,7 @@ class SimulatedUpstream:
         self._window_tokens = window_tokens
         self._cache = PromptCache(count)
         self.count = count
+        self._counting = Counting(count, make_known())
         messages = list(map(orjson.loads, session.messages))
         self._script = {_name(messages[turn - 1]): messages[turn] for turn in session.turns}
 
@@ -95,20 +95,21 @@ class SimulatedUpstream:
             cost, chat = self._cache.read(body, self._window_tokens), orjson.loads(body)
         except (UndecodableError, orjson.JSONDecodeError):
             return _refuse("the body is no chat request", "invalid_json")
-        is_stream, response = chat.get("stream") is True, self._judge(cost, chat["messages"])
+        is_stream, response = chat.get("stream") is True, self._judge(cost, body)
         if response is None:
             cost, response = self._answer(cost, chat["messages"], is_stream=is_stream)
-        answer_hash = hashlib.sha256((response.text or "").encode()).hexdigest()
+        answer_hash = sha256((response.text or "").encode()).hexdigest()
         self.served.append(Served(is_stream, response.status, cost, answer_hash))
         return response
 
-    def _judge(self, cost: Cost, messages: list[_Json]) -> web.Response | None:
+    def _judge(self, cost: Cost, body: bytes) -> web.Response | None:
         """What OpenAI answers to a prompt that it does not take; None for one that it does."""
+        conversation = CHAT.decode(CHAT.read(body), self._counting)
         if cost.prompt_tokens > self._window_tokens:
             most = f"This model's maximum context length is {self._window_tokens} tokens."
             message = f"{most} However, your messages resulted in {cost.prompt_tokens} tokens."
             return _refuse(message, "context_length_exceeded")
-        if messages and _answers_every_call(messages):
+        if conversation.messages and pair_tool_calls(conversation, count=self.count).conversation is conversation:
             return None
         return _refuse("An assistant message with 'tool_calls' must be followed by tool messages.", None)
 
@@ -127,34 +128,9 @@ class SimulatedUpstream:
         return cost, web.json_response({**_FRAME, "choices": choices, "usage": usage})
 
 
-@asynccontextmanager
-async def run_upstream(upstream: SimulatedUpstream) -> AsyncIterator[str]:
-    """The upstream on a free port of this machine, until the block is left; yields its base URL."""
-    async with listen_at(web.Server(upstream.handle, access_log=None), "127.0.0.1:0") as (_, url):
-        yield f"{url}/v1"
-
-
-def _extend(chain: bytes, piece: bytes) -> bytes:
-    """The hash of a prefix that is longer by a piece."""
-    return hashlib.blake2b(chain + piece, digest_size=16).digest()
-
-
 def _name(message: _Json) -> str:
     """What tells the last message of a prompt from all others of the session: ids and requests come once."""
     return str(message.get("tool_call_id") or message.get("content"))
-
-
-def _answers_every_call(messages: list[_Json]) -> bool:
-    """Whether each call has its one result right behind it, and no result stands elsewhere."""
-    open_calls: set[str] = set()
-    for message in [*messages, {"role": "end"}]:
-        if message["role"] == "tool" and message["tool_call_id"] in open_calls:
-            open_calls.remove(message["tool_call_id"])
-        elif message["role"] == "tool" or open_calls:
-            return False
-        else:
-            open_calls = {call["id"] for call in message.get("tool_calls", ())}
-    return True
 
 
 def _write_note(messages: list[_Json]) -> _Json:

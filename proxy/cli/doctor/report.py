@@ -25,7 +25,7 @@ from proxy.http.client import UpstreamClient
 from proxy.state.models.facts import complete, recall
 from proxy.state.models.records import Record, Records
 from proxy.state.models.view import ModelView, name_model
-from proxy.state.stores import SummaryStore, data_directory, open_store
+from proxy.state.stores import SummaryStore, open_store
 from rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20
@@ -102,13 +102,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     """
     heard = Heard()
     failures: list[str] = []
-    store = open_store(
-        config.store,
-        ttl_seconds=config.store_ttl_seconds,
-        data_directory=data_directory(),
-        on_error=failures.append,
-        log=heard,
-    )
+    store = open_store(config, failures.append, heard)
     client = UpstreamClient()
     try:
         upstreams = {_tell_apart(config.upstream): (config.upstream, key, MAIN_UPSTREAM)}

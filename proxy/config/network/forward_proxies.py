@@ -70,7 +70,7 @@ def find_route(base_url: str, setting: str | None, environment: Mapping[str, str
     found = next((one for name in (parts.scheme, "all") if (one := _read(environment, f"{name}_proxy"))), None)
     if found is None:
         return Route()
-    if _is_loopback(host):
+    if is_loopback(host):
         return Route(told_by="it is on this machine")
     exempt = _read(environment, "no_proxy")
     if exempt is not None and is_exempt(host, port, exempt[1]):
@@ -149,7 +149,8 @@ def _names(entry: str, host: str, port: int) -> bool:
         return bool(suffix) and (host == suffix or host.endswith(f".{suffix}"))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its name or its address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -19,7 +18,7 @@ from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient, read_bounded, target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.repair import try_decode
 
 TIMEOUT_SECONDS = 5.0
 """For all that is asked of one upstream."""
@@ -88,13 +87,13 @@ def read_models(body: bytes) -> Windows:
 
 def read_names(body: bytes) -> list[str]:
     """The models' names in a list of models, windows or not."""
-    names = (_find_name(entry) for entry in _find_entries(_decode(body)))
+    names = (_find_name(entry) for entry in _find_entries(try_decode(body)))
     return [name for name in names if name is not None]
 
 
 def read_props(body: bytes) -> int | None:
     """The window in tokens in the answer of llama.cpp's /props; None where there is none."""
-    return _read_window(_decode(body), (_PROPS,))
+    return _read_window(try_decode(body), (_PROPS,))
 
 
 async def discover(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers) -> Windows:
@@ -128,20 +127,13 @@ async def _get(client: UpstreamClient, upstream: UpstreamConfig, url: URL, heade
     return b""
 
 
-def _decode(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except DECODE_ERRORS:
-        return None
-
-
 def _read_served(body: bytes) -> Windows:
     windows = _read_list(body, _SERVED)
     return windows if windows.by_model else Windows({}, read_props(body))
 
 
 def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
-    entries = _find_entries(_decode(body))
+    entries = _find_entries(try_decode(body))
     by_model: dict[str, int] = {}
     by_alias: dict[str, int] = {}
     for entry in entries:

@@ -20,6 +20,7 @@ MAX_TRIED = 16
 @dataclass(slots=True)
 class _Upstream:
     windows: Windows = field(default_factory=lambda: Windows({}, None))
+    has_told: bool = False
     asked_at: float | None = None
     failures: int = 0
     tried: set[int] = field(default_factory=set)
@@ -49,16 +50,14 @@ class Told:
         if known.is_being_asked:
             return False
         pause_seconds = REDISCOVER_SECONDS
-        if not known.windows.told_any:  # it may be starting still
+        if not known.has_told:  # it may be starting still
             pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.failures, REDISCOVER_SECONDS)
         is_due = known.asked_at is None or self._clock() - known.asked_at > pause_seconds
         if pause_seconds >= REDISCOVER_SECONDS and is_due:
             known.tried.clear()
         # A credential that was not tried may open what others did not.
         shown = hash(tuple(headers))
-        is_let_in = (
-            bool(headers) and not known.windows.told_any and shown not in known.tried and len(known.tried) < MAX_TRIED
-        )
+        is_let_in = bool(headers) and not known.has_told and shown not in known.tried and len(known.tried) < MAX_TRIED
         if is_due or is_let_in:
             known.tried.add(shown)
             known.is_being_asked = True
@@ -74,4 +73,4 @@ class Told:
         known.asked_at = self._clock()
         known.failures += 1
         if found.told_any:
-            known.windows, known.failures = found, 0
+            known.windows, known.failures, known.has_told = found, 0, True

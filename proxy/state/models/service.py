@@ -92,9 +92,9 @@ class Models:
         if model.read_at is None and model.reading is not None:
             await asyncio.wait({model.reading}, timeout=READ_SECONDS)
             model.read_at = model.read_at or self._clock()  # a store that hangs is waited for once
-        if not is_ready(name.base_url):
-            await asyncio.to_thread(load_catalogue, (name.base_url,))
         if model.completed is None or model.completed[0] is not model.known:
+            if not is_ready(name.base_url):
+                await asyncio.to_thread(load_catalogue, (name.base_url,))
             model.completed = model.known, complete(name, model.facts)
         return model.completed[1]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Self
 
-from proxy.config.schema import Config, PolicyConfig
-from proxy.lru import Same
+from proxy.config.schema import Config, PolicyConfig, Same
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.records import ModelName
 from rules.policy import Policy, Prices

@@ -10,13 +10,13 @@ from typing import Any
 import platformdirs
 
 from proxy.config.errors import ConfigError
+from proxy.config.schema import Config
 from proxy.state.stores.layered import LayeredStore
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.stores.sqlite import SqliteStore
 from proxy.state.stores.store import SummaryStore
 
 FILE_NAME = "summaries.sqlite3"
-_REDIS_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
 
 
 def data_directory() -> Path:
@@ -24,27 +24,23 @@ def data_directory() -> Path:
     return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
-def open_store(
-    url: str, *, ttl_seconds: float, data_directory: Path, on_error: Callable[[str], None], log: Any
-) -> SummaryStore:
+def open_store(config: Config, on_error: Callable[[str], None], log: Any) -> SummaryStore:
     """The store that the configuration names.
 
     `memory`; `sqlite`, a file in the data directory; `sqlite:///relative/path` or `sqlite:////absolute/path`, as others
-    write it; `redis://host:port/db`, `rediss://`, `valkey://`, `valkeys://`. Raises ConfigError for anything else.
+    write it; `redis://host:port/db`, `rediss://`, `valkey://`, `valkeys://`: the
+    configuration takes no other. Raises ConfigError for a server that cannot be asked.
     """
-    scheme, _, rest = url.partition("://")
+    url, ttl_seconds = config.store, config.store_ttl_seconds
     if url == "memory":
         return MemoryStore(ttl_seconds=ttl_seconds)
+    scheme, _, rest = url.partition("://")
     durable: SummaryStore
-    if url == "sqlite":
-        durable = SqliteStore(data_directory / FILE_NAME, ttl_seconds=ttl_seconds, log=log)
-    elif scheme == "sqlite" and rest.startswith("/") and rest.strip("/"):
-        durable = SqliteStore(Path(rest[1:]).expanduser(), ttl_seconds=ttl_seconds, log=log)
-    elif scheme in _REDIS_SCHEMES and rest:
-        durable = _open_redis(url, ttl_seconds)
+    if scheme == "sqlite":
+        file = Path(rest[1:]).expanduser() if rest else data_directory() / FILE_NAME
+        durable = SqliteStore(file, ttl_seconds=ttl_seconds, log=log)
     else:
-        message = "store: must be memory, sqlite, sqlite:///path or redis://host:port/db"
-        raise ConfigError(message)
+        durable = _open_redis(url, ttl_seconds)
     return LayeredStore(durable, ttl_seconds=ttl_seconds, on_error=on_error, log=log)
 
 

@@ -123,13 +123,9 @@ class RedisStore:
         """Give a lease back."""
         await self._ask(lambda: self._release([lease_key(summary_id)], [lease]))
 
-    async def settle(self) -> None:
-        """Wait until no operation is under way."""
-        await self._tasks.settle()
-
     async def close(self) -> None:
         """Let what is under way end, and let go of the connections."""
-        await self.settle()
+        await self._tasks.settle()
         await self._ask(self._client.aclose)
 
     async def _ask(self, operation: Callable[[], Awaitable[Any]]) -> Any:

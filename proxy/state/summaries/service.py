@@ -12,8 +12,9 @@ from proxy.http.client import UpstreamClient
 from proxy.lru import BytesLRU
 from proxy.state.stores import SummaryStore
 from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
-from proxy.state.summaries.sealing import derive_id, seal, unseal
+from proxy.state.summaries.sealing import seal, unseal
 from proxy.state.summaries.summariser import Summariser, Task, ask_model
+from proxy.tasks import Tasks
 from rules.summary.request import Summary, SummaryRequest, make_digest
 
 PAUSE_SECONDS = 15.0
@@ -41,18 +42,19 @@ class Summaries:
         self._calls = calls
         self._metrics = calls.metrics
         self._under_way: dict[str, asyncio.Task[Summary | None]] = {}
+        self._tasks = Tasks(lambda _: None)  # a call's error is for who waits; a prefetch has nobody
         self._pauses: BytesLRU[str, _Pause] = BytesLRU(_PAUSES_BYTES, lambda client, _: len(client))
 
     async def find(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
         """The text for a cut, where it has been written."""
-        return await self._read(derive_id(summariser.secret, request.key, summariser.model), summariser)
+        return await self._read(summariser.name_summary(request.key), summariser)
 
     async def get(self, task: Task) -> Summary:
         """The text for a cut, waited for or written: at most as long as a summary may take, then the digest.
 
         A caller that leaves does not stop the call.
         """
-        summary_id, results = _id(task), self._metrics.summaries
+        summary_id, results = task.summariser.name_summary(task.request.key), self._metrics.summaries
         if task.may_ask and task.request.asks_model:
             if summary_id in self._under_way:
                 results.labels(task.summariser.label, "joined").inc()
@@ -66,7 +68,7 @@ class Summaries:
 
     def prefetch(self, task: Task) -> bool:
         """Have a text written in the background; whether that was begun. A failure costs nothing but a pause."""
-        summary_id = _id(task)
+        summary_id = task.summariser.name_summary(task.request.key)
         if summary_id in self._under_way or self.is_paused(task.summariser):
             return False
         _ = self._start(summary_id, task, "prefetched")
@@ -79,29 +81,20 @@ class Summaries:
 
     def is_under_way(self, request: SummaryRequest, summariser: Summariser) -> bool:
         """Whether this text is being written."""
-        return derive_id(summariser.secret, request.key, summariser.model) in self._under_way
+        return summariser.name_summary(request.key) in self._under_way
 
     async def close(self) -> None:
         """Give up the calls under way."""
-        tasks = list(self._under_way.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _start(self, summary_id: str, task: Task, result: str) -> asyncio.Task[Summary | None]:
         """The call for this summary, begun unless it is under way."""
         running = self._under_way.get(summary_id)
         if running is None:
             # Not of the caller's own: it outlives a client that leaves, and close() ends it.
-            running = asyncio.get_running_loop().create_task(self._write(summary_id, task, result))
-            self._under_way[summary_id] = running
-            running.add_done_callback(lambda done: self._finish(summary_id, done))
+            running = self._under_way[summary_id] = self._tasks.start(self._write(summary_id, task, result))
+            running.add_done_callback(lambda _: self._under_way.pop(summary_id, None))
         return running
-
-    def _finish(self, summary_id: str, done: asyncio.Task[Summary | None]) -> None:
-        self._under_way.pop(summary_id, None)
-        if not done.cancelled():
-            done.exception()  # a prefetch has nobody else to look at it
 
     async def _write(self, summary_id: str, task: Task, result: str) -> Summary | None:
         """A model's text, kept in the store; another process's where one is at it; None where none is to be had."""
@@ -162,8 +155,7 @@ class Summaries:
         """The summary that this one goes on from."""
         if task.request.base is None:
             return None
-        summariser = task.summariser
-        return await self._read(derive_id(summariser.secret, task.request.base, summariser.model), summariser)
+        return await self._read(task.summariser.name_summary(task.request.base), task.summariser)
 
     async def _read(self, summary_id: str, summariser: Summariser) -> Summary | None:
         sealed = await self._store.get(summary_id)
@@ -176,10 +168,6 @@ class Summaries:
         sealed = await self._store.put(summary_id, seal(summariser.secret, summary_id, summary), lease)
         kept = unseal(summariser.secret, summary_id, sealed) if sealed is not None else None
         return kept or summary
-
-
-def _id(task: Task) -> str:
-    return derive_id(task.summariser.secret, task.request.key, task.summariser.model)
 
 
 def _lengthen(pause: _Pause | None) -> _Pause:

@@ -71,7 +71,11 @@ class Summariser:
     @property
     def client_id(self) -> str:
         """Names the client and the model, and tells nothing of either."""
-        return derive_id(self.secret, "", self.model)
+        return self.name_summary("")
+
+    def name_summary(self, key: str) -> str:
+        """The id under which the text of a request's `key` is kept."""
+        return derive_id(self.secret, key, self.model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.overflow.classify import Overflow, read_overflow
 from proxy.wire.overflow.wordings import Kind
-from proxy.wire.sse import write_event
-from proxy.wire.tap import Piece
+from proxy.wire.sse import FirstEvent, write_event
+from proxy.wire.tap import Piece, Tap
 from proxy.wire.usage import Usage, read_usage
 
 EXCEEDED = "model_context_window_exceeded"
@@ -69,6 +69,16 @@ class _Answer(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Answer).decode
 _decode_started = msgspec.json.Decoder(_Started | None).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
+
+
+def make_tap(*, is_stream: bool) -> Tap:
+    """Reads a copy of an answer for its usage and its text."""
+    return Tap(read_answer, is_stream=is_stream)
+
+
+def hold_first_event(*, keeps_all: bool) -> FirstEvent:
+    """Holds a stream back until its first event is whole, or is surely part of an answer."""
+    return FirstEvent(is_part_of_answer, keeps_all=keeps_all)
 
 
 def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.repair import DECODE_ERRORS, decode_any
+from proxy.wire.json.repair import DECODE_ERRORS, decode_any, decode_member
 from rules.conversation import CountTokens, Message, ToolCall
 from rules.tokens.families import Costs
 from rules.tokens.images import Size, read_size
@@ -99,7 +99,7 @@ def _read_surroundings(
 def _decode(raw: msgspec.Raw | None) -> Any:
     """The value of some JSON; None where there is none, or where it defies decoding."""
     try:
-        return decode_any(bytes(raw)) if raw else None
+        return decode_member(raw)
     except DECODE_ERRORS:
         return None
 

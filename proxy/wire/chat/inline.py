@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.repair import DECODE_ERRORS, decode_any
+from proxy.wire.json.repair import DECODE_ERRORS, decode_member
 
 _RENDERED = frozenset(
     {
@@ -60,7 +60,7 @@ def write_members(body: bytes) -> dict[str, msgspec.Raw] | None:
 
 
 def _prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
-    form, output = (_decode(members.get(name)) for name in ("response_format", "output_config"))
+    form, output = (decode_member(members.get(name)) for name in ("response_format", "output_config"))
     is_free = form is None or (isinstance(form, dict) and form.get("type") == "text")
     return not is_free or (isinstance(output, dict) and output.get("format") is not None)
 
@@ -69,7 +69,7 @@ def _forces_call(name: str, value: msgspec.Raw) -> bool:
     """Whether a member has the model call a tool, where it is to write a note."""
     if name not in {"tool_choice", "function_call"}:
         return False
-    choice = _decode(value)
+    choice = decode_member(value)
     if isinstance(choice, dict):
         allowed = choice.get("allowed_tools")
         choice = allowed if isinstance(allowed, dict) else choice
@@ -82,7 +82,7 @@ def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
 
     None if it does not turn thinking on by itself. Anthropic takes no temperature with it.
     """
-    found = [_find_thinking({name: _decode(members[name])}) for name in _THINKING & members.keys()]
+    found = [_find_thinking({name: decode_member(members[name])}) for name in _THINKING & members.keys()]
     return max((tokens for tokens in found if tokens is not None), default=None)
 
 
@@ -96,7 +96,3 @@ def _find_thinking(value: dict[str, Any], *, is_reasoning: bool = False) -> int 
         elif (name in _BUDGETS or (is_reasoning and name == "max_tokens")) and type(member) is int and member > 0:
             found.append(member)
     return max(found, default=None)
-
-
-def _decode(value: msgspec.Raw | None) -> Any:
-    return None if value is None else decode_any(bytes(value))

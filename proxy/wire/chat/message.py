@@ -12,7 +12,7 @@ import orjson
 
 from proxy.wire.chat.cost import count_part, count_wire_message
 from proxy.wire.codec import UndecodableError
-from proxy.wire.json.repair import decode_any, mend
+from proxy.wire.json.repair import decode_any, decode_member, mend
 from rules.conversation import CountTokens, Media, Message, Role, ToolCall
 from rules.prefix import digest_message
 from rules.tokens.families import Costs
@@ -40,13 +40,13 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
     """One message of a chat request, counted. Raises UndecodableError, or an error of msgspec."""
     members = _read_members(raw)
-    wire_role = _decode_value(members.get("role"))
+    wire_role = decode_member(members.get("role"))
     if not isinstance(wire_role, str):
         problem = "a message has no role"
         raise UndecodableError(problem)
     role = _ROLES.get(wire_role, Role.OTHER)
     texts, media = _read_content(members.get("content"))
-    name = _decode_value(members.get("name"))
+    name = decode_member(members.get("name"))
     message = Message(
         role=role,
         texts=texts,
@@ -65,7 +65,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
 
 def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | None:
     """The id of the call that a message answers; results of the form before tools name the function only."""
-    answered = None if wire_role == "function" else _decode_value(members.get("tool_call_id"))
+    answered = None if wire_role == "function" else decode_member(members.get("tool_call_id"))
     if isinstance(answered, str):
         return answered
     return "" if wire_role == "tool" else None
@@ -115,10 +115,6 @@ def _read_members(raw: bytes) -> dict[str, msgspec.Raw]:
     return _decode_members(mend(raw))
 
 
-def _decode_value(raw: msgspec.Raw | None) -> Any:
-    return None if raw is None else decode_any(bytes(raw))
-
-
 def _read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
     """Texts and other parts of a message's content, each in wire order."""
     if content is None:
@@ -144,7 +140,7 @@ def _part_text(part: bytes) -> str | None:
     if part[:1] != b"{":
         return None
     members = _decode_members(part)
-    text, kind = _decode_value(members.get("text")), _decode_value(members.get("type"))
+    text, kind = decode_member(members.get("text")), decode_member(members.get("type"))
     return text if isinstance(text, str) and isinstance(kind, str) and kind in TEXT_PARTS else None
 
 
@@ -152,7 +148,7 @@ def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
     """The message's tool calls; those of an unknown type keep their id, and all of their JSON as arguments."""
     if "tool_calls" not in members:
         return ()
-    calls = _decode_value(members["tool_calls"])
+    calls = decode_member(members["tool_calls"])
     if not isinstance(calls, list):
         return ()
     return tuple(_read_call(call) for call in calls if isinstance(call, dict))

@@ -13,11 +13,11 @@ import msgspec
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
-from proxy.wire.elements import Placed, whole_elements, write_elements
+from proxy.wire.elements import Placed, write_elements
 from proxy.wire.json.repair import DECODE_ERRORS, mend
 from proxy.wire.json.spans import Array, find_array, has_more_parts
 from proxy.wire.known import FixedTokens
-from rules.conversation import Conversation, Message
+from rules.conversation import Conversation, Message, whole_elements
 from rules.results.work import Allowance
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
@@ -50,7 +50,7 @@ def peek_model(beginning: bytes) -> str:
     return found[1].decode("utf-8", "replace") if found else ""
 
 
-def read_request(codec: Codec, body: bytes, max_chars: int | None) -> Request:
+def read_request(codec: Codec, body: bytes, *, max_chars: int | None = None) -> Request:
     """Split a body into its messages without decoding them. Raises UndecodableError.
 
     Lone surrogates, NaN and Infinity, and a byte order mark are mended, as most upstreams' decoders read them. That
@@ -112,8 +112,7 @@ def _find_messages(body: bytes, raws: Sequence[bytes]) -> Array:
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are to be decoded and counted; tools count for more, as they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    unknown = known.count_unknown_bytes(request.raws)
-    return unknown + (0 if known.knows_fixed(request.fixed) else TOOLS_FACTOR * sum(map(len, request.fixed)))
+    return known.count_unknown_bytes(request.raws, request.fixed, TOOLS_FACTOR)
 
 
 def decode_request(request: Request, counting: Counting) -> Conversation:
@@ -122,7 +121,7 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     try:
         decoded = known.decode(request.raws, partial(_decode_element, counting))
         messages = tuple([message for (message,) in decoded])
-        fixed = _find_fixed(request, counting)
+        fixed = known.count_fixed(request.fixed, partial(_count_fixed, counting))
         tokens = fixed.format_tokens + fixed.tools_tokens
         if fixed.has_functions and messages:
             tokens += count_shared_frame(messages[0], counting.count, counting.costs)
@@ -137,13 +136,8 @@ def _decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
 
 def count_format_tokens(request: Request, counting: Counting) -> int:
     """Tokens of the frame and of the response format: of what stands outside the messages, all but the tools."""
-    return _find_fixed(request, counting).format_tokens
-
-
-def _find_fixed(request: Request, counting: Counting) -> FixedTokens:
-    """Tokens of what stands outside the messages."""
     known = counting.known.view(request.codec.name, counting.number)
-    return known.count_fixed(request.fixed, partial(_count_fixed, counting))
+    return known.count_fixed(request.fixed, partial(_count_fixed, counting)).format_tokens
 
 
 def _count_fixed(counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:

@@ -32,6 +32,19 @@ def mend(text: bytes) -> bytes:
     return text
 
 
+def try_decode(text: bytes) -> Any:
+    """The value of some JSON; None where it defies decoding."""
+    try:
+        return msgspec.json.decode(text)
+    except DECODE_ERRORS:
+        return None
+
+
+def decode_member(raw: msgspec.Raw | None) -> Any:
+    """The value of an object's member, as `decode_any` has it; None where there is none."""
+    return None if raw is None else decode_any(bytes(raw))
+
+
 def decode_any(text: bytes) -> Any:
     """The value of some JSON; out of a double's range is infinite. Raises msgspec.DecodeError or RecursionError."""
     try:

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
-from proxy.wire.json.repair import DECODE_ERRORS
+from proxy.wire.json.repair import try_decode
 from proxy.wire.overflow.numbers import MAX_NUMBER, read_number, read_numbers
 from proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, NUMBER, RATE, Kind
 
@@ -32,9 +30,8 @@ class Overflow:
     """An overflow as the upstream tells of it; None is what it does not tell.
 
     `limit` and `requested` are in `unit`: tokens, characters or bytes. `requested` is prompt and completion together
-    where the server adds them; `prompt_tokens` and `completion_tokens` are what of it is which. `is_least`: the server
-    stopped counting there. `excess_tokens` is by how much the prompt was too long. `is_flat`: the body was an object
-    without an `error`, which clients lose.
+    where the server adds them; `prompt_tokens` and `completion_tokens` are what of it is which. `excess_tokens` is by
+    how much the prompt was too long. `is_flat`: the body was an object without an `error`, which clients lose.
     """
 
     kind: Kind
@@ -45,7 +42,6 @@ class Overflow:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     excess_tokens: int | None = None
-    is_least: bool = False
     is_flat: bool = False
 
     @property
@@ -73,7 +69,7 @@ def read_overflow(status: int, body: bytes) -> Overflow | None:
     """
     if status != 200 and status not in REFUSAL_STATUSES:
         return None
-    answer = _decode(body)
+    answer = try_decode(body)
     if isinstance(answer, list) and answer:
         answer = answer[0]
     if status == 200:
@@ -164,10 +160,3 @@ def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str
         text = told[0] if isinstance(told, list) and told else told
         if isinstance(text, str) and text:
             yield text
-
-
-def _decode(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except DECODE_ERRORS:
-        return None

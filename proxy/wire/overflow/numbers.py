@@ -15,7 +15,6 @@ MIN_NUMBER = 256
 """Smaller numbers are statuses, versions and indexes."""
 _COUNTED = re.compile(rf"({NUMBER})(?!\.\d| ?[km]\b) ?tokens?\b", re.IGNORECASE)
 _ANY = re.compile(rf"(?<![\w.-])({NUMBER})(?! ?[km]\b|[\w-]|\.\d)", re.IGNORECASE)
-_LEAST = re.compile(r"at least \d", re.IGNORECASE)
 
 
 class Numbers(NamedTuple):
@@ -29,7 +28,6 @@ class Numbers(NamedTuple):
     prompt_tokens: int | None
     completion_tokens: int | None
     excess_tokens: int | None
-    is_least: bool
 
 
 def read_numbers(text: str) -> Numbers:
@@ -48,7 +46,7 @@ def read_numbers(text: str) -> Numbers:
         prompt = total - completion
     if excess is None and (limit is None or limit == total):
         limit, total = _compare(text) or (limit, total)
-    return Numbers(limit, total, prompt, completion, excess, _LEAST.search(text) is not None)
+    return Numbers(limit, total, prompt, completion, excess)
 
 
 def _compare(text: str) -> tuple[int, int] | None:

@@ -3,13 +3,12 @@
 import orjson
 import pytest
 
-from proxy.compaction.caches import Caches
+from proxy.compaction.caches import Caches, make_known
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
 from proxy.config.schema import PolicyConfig
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.known import Known
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Prices
 from rules.summary.request import Summary
@@ -114,7 +113,7 @@ def test_what_the_codec_forgot_changes_no_byte() -> None:
     body = _body("ok", LONG, "ok")
     caches = Caches()
     first = _compact(Compactor(count_by_heuristic, caches=caches), body, _settings())
-    caches.known = Known()
+    caches.known = make_known()
 
     assert _compact(Compactor(count_by_heuristic, caches=caches), body, _settings()).body == first.body
 

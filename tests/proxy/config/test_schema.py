@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from proxy.config.document import Document, name_path
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
-from proxy.config.schema import MAX_MODEL_CHARS, Config, PolicyConfig
+from proxy.config.schema import MAX_MODEL_CHARS, Config, PolicyConfig, Same
 from proxy.config.tool_schema import ToolConfig
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget
@@ -215,3 +215,16 @@ def test_no_key_stands_in_what_python_says_of_a_configuration() -> None:
     text = "upstream: {api_key: PLANT}\nclient_keys: [PLANT]\nadmin_token: PLANT\nstore: redis://:PLANT@h:1/0"
     config = _load(text, "upstreams.b.api_key=PLANT")
     assert "PLANT" not in f"{config!r} {config} {config.upstream!r} {config.upstreams}"
+
+
+def test_a_key_stands_for_one_object() -> None:
+    """Two that are equal are two; what is equal to nothing by value is still itself."""
+    one, other = [1], [1]
+    cache = {Same(one): "one", Same(other): "other"}
+
+    assert (cache[Same(one)], cache[Same(other)], Same([1]) in cache, Same(one) == one) == (
+        "one",
+        "other",
+        False,
+        False,
+    )

@@ -27,7 +27,7 @@ def test_a_store_is_taken_as_it_is_written(store: str) -> None:
 NEVER = ("redis", "sqlite://", "sqlite:///", "sqlite:///.", "sqlite:///a/..", "sqlite://a", "redis://", "ftp://h/0")
 
 
-@pytest.mark.parametrize("store", [*NEVER, "redis://h:x/0", "redis://h:99999/0"])
+@pytest.mark.parametrize("store", [*NEVER, "disk", "sqlite:", "redis://h:x/0", "redis://h:99999/0"])
 def test_a_store_that_can_never_be_is_refused(store: str) -> None:
     """By `check`, not when the proxy starts."""
     with pytest.raises(ConfigError, match="must be memory, sqlite"):

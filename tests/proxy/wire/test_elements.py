@@ -7,9 +7,9 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.elements import Placed, whole_elements, write_elements
+from proxy.wire.elements import Placed, write_elements
 from proxy.wire.json.spans import find_array
-from rules.conversation import Conversation, Message, Origin, Role
+from rules.conversation import Conversation, Message, Origin, Role, whole_elements
 
 # A drawn transcript: of each element how many parts it has; 0 for a message that spans two elements.
 SHAPES = st.lists(st.integers(0, 3), min_size=1, max_size=6)

@@ -1,40 +1,38 @@
-"""plan() and apply(): all rules in their order."""
+"""The plan: what is asked for, what stood before a cut, and what neither depends on."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
     FREE,
+    KeptStates,
+    Wire,
     assistant,
-    broken_transcripts,
     call,
     conversation,
     count,
     fill,
+    read,
     result,
     session,
     system,
     user,
     valid_transcripts,
-    write_all,
+    write,
 )
 
-from rules.conversation import Conversation, Message, Outcome, split_steps
+from rules.conversation import Conversation, Message, split_steps
 from rules.pipeline.apply import apply
 from rules.pipeline.decide import plan
-from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.results.work import Work
-from rules.summary.request import Summary
+from rules.summary.request import Summary, request_summary
 from rules.treatment import Budget
-from rules.window.cuts import SUMMARY_FRAME_TOKENS
-from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
-from rules.window.state import CutKind
+from rules.window.state import Window
 
 POLICY = Policy(
     context_window=3200,
@@ -49,315 +47,193 @@ POLICY = Policy(
     summary_min_steps=3,
     prices=FREE,
 )
-SUMMARY = "The build was mended in part."
-CUTTING = [strategy for strategy in OverflowStrategy if strategy is not OverflowStrategy.ERROR]
+SUMMARIZE = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)
+POLICIES = pytest.mark.parametrize("policy", [POLICY, SUMMARIZE, replace(POLICY, prices=Prices())])
+HEAD = (system(), user("Begin."))
+LONG = session(60, call_tokens=10, result_tokens=150)
 
 
-def run(before: Conversation, policy: Policy = POLICY, text: str = SUMMARY) -> tuple[Plan, Outcome]:
-    """Plan and apply; a summary is given where one is asked for."""
-    planned = plan(before, policy, count=count)
-    summary = Summary(text, by_model=True) if planned.request and planned.request.asks_model else None
-    return planned, apply(planned, policy, count=count, summary=summary)
+def plan_of(messages: Sequence[Message], policy: Policy = POLICY) -> Plan:
+    """The plan for a transcript."""
+    return plan(conversation(*messages), policy, count=count)
 
 
-def rules_of(outcome: Outcome) -> list[str]:
-    """Which rules acted, in order."""
-    return [decision.rule for decision in outcome.decisions]
+def forward(planned: Plan, policy: Policy = POLICY) -> Conversation:
+    """What is forwarded by a plan, each summary named by its key."""
+    key = planned.request.key if planned.request else ""
+    return apply(planned, policy, count=count, summary=Summary(f"Summary {key}.", by_model=True)).conversation
 
 
-def test_the_rules_act_in_order() -> None:
-    """Pairing, truncation, pruning, and then the summary."""
-    messages = (*session(3, result_tokens=900), result("none"), *session(40, call_tokens=2, result_tokens=280)[2:])
-    acted = {tuple(rules_of(run(conversation(*messages[:stop]))[1])) for stop in range(len(messages))}
-    order = ("pairing", "truncate", "prune", "summarise", "digest")
-    assert {rule for rules in acted for rule in rules} == {*order[:4]}
-    assert all(list(rules) == sorted(rules, key=order.index) for rules in acted)
+def grow(messages: Sequence[Message], policy: Policy) -> Iterator[tuple[Plan, Plan]]:
+    """The plans before and after each step."""
+    plans = [plan_of(messages[: step.stop], policy) for step in split_steps(messages)]
+    return pairwise(plans)
 
 
-def test_a_summary_is_asked_for_where_a_cut_wants_one() -> None:
-    """The request names the prefix at the cut; the text given for it is forwarded, the digest without one."""
-    before = conversation(*session(40))
-    planned, outcome = run(before)
-    assert planned.request is not None
-    assert rules_of(outcome) == ["summarise"]
-    assert outcome.conversation.messages[1].texts[1].endswith(SUMMARY)
-    without = apply(planned, POLICY, count=count)
-    assert rules_of(without) == ["digest"]
-    assert "## Tool calls" in without.conversation.messages[1].text
+def test_without_a_cut_nothing_is_put_off() -> None:
+    """There is nothing that stood before."""
+    assert plan_of(session(2)).put_off() is None
 
 
-def test_no_wish_is_told_twice() -> None:
-    """With the digest, each of the user's messages is forwarded verbatim or listed, never both and never neither."""
-    turns = ((user(f"Wish number {turn}."), assistant(fill(f"done {turn}", 60))) for turn in range(80))
-    messages = (system(), user("Begin."), *(message for turn in turns for message in turn))
-    policy = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE, summary_max_tokens=2000)
-    cuts = set()
-    for stop in range(40, len(messages)):
-        planned, outcome = run(conversation(*messages[:stop]), policy)
-        texts = [text for message in outcome.conversation.messages for text in message.texts]
-        told = "\n".join(texts)
-        if planned.window.cut and "omitted here" not in told:
-            cuts.add(planned.window.cut.kept)
-            assert [told.count(f"Wish number {turn}.") for turn in range((stop - 1) // 2)] == [1] * ((stop - 1) // 2)
-    assert len(cuts) >= 2
+@pytest.mark.parametrize("role", SummaryRole)
+@pytest.mark.parametrize("strategy", [OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE])
+@pytest.mark.parametrize("messages", [LONG, session(40, call_tokens=4, result_tokens=290)])
+def test_a_cut_put_off_forwards_what_was_forwarded(
+    messages: tuple[Message, ...], strategy: OverflowStrategy, role: SummaryRole
+) -> None:
+    """Byte for byte what the request before it sent, and then what is new: no upstream's cache is lost."""
+    policy = replace(POLICY, overflow_strategy=strategy, summary_role=role)
+    put_off = 0
+    for before, after in grow(messages, policy):
+        if before.window.cuts != after.window.cuts:
+            earlier = after.put_off()
+            assert earlier is not None
+            assert earlier.request == before.request
+            sent, new = forward(before, policy).messages, len(after.original.messages) - len(before.original.messages)
+            assert forward(earlier, policy).messages == (*sent, *after.conversation.messages[-new:])
+            put_off += 1
+    assert put_off >= 2
 
 
-def test_the_text_of_a_summary_changes_nothing_else() -> None:
-    """Sizes are reserved: a short text and one far too long leave the same tail."""
-    before = conversation(*session(60))
-    short, long = (run(before, text=text)[1].conversation.messages for text in ("x", fill("long", 2000)))
-    assert short[2:] == long[2:]
-    assert short[1] != long[1]
+def test_a_cut_put_off_asks_for_nothing_ahead() -> None:
+    """The text that is wanted is that of the cut put off."""
+    for _, after in grow(LONG, SUMMARIZE):
+        earlier = after.put_off()
+        assert earlier is None or earlier.prefetch is None
 
 
-@given(messages=broken_transcripts(), strategy=st.sampled_from([OverflowStrategy.PRUNE, OverflowStrategy.ERROR]))
-def test_prune_and_error_never_ask_a_model(messages: tuple[Message, ...], strategy: OverflowStrategy) -> None:
-    """No request for a summary under either, whatever comes."""
-    policy = replace(POLICY, overflow_strategy=strategy, context_window=1200)
-    planned, outcome = run(conversation(user("Begin."), *messages), policy)
-    assert planned.request is None or not planned.request.asks_model
-    assert "summarise" not in rules_of(outcome)
+def test_a_summary_is_asked_for_ahead_under_the_key_of_its_cut() -> None:
+    """Every cut of a session without large results was announced, by the request that it makes then."""
+    made = 0
+    for before, after in grow(LONG, SUMMARIZE):
+        if before.window.cuts != after.window.cuts:
+            assert before.prefetch == after.request is not None
+            made += 1
+    assert made >= 3
 
 
-@given(messages=valid_transcripts())
-def test_error_only_pairs_truncates_and_dedupes(messages: tuple[Message, ...]) -> None:
-    """Under `error` every message is forwarded; under `summarize` no result becomes a placeholder."""
-    before = conversation(user("Begin."), *messages)
-    by_error = run(before, replace(POLICY, overflow_strategy=OverflowStrategy.ERROR))[1]
-    assert set(rules_of(by_error)) <= {"pairing", "truncate", "dedupe"}
-    assert len(by_error.conversation.messages) == len(before.messages)
-    by_summary = run(before, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))[1]
-    assert "prune" not in rules_of(by_summary)
+@POLICIES
+def test_the_prefix_of_a_cut_is_what_is_forwarded_before_it(policy: Policy) -> None:
+    """Behind it stands what the client sent from there on, and before it whatever the upstream has in its cache."""
+    found = 0
+    for _, after in grow(LONG, policy):
+        at, sent = after.window.next_cut, forward(after, policy)
+        if at is not None:
+            prefix = after.find_prefix(sent, at)
+            assert (*(prefix.messages if prefix else ()), *after.conversation.messages[at:]) == sent.messages
+            found += 1
+    assert found >= 2
+
+
+def test_the_prefix_ends_at_its_own_place() -> None:
+    """A message that was said twice may be one object (the codec remembers them): each place is its own."""
+    again = assistant("I will look again.")
+    messages = (system(), user("task"), again, user("go"), again, user("on"), again)
+    planned = plan_of(messages)
+    for at in (2, 4, 6):
+        prefix = planned.find_prefix(planned.conversation, at)
+        assert prefix is not None
+        assert prefix.messages == messages[:at]
+        assert len(prefix.origins) == at
+
+
+def test_a_prefix_that_is_not_there_is_not_found() -> None:
+    """What was forwarded without the message at the cut has no prefix that ends there."""
+    planned = plan_of(LONG)
+    assert planned.find_prefix(conversation(*session(3)), 10) is None
+
+
+@given(messages=valid_transcripts(), role=st.sampled_from(SummaryRole), policy=st.sampled_from([POLICY, SUMMARIZE]))
+def test_no_more_is_forwarded_than_was_reserved(
+    messages: tuple[Message, ...], role: SummaryRole, policy: Policy
+) -> None:
+    """However long the summary came out, and whoever speaks it."""
+    policy = replace(policy, summary_role=role, context_window=1600)
+    planned = plan_of((*HEAD, *messages), policy)
+    summary = Summary(fill("very long", 900), by_model=True)
+    sent = apply(planned, policy, count=count, summary=summary).conversation
+    assert sent.tokens <= planned.reserved_tokens
+    if planned.window == Window(
+        task=1, next_cut=planned.window.next_cut, prefetch_tokens=planned.window.prefetch_tokens
+    ):
+        assert sent.tokens == planned.reserved_tokens
+
+
+def rewrite(message: Message) -> Message:
+    """The same words on another wire: other key order, content in parts, a `cache_control` on the last."""
+    wire = write(message)
+    if isinstance(wire["content"], str):
+        part = {"cache_control": {"type": "ephemeral"}, "text": wire["content"], "type": "text"}
+        wire = {**wire, "content": [part]}
+    return read(Wire(reversed(wire.items())))
+
+
+@given(marked=st.sets(st.integers(0, 121)), policy=st.sampled_from([POLICY, SUMMARIZE]))
+def test_key_order_and_a_moved_cache_mark_move_nothing(marked: set[int], policy: Policy) -> None:
+    """Neither the cut nor the names of summaries depend on how the words were written down."""
+    plain = plan_of(LONG, policy)
+    moved = [rewrite(one) if index in marked else one for index, one in enumerate(LONG)]
+    assert all(moved[index].raw != LONG[index].raw for index in marked)
+    other = plan_of(moved, policy)
+    assert other.window == plain.window
+    assert other.hashes == plain.hashes
+    assert other.request is not None
+    assert plain.request is not None
+    assert (other.request.key, other.request.base) == (plain.request.key, plain.request.base)
+
+
+@given(messages=valid_transcripts(), extra=st.integers(0, 120))
+def test_a_timestamp_and_a_tool_more_rename_no_summary(messages: tuple[Message, ...], extra: int) -> None:
+    """The head's size is rounded, and its text enters no name."""
+    body = (user("Mend the build."), *messages, *LONG[2:40])
+    morning = plan(conversation(system("9:00"), *body, fixed_tokens=1), POLICY, count=count)
+    evening = plan(conversation(system("21:00:00 UTC"), *body, fixed_tokens=1 + extra), POLICY, count=count)
+    assert (morning.window, morning.request, morning.prefetch) == (evening.window, evening.request, evening.prefetch)
+    assert morning.request is not None
 
 
 @given(
-    messages=valid_transcripts(),
-    strategy=st.sampled_from(CUTTING),
-    window=st.sampled_from([1200, 2400, 3200]),
-    fixed_tokens=st.integers(0, 400),
-    prices=st.sampled_from([FREE, Prices(), Prices(cached_input=0.0)]),
-    role=st.sampled_from(SummaryRole),
+    high=st.sampled_from([0.7, 0.8, 0.9]),
+    low=st.sampled_from([0.2, 0.3, 0.4]),
+    prices=st.sampled_from([FREE, Prices()]),
+    max_tokens=st.sampled_from([100, 200]),
 )
-def test_what_is_forwarded_fits(
-    messages: tuple[Message, ...],
-    strategy: OverflowStrategy,
-    window: int,
-    fixed_tokens: int,
-    prices: Prices,
-    role: SummaryRole,
-) -> None:
-    """Never over the limit, unless what can never be cut is too much: head, open step, last wish, system messages."""
-    policy = replace(POLICY, overflow_strategy=strategy, context_window=window, prices=prices, summary_role=role)
-    planned, outcome = run(conversation(*messages, fixed_tokens=fixed_tokens), policy)
-    if outcome.conversation.tokens > planned.limit:
-        assert _least(planned.conversation, planned.limit) > planned.limit
+def test_thresholds_rename_no_summary(high: float, low: float, prices: Prices, max_tokens: int) -> None:
+    """Another policy makes other cuts; one that both make has one name, so its summary is found."""
+    policy = replace(POLICY, high_water=high, low_water=low, prices=prices, summary_max_tokens=max_tokens)
+    planned = plan_of(LONG, policy)
+    for stop in range(4, len(LONG), 2):
+        other = plan_of(LONG[:stop])
+        for one in {cut.at for cut in other.window.cuts} & {cut.at for cut in planned.window.cuts}:
+            names = {_name(found, one) for found in (planned, other)}
+            assert len(names) == 1
 
 
-@pytest.mark.parametrize("strategy", CUTTING)
-def test_a_long_session_always_fits(strategy: OverflowStrategy) -> None:
-    """Two hundred steps, at each of which the request is within its limit."""
-    messages = session(200, result_tokens=120)
-    policy = replace(POLICY, overflow_strategy=strategy)
-    for stop in range(2, len(messages), 7):
-        planned, outcome = run(conversation(*messages[:stop], fixed_tokens=100), policy)
-        assert outcome.conversation.tokens <= planned.limit
+def _name(planned: Plan, at: int) -> str:
+    cuts = tuple(cut for cut in planned.window.cuts if cut.at <= at)
+    found = request_summary(planned.conversation.messages, planned.hashes, replace(planned.window, cuts=cuts))
+    assert found is not None
+    return found.key
 
 
-def _least(sent: Conversation, limit: int) -> int:
-    """What is forwarded at the least; more than the limit where a head leaves too little room for cuts."""
-    messages = sent.messages
-    last_step = split_steps(messages)[-1].start if messages else 0
-    users = [message for message in messages if message.role == "user"]
-    leaders = [message for message in messages[:last_step] if message.role in {"system", "developer"}]
-    leading = next((index for index, one in enumerate(messages) if one.role not in {"system", "developer"}), 0)
-    grain = limit // HEAD_STEPS
-    head = sent.fixed_tokens + sum(message.tokens for message in (*messages[:leading], *users[:1]))
-    head = -(-head // grain) * grain
-    if limit - head < limit * MIN_ROOM_SHARE:
-        return limit + 1
-    rest = [*messages[last_step:], *users[1:][-1:], *leaders[leading:]]
-    return head + SUMMARY_FRAME_TOKENS + sum(message.tokens for message in rest)
+@given(stops=st.lists(st.integers(1, len(LONG)), min_size=2, max_size=6), policy=st.sampled_from([POLICY, SUMMARIZE]))
+def test_remembered_folds_change_no_plan(stops: list[int], policy: Policy) -> None:
+    """Plans with and without kept states are equal, whatever came before; so after a restart, too."""
+    known = KeptStates()
+    for stop in stops:
+        before = conversation(*LONG[:stop])
+        assert plan(before, policy, count=count, states=known) == plan_of(LONG[:stop], policy)
 
 
-def test_thresholds_do_not_rename_summaries() -> None:
-    """Another budget for results moves cuts perhaps; a cut that is still there asks for the same key."""
-    messages = session(60, result_tokens=120)
-    keys: list[dict[int, str]] = []
-    for budget in (100, 101, 102, 300):
-        found = {}
-        for stop in range(2, len(messages) + 1, 4):
-            planned, _ = run(conversation(*messages[:stop]), replace(POLICY, result_budget=Budget(budget)))
-            if planned.request and planned.window.cut:
-                found[planned.window.cut.at] = planned.request.key
-        keys.append(found)
-    shared = [(at, found[at], keys[0][at]) for found in keys[1:] for at in found.keys() & keys[0].keys()]
-    assert shared
-    assert all(left == right for _, left, right in shared)
-
-
-@pytest.mark.parametrize(("left", "right", "same"), [(1025, 2048, True), (1, 1, True), (1000, 1500, False)])
-def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> None:  # noqa: FBT001
-    """Within a power of two the request's own maximum decides nothing but what may go out without a wait."""
-    plans = [
-        replace(plan(conversation(*session(40)), POLICY, count=count, request_max_tokens=wanted), fitting=0)
-        for wanted in (left, right)
-    ]
-    assert (plans[0] == plans[1]) == same
-
-
-def test_a_timestamp_in_the_system_prompt_keeps_cut_and_key() -> None:
-    """Neither the cut nor the summary's name depends on what the system prompt says, only on its rounded size."""
-    body = session(40)[1:]
-    morning, evening = (
-        plan(conversation(system(text), *body), POLICY, count=count) for text in ("9:00", "It is 21:00.")
-    )
-    assert morning.window == evening.window
-    assert morning.request == evening.request is not None
-
-
-def test_what_exceeds_is_refused() -> None:
-    """Under `error` the refusal says how much, of how much, and what was tried."""
-    before = conversation(user("task"), *session(3, result_tokens=900)[2:], user(fill("huge", 4000)))
-    policy = replace(POLICY, on_exceeded=OnExceeded.ERROR)
-    with pytest.raises(LimitExceededError, match=r"^\d+ prompt tokens after compaction, limit 3200$") as caught:
-        run(before, policy)
-    forwarded = run(before)[1]
-    assert (caught.value.tokens, caught.value.limit) == (forwarded.conversation.tokens, 3200)
-    assert caught.value.decisions == forwarded.decisions
-    assert {decision.rule for decision in caught.value.decisions} == {"truncate", "digest"}
-
-
-def test_what_exceeds_may_be_forwarded() -> None:
-    """Under `forward` it goes as far as it got; where nothing could be done, that is the original."""
-    before = conversation(user(fill("huge", 4000)))
-    assert run(before)[1] == Outcome(before)
-    assert run(conversation(fixed_tokens=9999))[1] == Outcome(conversation(fixed_tokens=9999))
-
-
-def test_what_exceeds_may_be_truncated() -> None:
-    """Under `truncate` the largest text of the last message keeps head and tail, and all fits."""
-    before = conversation(
-        user("task"), assistant("yes"), replace(user(), texts=("read this", fill("huge", 4000)), tokens=4007)
-    )
-    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE)
-    outcome = run(before, policy)[1]
-    last = outcome.conversation.messages[-1]
-    assert outcome.conversation.tokens <= 3200
-    assert last.texts[0] == "read this"
-    assert last.texts[1].startswith("huge all of this")
-    assert "omitted here" in last.texts[1]
-    assert rules_of(outcome)[-1] == "exceeded"
-    assert outcome.decisions[-1].first_changed == len(outcome.conversation.messages) - 1
-
-
-def test_what_fits_the_window_is_forwarded_though_it_exceeds_the_limit() -> None:
-    """Also where only a shorter last message makes it fit, and that is allowed."""
-    policy = replace(POLICY, context_window=4000, completion_reserve=1000)
-    for tokens, on_exceeded in ((3500, OnExceeded.ERROR), (9000, OnExceeded.TRUNCATE)):
-        before = conversation(user("task"), user(fill("last", tokens)))
-        _, outcome = run(before, replace(policy, on_exceeded=on_exceeded))
-        assert outcome.conversation.tokens <= 4000
-    with pytest.raises(LimitExceededError):
-        run(conversation(user("task"), user(fill("last", 4100))), replace(policy, on_exceeded=OnExceeded.ERROR))
-    head = conversation(system(fill("head", 3100)), user("task"), user(fill("last", 2000)))
-    _, outcome = run(head, replace(policy, on_exceeded=OnExceeded.TRUNCATE))
-    assert 3000 < outcome.conversation.tokens <= 4000
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        conversation(user("task"), fixed_tokens=4000),
-        conversation(user("task"), assistant(fill("huge", 4000))),
-        conversation(system(fill("rules", 3150)), user(fill("huge", 4000))),
-    ],
-)
-def test_what_no_truncation_brings_down_is_refused(before: Conversation) -> None:
-    """Where the last message is not what is too large, `truncate` refuses like `error`."""
-    with pytest.raises(LimitExceededError):
-        run(before, replace(POLICY, on_exceeded=OnExceeded.TRUNCATE))
-
-
-@pytest.mark.parametrize("on_exceeded", OnExceeded)
-def test_what_has_no_messages_is_forwarded(on_exceeded: OnExceeded) -> None:
-    """A request without messages has nothing to compact: the upstream judges, whatever the policy."""
-    before = conversation(fixed_tokens=4000)
-    assert run(before, replace(POLICY, on_exceeded=on_exceeded))[1].conversation is before
-
-
-def test_a_memo_changes_nothing() -> None:
-    """Plans with and without a memo are equal."""
-    before = conversation(*session(20, result_tokens=600))
-    assert plan(before, POLICY, count=count, work=Work(count, {})) == plan(before, POLICY, count=count)
-
-
-def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:
-    """What stands in for a summary is a function of the cut: while it stands, the text stays."""
-    messages = session(30)
-    texts: dict[object, set[str]] = {}
-    for stop in range(1, len(messages) + 1):
-        planned = plan(conversation(*messages[:stop]), POLICY, count=count)
-        if planned.window.cut:
-            wire = write_all(apply(planned, POLICY, count=count).conversation.messages)
-            texts.setdefault(planned.window.cuts, set()).add(wire[1]["content"])
-    assert texts
-    assert all(cut[-1].kind is CutKind.SUMMARISE and len(found) == 1 for cut, found in texts.items())
-
-
-def parallel(sizes: Sequence[int]) -> tuple[Message, ...]:
-    """One step: a call for each size, and results of so many tokens, in lines that differ."""
-    calls = [call(f"p{number}", "read") for number in range(len(sizes))]
-    texts = [
-        "".join(f"{number}: line {line} of what was read\n" for line in range(size // 7))
-        for number, size in enumerate(sizes)
-    ]
-    return (assistant("I read all.", *calls), *(result(one.id, text) for one, text in zip(calls, texts, strict=True)))
-
-
-def test_a_step_larger_than_the_window_is_shortened_once_and_for_all() -> None:
-    """Each result keeps something and says what is missing of it; in later requests it is byte for byte the same."""
-    step = parallel([3000, 80, 1500, 9000, 2000, 3000])
-    later = (assistant("Now I know.", call("n")), result("n", "fine"), assistant("And this.", call("m")), result("m"))
-    before = (system(), user("Mend the build."), *step)
-    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(2500), prices=Prices())
-    first = run(conversation(*before), policy)[1]
-    assert rules_of(first) == ["truncate", "exceeded"]
-    sent = first.conversation.messages
-    assert first.conversation.tokens <= policy.limit_tokens()
-    assert (sent[:3], sent[4]) == (before[:3], before[4])
-    assert all(40 < message.tokens < 1000 for message in (sent[3], *sent[5:]))
-    for short, whole in zip((sent[3], *sent[5:]), (step[1], *step[3:]), strict=True):
-        lines, told = whole.text.splitlines(), re.search(r"\[trimtab: (\d+) lines \(~?(\d+) tokens\)", short.text)
-        assert told is not None
-        shown = [line for line in short.text.splitlines() if line in lines]
-        assert int(told[1]) == len(lines) - len(shown)
-        assert int(told[2]) == pytest.approx(whole.tokens - short.tokens, rel=0.1)
-    for stop in (2, 4):
-        outcome = run(conversation(*before, *later[:stop]), policy)[1]
-        assert outcome.conversation.messages[: len(sent)] == sent
-        assert rules_of(outcome) == ["truncate", "exceeded"]
-
-
-def test_what_stands_before_a_step_that_is_too_long_keeps_a_summary_of_its_full_size() -> None:
-    """The results give way, not all that the session has come to know."""
-    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(4000))
-    planned, outcome = run(conversation(*session(16), *parallel([9000, 9000])), policy)
-    assert planned.request is not None
-    assert (planned.request.max_tokens, planned.request.asks_model) == (policy.summary_max_tokens, True)
-    assert rules_of(outcome) == ["truncate", "exceeded", "summarise"]
-    assert outcome.conversation.tokens <= policy.limit_tokens()
-
-
-def test_truncate_shortens_the_results_of_the_last_step_one_after_the_other() -> None:
-    """Several large results at once fit after each gave what it could; other words are left alone."""
-    results = [result(str(number), fill(f"out {number}", 290)) for number in range(8)]
-    calls = [call(str(number)) for number in range(8)]
-    before = conversation(user("go"), assistant(fill("said", 120), *calls), *results)
-    policy = replace(POLICY, context_window=1600, on_exceeded=OnExceeded.TRUNCATE)
-    outcome = run(before, policy)[1]
-    assert rules_of(outcome) == ["exceeded"]
-    assert outcome.conversation.tokens <= policy.limit_tokens()
-    assert outcome.conversation.messages[:2] == before.messages[:2]
-    assert [message.tokens > 20 for message in outcome.conversation.messages[2:]] == [True] * 8
-    with pytest.raises(LimitExceededError):
-        run(conversation(user("go"), system(fill("rules", 4000))), policy)
+def test_an_open_step_that_fills_up_is_put_off_to_what_stood_before_it() -> None:
+    """A digest made anew while its step is open still knows the window without it."""
+    calls = [call(f"{number}") for number in range(3)]
+    results = [result(f"{number}", fill(f"out {number}", 290)) for number in range(3)]
+    before = (*session(14, call_tokens=10, result_tokens=100), assistant(fill("look", 1400), *calls))
+    plain = plan_of(before[:-1])
+    assert plain.window.cut is None
+    for stop in range(1, 4):
+        planned = plan_of((*before, *results[:stop]))
+        earlier = planned.put_off()
+        assert earlier is not None
+        assert earlier.window.cuts == ()

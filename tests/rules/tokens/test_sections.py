@@ -65,8 +65,7 @@ def test_retrieved_memory_stands_apart() -> None:
 
     assert sections.memory == count(block) + count("<relevant_context>a</relevant_context>")
     assert sections.system == talk.messages[0].tokens - count(block)
-    none = count_sections(talk, count, format_tokens=0, memory_tags=("other",))
-    assert (none.memory, none.tokens) == (0, sections.tokens)
+    assert sections.tokens == talk.tokens
 
 
 def test_a_summary_of_trimtabs_own_stands_apart() -> None:

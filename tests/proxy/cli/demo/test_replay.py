@@ -1,6 +1,7 @@
 """The demo's replay: a session through the real proxy, over real sockets."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.cli.demo.command import price
 from proxy.cli.demo.replay import RESERVE_TOKENS, WINDOW_TOKENS, replay_session, run_stage
@@ -13,13 +14,15 @@ MODULES = 10
 
 async def test_replay_keeps_a_long_session_inside_the_window() -> None:
     """No request is refused, no prompt exceeds the limit, the prefix stays warm, and all of it costs less."""
-    async with run_stage(make_session(MODULES)) as stage:
-        replay = await replay_session(stage, stage.session.turns)
+    session = make_session(MODULES)
+    with capture_logs() as logs:
+        async with run_stage(session) as (url, upstream):
+            replay = await replay_session(url, upstream, session, session.turns)
     answered = {served.answer_hash for served in replay.served if served.is_stream}
     assert {exchange.status for exchange in replay.exchanges} == {200}
     assert all(exchange.answer_hash in answered for exchange in replay.exchanges)
-    assert not replay.faults
-    assert len(replay.exchanges) == len(stage.session.turns)
+    assert {entry["log_level"] for entry in logs} <= {"debug", "info"}
+    assert len(replay.exchanges) == len(session.turns)
     assert max(exchange.original.prompt_tokens for exchange in replay.exchanges) > WINDOW_TOKENS
     assert WINDOW_TOKENS - RESERVE_TOKENS >= max(served.cost.prompt_tokens for served in replay.served) > 0
     sent, summaries = replay.sum_cost(is_stream=True), replay.sum_cost(is_stream=False)
@@ -35,21 +38,23 @@ async def test_replay_keeps_a_long_session_inside_the_window() -> None:
 async def test_what_the_client_was_refused_is_not_paid_for() -> None:
     """Where the upstream refuses everything, each request counts as refused and none as paid for."""
     session = make_session(1)
-    async with run_stage(session, window_tokens=100) as stage:
-        replay = await replay_session(stage, stage.session.turns)
+    async with run_stage(session, window_tokens=100) as (url, upstream):
+        replay = await replay_session(url, upstream, session, session.turns)
     assert [exchange.status for exchange in replay.exchanges] == [400] * len(session.turns)
     assert replay.sum_cost(is_stream=True) == Cost()
 
 
-async def test_replay_notes_faults_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the proxy logs as an error is in the report, by its name, though the log itself is dropped."""
+async def test_replay_logs_faults_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the proxy is logged where a person sees it, and the requests go on."""
 
     def fail(*_: object, **__: object) -> None:
         message = "planted"
         raise RuntimeError(message)
 
-    async with run_stage(make_session(1)) as stage:
-        monkeypatch.setattr("proxy.compaction.compactor.plan", fail)
-        replay = await replay_session(stage, stage.session.turns)
-    assert replay.faults == {"fail_open"}
+    session = make_session(1)
+    with capture_logs() as logs:
+        async with run_stage(session) as (url, upstream):
+            monkeypatch.setattr("proxy.compaction.compactor.plan", fail)
+            replay = await replay_session(url, upstream, session, session.turns)
+    assert {entry["event"] for entry in logs if entry["log_level"] == "error"} == {"fail_open"}
     assert {(exchange.status, exchange.rules) for exchange in replay.exchanges} == {(200, frozenset())}

@@ -4,11 +4,11 @@ import msgspec
 
 from proxy.cli.demo.replay import WINDOW_TOKENS
 from proxy.cli.demo.session import make_session
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic, count_pieces, load_encoding, make_counter
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.chat.message import decode_message
 from proxy.wire.codec import Counting
-from proxy.wire.known import Known
 from rules.results.pairing import pair_tool_calls
 from rules.tokens.families import GENERIC
 
@@ -18,7 +18,7 @@ def test_session_is_a_valid_transcript_of_several_windows() -> None:
     session = make_session()
     count = make_counter(count_pieces(load_encoding("o200k_base")))
     request = CHAT.read(session.request_body(len(session.messages)))
-    conversation = CHAT.decode(request, Counting(count, Known()))
+    conversation = CHAT.decode(request, Counting(count, make_known()))
     assert pair_tool_calls(conversation, count=count).conversation is conversation
     assert conversation.tokens > max(3 * WINDOW_TOKENS, 120_000)
     roles = [message.role for message in conversation.messages]

@@ -1,13 +1,17 @@
 """The demo's upstream: scripted answers, refusals, and the simulated prompt cache."""
 
+from contextlib import AbstractAsyncContextManager
+
 import aiohttp
 import msgspec
 import orjson
 import pytest
+from aiohttp import web
 
 from proxy.cli.demo.session import Session, make_session
-from proxy.cli.demo.upstream import PromptCache, SimulatedUpstream, run_upstream
+from proxy.cli.demo.upstream import PromptCache, SimulatedUpstream
 from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.server.app import listen_at
 
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ACT = {"role": "assistant", "content": "", "tool_calls": [CALL]}
@@ -19,13 +23,17 @@ def chat(*messages: dict[str, object], **keys: object) -> bytes:
     return orjson.dumps({"model": "demo-model", "messages": messages, **keys})
 
 
+def run(upstream: SimulatedUpstream) -> AbstractAsyncContextManager[tuple[web.TCPSite, str]]:
+    return listen_at(web.Server(upstream.handle), "127.0.0.1:0")
+
+
 async def ask(session: Session, *bodies: bytes, window_tokens: int = 1000) -> tuple[SimulatedUpstream, list[bytes]]:
     """The upstream that took the bodies, one behind the other, and its answers."""
     upstream = SimulatedUpstream(session, window_tokens, count_by_heuristic)
     answers = []
-    async with run_upstream(upstream) as base_url, aiohttp.ClientSession() as client:
+    async with run(upstream) as (_, url), aiohttp.ClientSession() as client:
         for body in bodies:
-            async with client.post(f"{base_url}/chat/completions", data=body) as response:
+            async with client.post(f"{url}/v1/chat/completions", data=body) as response:
                 answers.append(await response.read())
     return upstream, answers
 
@@ -118,8 +126,8 @@ async def test_upstream_writes_notes_and_refuses_what_it_cannot_read() -> None:
     assert msgspec.json.decode(answers[1])["error"]["code"] == "invalid_json"
     upstream = SimulatedUpstream(make_session(1), 1000, count_by_heuristic)
     async with (
-        run_upstream(upstream) as base_url,
+        run(upstream) as (_, url),
         aiohttp.ClientSession() as client,
-        client.get(f"{base_url}/models") as response,
+        client.get(f"{url}/v1/models") as response,
     ):
         assert [model["id"] for model in (await response.json())["data"]] == ["demo-model"]

@@ -196,10 +196,10 @@ async def test_an_address_that_is_not_of_this_machine_is_an_error() -> None:
     assert (level, said) == ("error", "cannot be listened on: cannot assign requested address")
 
 
-async def _check_stored(url: str, directory: Path, log) -> tuple[str, str]:
+async def _check_stored(url: str, log) -> tuple[str, str]:
     failures: list[str] = []
     config = load_config(settings=(f"store={url}",), environment={})
-    store = open_store(url, ttl_seconds=60, data_directory=directory, on_error=failures.append, log=log)
+    store = open_store(config, failures.append, log)
     finding = await check_store(config, store, failures)
     await store.close()
     assert "PLANTED" not in str(finding)
@@ -211,11 +211,11 @@ async def test_a_store_is_written_to(tmp_path: Path, log, monkeypatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     file, nowhere = tmp_path / "a.sqlite3", tmp_path / "file" / "a.sqlite3"
     nowhere.parent.write_text("no directory", encoding="utf-8")
-    assert await _check_stored("memory", tmp_path, log) == ("warning", "store memory")
-    assert await _check_stored("sqlite", tmp_path, log) == ("ok", f"store sqlite {tmp_path}/trimtab/summaries.sqlite3")
-    assert await _check_stored(f"sqlite:///{file}", tmp_path, log) == ("ok", f"store sqlite {file}")
-    assert await _check_stored(f"sqlite:///{nowhere}", tmp_path, log) == ("error", f"store sqlite {nowhere}")
-    redis = await _check_stored("redis://user:PLANTED@127.0.0.1:1/2?password=PLANTED", tmp_path, log)
+    assert await _check_stored("memory", log) == ("warning", "store memory")
+    assert await _check_stored("sqlite", log) == ("ok", f"store sqlite {tmp_path}/trimtab/summaries.sqlite3")
+    assert await _check_stored(f"sqlite:///{file}", log) == ("ok", f"store sqlite {file}")
+    assert await _check_stored(f"sqlite:///{nowhere}", log) == ("error", f"store sqlite {nowhere}")
+    redis = await _check_stored("redis://user:PLANTED@127.0.0.1:1/2?password=PLANTED", log)
     assert redis == ("error", "store redis 127.0.0.1:1/2")
 
 

@@ -18,7 +18,7 @@ from proxy.cli.doctor.report import MAX_LISTED, Report, examine
 from proxy.compaction.tokenizers.exact import VocabularyError
 from proxy.config.load import load_config
 from proxy.state.models.records import ModelName, Record, Records
-from proxy.state.stores import data_directory, open_store
+from proxy.state.stores import open_store
 
 
 def _list(*names: str, **fields: object) -> bytes:
@@ -32,7 +32,7 @@ async def _examine(upstream: FakeUpstream, *settings: str, models: tuple[str, ..
 
 async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
     """Configured, learned, discovered, remembered, or nobody's."""
-    store = open_store("sqlite", ttl_seconds=60, data_directory=data_directory(), on_error=lambda _: None, log=log)
+    store = open_store(load_config(environment={}), lambda _: None, log)
     for model in ("told", "kept"):
         await Records(store).append(ModelName(upstream.url, model, "auto"), 0, Record(1.3, 4096, calibrated=True))
     refuted = Record(1.0, 8192, learned_tokens=5000, refuted=(8192,))

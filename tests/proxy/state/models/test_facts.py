@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from proxy.state.models.facts import Facts, complete, recall
 from proxy.state.models.records import ModelName, Record
-from rules.policy import Policy
 
 LEARNED = Facts(1.0, learned_tokens=8192, added_tokens=500, refuted=(32_000, 128_000))
 
@@ -24,11 +23,6 @@ def test_a_window_that_is_configured_is_never_made_larger(learned: int, configur
     facts = Facts(1.0, learned_tokens=learned, refuted=(configured,))
     assert facts.correct(configured, is_configured=True) == min(learned, configured)
     assert facts.correct(configured) == learned
-
-
-def test_a_policy_is_corrected_in_its_window_and_in_what_is_added_to_prompts() -> None:
-    policy = LEARNED.correct_policy(Policy(context_window=128_000), is_configured=False)
-    assert policy == Policy(context_window=8192, added_tokens=500)
 
 
 def test_a_record_tells_everything_but_the_catalogue() -> None:

@@ -84,7 +84,7 @@ def test_a_small_prompt_or_one_with_images_teaches_no_ratio_and_no_guess():
 
 
 def test_a_server_that_stopped_counting_tells_how_many_at_least():
-    overflow = _refuse(limit=32_768, requested=32_769, prompt_tokens=32_769, is_least=True)
+    overflow = _refuse(limit=32_768, requested=32_769, prompt_tokens=32_769)
     lesson = draw_lesson(overflow, Policy(context_window=32_768), Sent(24_000))
     assert lesson is not None
     assert 1.36 < (lesson.ratio or 0) < 1.37
@@ -127,7 +127,6 @@ _overflows = st.builds(
     completion_tokens=_number,
     excess_tokens=_number,
     unit=st.sampled_from(["tokens", "bytes", "characters"]),
-    is_least=st.booleans(),
 )
 _sent = st.builds(Sent, st.integers(1, 2_000_000), st.none() | st.integers(1, 10**9), st.booleans())
 _policies = st.builds(Policy, context_window=st.integers(1024, 10**7), token_ratio=st.floats(0.2, 6.0))

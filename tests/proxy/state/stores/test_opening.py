@@ -5,15 +5,17 @@ import sys
 import pytest
 
 from proxy.config.errors import ConfigError
+from proxy.config.schema import Config
 from proxy.state.stores import open_store
 
 
 @pytest.fixture
-def open_url(tmp_path, log):
+def open_url(tmp_path, log, monkeypatch):
     """Open a store by its URL."""
+    monkeypatch.setattr("proxy.state.stores.opening.data_directory", lambda: tmp_path / "data")
 
     def open_it(url: str, on_error=pytest.fail):
-        return open_store(url, ttl_seconds=1000, data_directory=tmp_path / "data", on_error=on_error, log=log)
+        return open_store(Config(store=url), on_error, log)
 
     return open_it
 
@@ -68,17 +70,6 @@ async def test_a_server_that_is_not_there_keeps_nothing_from_starting(open_url, 
     await store.close()
     assert errors == ["redis"]
     assert log.lines == [{"event": "store_unreachable", "store": "redis", "reason": "the server cannot be reached"}]
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["", "disk", "sqlite:", "sqlite://", "sqlite:///", "sqlite://file.db", "redis", "redis://", "http://planted@host"],
-)
-def test_anything_else_is_a_mistake_in_the_configuration(open_url, url) -> None:
-    """Said with what is possible, and without what was written: there may be a password in it."""
-    with pytest.raises(ConfigError, match=r"^store: must be memory, sqlite, sqlite:///path or redis://") as caught:
-        open_url(url)
-    assert "planted" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

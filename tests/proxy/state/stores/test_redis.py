@@ -108,7 +108,7 @@ async def test_an_error_that_nobody_waits_for_is_nobodys(own_redis) -> None:
     own_redis.stop()
     async with _open(own_redis.url) as store:
         await _begin_and_leave(store.get("id"))
-        await store.settle()
+        await store._tasks.settle()
         gc.collect()
 
     assert reports == []

@@ -13,10 +13,10 @@ import pytest
 import tiktoken
 from support.sessions import DATA, read_rows
 
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting
-from proxy.wire.known import Known
 from rules.conversation import CountTokens
 from rules.tokens.families import CL100K, O200K, find_family
 
@@ -74,7 +74,7 @@ def _group(row: dict[str, Any]) -> str:
 def _count(row: dict[str, Any], counts: dict[str, CountTokens]) -> Counted:
     """As the proxy counts it: from the body's bytes."""
     family = find_family(row["model"])
-    counting = Counting(counts[family.vocabulary], Known(), family.costs)
+    counting = Counting(counts[family.vocabulary], make_known(), family.costs)
     tokens = CHAT.decode(CHAT.read(orjson.dumps(row["request"])), counting).tokens
     return Counted(row["model"], row["prompt_tokens"], tokens)
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.chat.message import decode_message
 from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.known import Known
 from rules.conversation import Media, Message, ToolCall
 from rules.tokens.families import GENERIC
 from rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
@@ -31,7 +31,7 @@ def _decode(raw: bytes) -> Message:
 
 def _try(body: bytes) -> bool:
     """Whether a body can be decoded, edited and encoded; anything but UndecodableError passes through."""
-    counting = Counting(count_by_heuristic, Known())
+    counting = Counting(count_by_heuristic, make_known())
     try:
         request = CHAT.read(body)
         original = CHAT.decode(request, counting)
@@ -96,7 +96,7 @@ def test_odd_values_do_not_keep_a_transcript_from_being_read(message: bytes) -> 
 
 def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
     """Clients that cut a text by UTF-16 units write them; the bytes of such a message survive as they came."""
-    counting = Counting(count_by_heuristic, Known())
+    counting = Counting(count_by_heuristic, make_known())
     raw, other = b'{"role":"user","content":"cut here \\ud83d"}', b'{"role":"tool","content":"x"}'
     request = CHAT.read(_body(raw, other))
     first, second = (original := CHAT.decode(request, counting)).messages

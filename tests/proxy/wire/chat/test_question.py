@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Completion, Counting, Question, UndecodableError
-from proxy.wire.known import Known
 from proxy.wire.usage import Usage
 
 QUESTION = Question("m", 400, 0.2)
@@ -21,7 +21,7 @@ MESSAGES = b'[{"role": "system","content":"Be brief."} , {"role":"user","content
 def _ask_behind(question: Question = QUESTION, **members: object) -> dict[str, object] | None:
     body = b'{"messages":' + MESSAGES + b"," + orjson.dumps({"model": "client", **members})[1:]
     request = CHAT.read(body)
-    prefix = CHAT.decode(request, Counting(count_by_heuristic, Known()))
+    prefix = CHAT.decode(request, Counting(count_by_heuristic, make_known()))
     asked = CHAT.ask_behind(request, prefix, question, "WRITE")
     return None if asked is None else orjson.loads(asked)
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Counting, UndecodableError
-from proxy.wire.known import Known
 from rules.conversation import Media, Message, Role, ToolCall
 from rules.results.work import LargeWorkError
 from rules.tokens.families import GENERIC
@@ -33,7 +33,7 @@ PRETTY = b"".join(
 
 @pytest.fixture
 def counting() -> Counting:
-    return Counting(count_by_heuristic, Known())
+    return Counting(count_by_heuristic, make_known())
 
 
 def _body(*messages: bytes) -> bytes:

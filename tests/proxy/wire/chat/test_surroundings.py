@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump, odd_objects
 
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.codec import Counting, UndecodableError
 from proxy.wire.json.repair import DECODE_ERRORS, decode_any
-from proxy.wire.known import Known
 from rules.tokens.families import GENERIC, find_family
 from rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, Surroundings
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_decoded_is_counted_by_its_text(tools: bytes) -> None:
     assert around == Surroundings(others=(tools.decode("utf-8", "replace"), '"none"'))
     body = b'{"messages":[],"tools":%s}' % tools
     if tools != b"[":
-        counting = Counting(len, Known(), GPT)
+        counting = Counting(len, make_known(), GPT)
         try:
             assert CHAT.decode(CHAT.read(body), counting).fixed_tokens >= len(around.others[0])
         except UndecodableError:
@@ -142,7 +142,7 @@ def test_a_first_system_message_costs_less_where_there_are_functions() -> None:
     for role in ("system", "user"):
         for tools in (b"[]", b"[%s]" % orjson.dumps(CUSTOM), b"[%s]" % orjson.dumps(FUNCTION)):
             body = b'{"messages":[{"role":"%s","content":"x"}],"tools":%s}' % (role.encode(), tools)
-            costs[role, tools] = CHAT.decode(CHAT.read(body), Counting(len, Known(), GPT)).tokens
+            costs[role, tools] = CHAT.decode(CHAT.read(body), Counting(len, make_known(), GPT)).tokens
     saved = [costs["user", tools] - costs["system", tools] for role, tools in costs if role == "user"]
     assert saved == [0, 0, -SYSTEM_TOKENS - len("\n")]
 
@@ -169,7 +169,7 @@ def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
     body = b",".join(b'"%s":%s' % pair for pair in zip(keys, fixed, strict=True))
     read_surroundings(fixed)
     for costs in (GPT, GENERIC.costs):
-        counting = Counting(count_by_heuristic, Known(), costs)
+        counting = Counting(count_by_heuristic, make_known(), costs)
         assert CHAT.decode(CHAT.read(b'{"messages":[],%s}' % body), counting).fixed_tokens > 0
 
 

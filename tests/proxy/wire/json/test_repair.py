@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Counting, Request
 from proxy.wire.json.repair import DECODE_ERRORS, decode_any, mend
-from proxy.wire.known import Known
 
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n\t", b"\r\n  "])
 PIECES = [
@@ -93,7 +93,7 @@ def test_what_the_standard_library_reads_is_compacted_and_keeps_its_bytes(drawn:
 
     request = _read(body)
     assert list(request.raws) == expected
-    counting = Counting(count_by_heuristic, Known())
+    counting = Counting(count_by_heuristic, make_known())
     original = CHAT.decode(request, counting)
     assert [message.raw for message in original.messages] == expected
     assert CHAT.encode(request, original, original) == body

@@ -1,0 +1,92 @@
+"""How far a request goes through the code: a reader of the journey must be able to follow it."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import orjson
+from support.client import post
+
+import proxy
+import rules
+
+MAX_FILES = 35
+MAX_HOPS = 120
+ROOTS = tuple(str(Path(package.__path__[0])) + "/" for package in (proxy, rules))
+CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Look."},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "x", "content": "ok"},
+    {"role": "assistant", "content": "Looked."},
+    {"role": "user", "content": "And now?"},
+    {"role": "assistant", "content": "Nothing."},
+    {"role": "user", "content": "Fine."},
+]
+_SUSPENDING = 0x20 | 0x80 | 0x200
+"""Of a code object's flags: a generator, a coroutine, an asynchronous generator. They go on without being called."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """Calls within the program: the files that they enter, and those that lead from one file to another."""
+
+    files: set[str] = field(default_factory=set)
+    hops: int = 0
+
+    def note(self, frame: FrameType, event: str, _: Any) -> None:
+        """A profiler's event."""
+        if event != "call" or not _is_ours(frame.f_code) or _goes_on(frame):
+            return
+        caller = frame.f_back
+        while caller is not None and not _is_ours(caller.f_code):
+            caller = caller.f_back
+        name = frame.f_code.co_filename
+        self.files.add(name)
+        self.hops += caller is None or caller.f_code.co_filename != name
+
+
+def _is_ours(code: CodeType) -> bool:
+    return code.co_filename.startswith(ROOTS)
+
+
+def _goes_on(frame: FrameType) -> bool:
+    """Whether it is no call, but a coroutine or a generator that goes on."""
+    return bool(frame.f_code.co_flags & _SUSPENDING) and frame.f_lasti > 8
+
+
+@contextmanager
+def tracing() -> Iterator[Trace]:
+    """What the block calls, with all that runs on the loop meanwhile."""
+    trace, before = Trace(), sys.getprofile()
+    sys.setprofile(trace.note)
+    try:
+        yield trace
+    finally:
+        sys.setprofile(before)
+
+
+async def test_a_known_request_that_needs_nothing_goes_a_short_way(client, upstream, start_proxy):
+    """From the socket to the log line and back, with everything warm."""
+    running = await start_proxy()
+    body = orjson.dumps({"model": "gpt-4o", "messages": MESSAGES})
+    for _ in range(4):
+        await post(client, running.url + "/v1/chat/completions", body)
+    idle = running.services.lifecycle.idle
+    await idle.wait()
+    await running.services.models.settle()
+    with tracing() as trace:
+        response, _ = await post(client, running.url + "/v1/chat/completions", body)
+        await idle.wait()
+        await asyncio.sleep(0)
+
+    assert response.status == 200
+    assert "proxy/exchange/serve.py" in str(trace.files)
+    assert len(trace.files) <= MAX_FILES, "\n".join(sorted(trace.files))
+    assert trace.hops <= MAX_HOPS

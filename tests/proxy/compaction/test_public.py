@@ -1,0 +1,45 @@
+"""The public face of compaction: the bytes of a request in, the bytes to send out."""
+
+import orjson
+import pytest
+
+from proxy.compaction import Compactor, UndecodableError, VocabularyError, load_compactor, read_messages, read_request
+from rules import Policy
+
+CALL = {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+MESSAGES = [
+    {"role": "user", "content": "look"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "1", "content": "\n".join(f"line {number} of it" for number in range(3000))},
+]
+
+
+def test_a_request_is_compacted_by_public_names_alone() -> None:
+    """As in the package's own docstring; what no rule touched is the same bytes."""
+    compactor = load_compactor("gpt-4o")
+    body = orjson.dumps({"model": "gpt-4o", "messages": MESSAGES})
+    policy = Policy(context_window=128_000)
+    compacted = compactor.apply(compactor.plan(read_request(body), policy), None)
+
+    assert [decision.rule for decision in compacted.decisions] == ["truncate"]
+    assert compacted.sent_tokens < compacted.original_tokens
+    assert orjson.loads(compacted.body)["messages"][:2] == MESSAGES[:2]
+    small = orjson.dumps({"model": "gpt-4o", "messages": MESSAGES[:1]})
+    assert compactor.apply(compactor.plan(read_request(small), policy), None).body == small
+
+
+def test_messages_make_the_same_request_as_their_body() -> None:
+    """For those who hold messages, and not bytes."""
+    request = read_messages(MESSAGES, model="gpt-4o", max_tokens=100)
+
+    assert (request.model, request.max_tokens) == ("gpt-4o", 100)
+    assert request.raws == read_request(orjson.dumps({"messages": MESSAGES})).raws
+
+
+def test_what_cannot_be_read_or_counted_is_told() -> None:
+    """A body that is no request, a vocabulary that nobody has; the heuristic needs none."""
+    with pytest.raises(UndecodableError):
+        read_request(b'{"input": "x"}')
+    with pytest.raises(VocabularyError):
+        load_compactor("gpt-4o", vocabulary="none_base")
+    assert isinstance(load_compactor("gpt-4o", vocabulary="heuristic"), Compactor)

@@ -1,0 +1,97 @@
+"""apply(): a plan is carried out, or refused."""
+
+from dataclasses import replace
+
+import pytest
+from support.builders import FREE, KeptStates, assistant, conversation, count, fill, session, system, user
+
+from rules.conversation import Conversation, Outcome
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.exceeded import LimitExceededError
+from rules.policy import OnExceeded, Policy
+from rules.summary.request import Summary
+from rules.treatment import Budget
+
+POLICY = Policy(
+    context_window=3200,
+    completion_reserve=0,
+    on_exceeded=OnExceeded.FORWARD,
+    result_budget=Budget(300),
+    tidying=None,
+    dedupe=False,
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    prices=FREE,
+)
+
+
+def run(before: Conversation, policy: Policy = POLICY) -> Outcome:
+    """Plan and apply; a summary is given if one is asked for."""
+    planned = plan(before, policy, count=count)
+    asks = planned.request is not None and planned.request.asks_model
+    return apply(planned, policy, count=count, summary=Summary("Mended.", by_model=True) if asks else None)
+
+
+def test_what_exceeds_is_refused() -> None:
+    """Under `error` the refusal says how much, of how much, and what was tried."""
+    before = conversation(user("task"), *session(3, result_tokens=900)[2:], user(fill("huge", 4000)))
+    policy = replace(POLICY, on_exceeded=OnExceeded.ERROR)
+    with pytest.raises(LimitExceededError, match=r"^\d+ prompt tokens after compaction, limit 3200$") as caught:
+        run(before, policy)
+    forwarded = run(before)
+    assert (caught.value.tokens, caught.value.limit) == (forwarded.conversation.tokens, 3200)
+    assert caught.value.decisions == forwarded.decisions
+    assert {decision.rule for decision in caught.value.decisions} == {"truncate", "digest"}
+
+
+def test_what_exceeds_may_be_forwarded() -> None:
+    """Under `forward` it goes as far as it got; where nothing could be done, that is the original."""
+    before = conversation(user(fill("huge", 4000)))
+    assert run(before) == Outcome(before)
+    assert run(conversation(fixed_tokens=9999)) == Outcome(conversation(fixed_tokens=9999))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        conversation(user("task"), fixed_tokens=4000),
+        conversation(user("task"), assistant(fill("huge", 4000))),
+        conversation(system(fill("rules", 3150)), user(fill("huge", 4000))),
+    ],
+)
+def test_what_no_truncation_brings_down_is_refused(before: Conversation) -> None:
+    """Where the last message is not what is too large, `truncate` refuses like `error`."""
+    with pytest.raises(LimitExceededError):
+        run(before, replace(POLICY, on_exceeded=OnExceeded.TRUNCATE))
+
+
+@pytest.mark.parametrize("on_exceeded", OnExceeded)
+def test_what_has_no_messages_is_forwarded(on_exceeded: OnExceeded) -> None:
+    """A request without messages has nothing to compact: the upstream judges, whatever the policy."""
+    before = conversation(fixed_tokens=4000)
+    assert run(before, replace(POLICY, on_exceeded=on_exceeded)).conversation is before
+
+
+def test_what_was_left_alone_is_left_alone_again() -> None:
+    """The outcome of a plan that changed nothing is the client's own conversation, each time."""
+    states, policy = KeptStates(), replace(POLICY, dedupe=True)
+    planned = plan(conversation(*session(3)), policy, count=count, states=states)
+
+    for _ in range(2):
+        outcome = apply(planned, policy, count=count, states=states)
+        assert outcome == Outcome(planned.original)
+        assert outcome.conversation is planned.original
+
+
+def test_what_was_changed_is_changed_again() -> None:
+    """A plan that prunes, dedupes or cuts does so however often it is carried out."""
+    states, policy = KeptStates(), replace(POLICY, dedupe=True)
+    messages = (*session(2, result_tokens=200), *session(2, result_tokens=200)[2:])
+    planned = plan(conversation(*messages), policy, count=count, states=states)
+    first = apply(planned, policy, count=count, states=states)
+
+    assert first.decisions
+    assert apply(planned, policy, count=count, states=states) == first

@@ -1,0 +1,344 @@
+"""plan(): all rules in their order."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
+    FREE,
+    KeptStates,
+    assistant,
+    broken_transcripts,
+    call,
+    conversation,
+    count,
+    fill,
+    result,
+    session,
+    system,
+    user,
+    valid_transcripts,
+    write_all,
+)
+
+from rules.conversation import Conversation, Message, Origin, Outcome, split_steps
+from rules.pipeline.apply import apply
+from rules.pipeline.decide import plan
+from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.plan import Plan
+from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from rules.results.work import Work
+from rules.summary.request import Summary
+from rules.treatment import Budget
+from rules.window.cuts import SUMMARY_FRAME_TOKENS
+from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
+from rules.window.state import CutKind
+
+POLICY = Policy(
+    context_window=3200,
+    completion_reserve=0,
+    on_exceeded=OnExceeded.FORWARD,
+    result_budget=Budget(300),
+    tidying=None,
+    dedupe=False,
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    prices=FREE,
+)
+SUMMARY = "The build was mended in part."
+CUTTING = [strategy for strategy in OverflowStrategy if strategy is not OverflowStrategy.ERROR]
+
+
+def run(before: Conversation, policy: Policy = POLICY, text: str = SUMMARY) -> tuple[Plan, Outcome]:
+    """Plan and apply; a summary is given where one is asked for."""
+    planned = plan(before, policy, count=count)
+    summary = Summary(text, by_model=True) if planned.request and planned.request.asks_model else None
+    return planned, apply(planned, policy, count=count, summary=summary)
+
+
+def rules_of(outcome: Outcome) -> list[str]:
+    """Which rules acted, in order."""
+    return [decision.rule for decision in outcome.decisions]
+
+
+def test_the_rules_act_in_order() -> None:
+    """Pairing, truncation, pruning, and then the summary."""
+    messages = (*session(3, result_tokens=900), result("none"), *session(40, call_tokens=2, result_tokens=280)[2:])
+    acted = {tuple(rules_of(run(conversation(*messages[:stop]))[1])) for stop in range(len(messages))}
+    order = ("pairing", "truncate", "prune", "summarise", "digest")
+    assert {rule for rules in acted for rule in rules} == {*order[:4]}
+    assert all(list(rules) == sorted(rules, key=order.index) for rules in acted)
+
+
+def test_a_summary_is_asked_for_where_a_cut_wants_one() -> None:
+    """The request names the prefix at the cut; the text given for it is forwarded, the digest without one."""
+    before = conversation(*session(40))
+    planned, outcome = run(before)
+    assert planned.request is not None
+    assert rules_of(outcome) == ["summarise"]
+    assert outcome.conversation.messages[1].texts[1].endswith(SUMMARY)
+    without = apply(planned, POLICY, count=count)
+    assert rules_of(without) == ["digest"]
+    assert "## Tool calls" in without.conversation.messages[1].text
+
+
+def test_no_wish_is_told_twice() -> None:
+    """With the digest, each of the user's messages is forwarded verbatim or listed, never both and never neither."""
+    turns = ((user(f"Wish number {turn}."), assistant(fill(f"done {turn}", 60))) for turn in range(80))
+    messages = (system(), user("Begin."), *(message for turn in turns for message in turn))
+    policy = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE, summary_max_tokens=2000)
+    cuts = set()
+    for stop in range(40, len(messages)):
+        planned, outcome = run(conversation(*messages[:stop]), policy)
+        texts = [text for message in outcome.conversation.messages for text in message.texts]
+        told = "\n".join(texts)
+        if planned.window.cut and "omitted here" not in told:
+            cuts.add(planned.window.cut.kept)
+            assert [told.count(f"Wish number {turn}.") for turn in range((stop - 1) // 2)] == [1] * ((stop - 1) // 2)
+    assert len(cuts) >= 2
+
+
+def test_the_text_of_a_summary_changes_nothing_else() -> None:
+    """Sizes are reserved: a short text and one far too long leave the same tail."""
+    before = conversation(*session(60))
+    short, long = (run(before, text=text)[1].conversation.messages for text in ("x", fill("long", 2000)))
+    assert short[2:] == long[2:]
+    assert short[1] != long[1]
+
+
+@given(messages=broken_transcripts(), strategy=st.sampled_from([OverflowStrategy.PRUNE, OverflowStrategy.ERROR]))
+def test_prune_and_error_never_ask_a_model(messages: tuple[Message, ...], strategy: OverflowStrategy) -> None:
+    """No request for a summary under either, whatever comes."""
+    policy = replace(POLICY, overflow_strategy=strategy, context_window=1200)
+    planned, outcome = run(conversation(user("Begin."), *messages), policy)
+    assert planned.request is None or not planned.request.asks_model
+    assert "summarise" not in rules_of(outcome)
+
+
+@given(messages=valid_transcripts())
+def test_error_only_pairs_truncates_and_dedupes(messages: tuple[Message, ...]) -> None:
+    """Under `error` every message is forwarded; under `summarize` no result becomes a placeholder."""
+    before = conversation(user("Begin."), *messages)
+    by_error = run(before, replace(POLICY, overflow_strategy=OverflowStrategy.ERROR))[1]
+    assert set(rules_of(by_error)) <= {"pairing", "truncate", "dedupe"}
+    assert len(by_error.conversation.messages) == len(before.messages)
+    by_summary = run(before, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))[1]
+    assert "prune" not in rules_of(by_summary)
+
+
+@given(
+    messages=valid_transcripts(),
+    strategy=st.sampled_from(CUTTING),
+    window=st.sampled_from([1200, 2400, 3200]),
+    fixed_tokens=st.integers(0, 400),
+    prices=st.sampled_from([FREE, Prices(), Prices(cached_input=0.0)]),
+    role=st.sampled_from(SummaryRole),
+)
+def test_what_is_forwarded_fits(
+    messages: tuple[Message, ...],
+    strategy: OverflowStrategy,
+    window: int,
+    fixed_tokens: int,
+    prices: Prices,
+    role: SummaryRole,
+) -> None:
+    """Never over the limit, unless what can never be cut is too much: head, open step, last wish, system messages."""
+    policy = replace(POLICY, overflow_strategy=strategy, context_window=window, prices=prices, summary_role=role)
+    planned, outcome = run(conversation(*messages, fixed_tokens=fixed_tokens), policy)
+    if outcome.conversation.tokens > planned.limit:
+        assert _least(planned.conversation, planned.limit) > planned.limit
+
+
+@pytest.mark.parametrize("strategy", CUTTING)
+def test_a_long_session_always_fits(strategy: OverflowStrategy) -> None:
+    """Two hundred steps, at each of which the request is within its limit."""
+    messages = session(200, result_tokens=120)
+    policy = replace(POLICY, overflow_strategy=strategy)
+    for stop in range(2, len(messages), 7):
+        planned, outcome = run(conversation(*messages[:stop], fixed_tokens=100), policy)
+        assert outcome.conversation.tokens <= planned.limit
+
+
+def _least(sent: Conversation, limit: int) -> int:
+    """What is forwarded at the least; more than the limit where a head leaves too little room for cuts."""
+    messages = sent.messages
+    last_step = split_steps(messages)[-1].start if messages else 0
+    users = [message for message in messages if message.role == "user"]
+    leaders = [message for message in messages[:last_step] if message.role in {"system", "developer"}]
+    leading = next((index for index, one in enumerate(messages) if one.role not in {"system", "developer"}), 0)
+    grain = limit // HEAD_STEPS
+    head = sent.fixed_tokens + sum(message.tokens for message in (*messages[:leading], *users[:1]))
+    head = -(-head // grain) * grain
+    if limit - head < limit * MIN_ROOM_SHARE:
+        return limit + 1
+    rest = [*messages[last_step:], *users[1:][-1:], *leaders[leading:]]
+    return head + SUMMARY_FRAME_TOKENS + sum(message.tokens for message in rest)
+
+
+def test_thresholds_do_not_rename_summaries() -> None:
+    """Another budget for results moves cuts perhaps; a cut that is still there asks for the same key."""
+    messages = session(60, result_tokens=120)
+    keys: list[dict[int, str]] = []
+    for budget in (100, 101, 102, 300):
+        found = {}
+        for stop in range(2, len(messages) + 1, 4):
+            planned, _ = run(conversation(*messages[:stop]), replace(POLICY, result_budget=Budget(budget)))
+            if planned.request and planned.window.cut:
+                found[planned.window.cut.at] = planned.request.key
+        keys.append(found)
+    shared = [(at, found[at], keys[0][at]) for found in keys[1:] for at in found.keys() & keys[0].keys()]
+    assert shared
+    assert all(left == right for _, left, right in shared)
+
+
+@pytest.mark.parametrize(("left", "right", "same"), [(1025, 2048, True), (1, 1, True), (1000, 1500, False)])
+def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> None:  # noqa: FBT001
+    """Within a power of two the request's own maximum decides nothing but what may go out without a wait."""
+    plans = [
+        replace(plan(conversation(*session(40)), POLICY, count=count, request_max_tokens=wanted), fitting=0)
+        for wanted in (left, right)
+    ]
+    assert (plans[0] == plans[1]) == same
+
+
+def test_a_timestamp_in_the_system_prompt_keeps_cut_and_key() -> None:
+    """Neither the cut nor the summary's name depends on what the system prompt says, only on its rounded size."""
+    body = session(40)[1:]
+    morning, evening = (
+        plan(conversation(system(text), *body), POLICY, count=count) for text in ("9:00", "It is 21:00.")
+    )
+    assert morning.window == evening.window
+    assert morning.request == evening.request is not None
+
+
+def test_what_exceeds_may_be_truncated() -> None:
+    """Under `truncate` the largest text of the last message keeps head and tail, and all fits."""
+    before = conversation(
+        user("task"), assistant("yes"), replace(user(), texts=("read this", fill("huge", 4000)), tokens=4007)
+    )
+    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE)
+    outcome = run(before, policy)[1]
+    last = outcome.conversation.messages[-1]
+    assert outcome.conversation.tokens <= 3200
+    assert last.texts[0] == "read this"
+    assert last.texts[1].startswith("huge all of this")
+    assert "omitted here" in last.texts[1]
+    assert rules_of(outcome)[-1] == "exceeded"
+    assert outcome.decisions[-1].first_changed == len(outcome.conversation.messages) - 1
+
+
+def test_what_fits_the_window_is_forwarded_though_it_exceeds_the_limit() -> None:
+    """Also where only a shorter last message makes it fit, and that is allowed."""
+    policy = replace(POLICY, context_window=4000, completion_reserve=1000)
+    for tokens, on_exceeded in ((3500, OnExceeded.ERROR), (9000, OnExceeded.TRUNCATE)):
+        before = conversation(user("task"), user(fill("last", tokens)))
+        _, outcome = run(before, replace(policy, on_exceeded=on_exceeded))
+        assert outcome.conversation.tokens <= 4000
+    with pytest.raises(LimitExceededError):
+        run(conversation(user("task"), user(fill("last", 4100))), replace(policy, on_exceeded=OnExceeded.ERROR))
+    head = conversation(system(fill("head", 3100)), user("task"), user(fill("last", 2000)))
+    _, outcome = run(head, replace(policy, on_exceeded=OnExceeded.TRUNCATE))
+    assert 3000 < outcome.conversation.tokens <= 4000
+
+
+def test_a_memo_changes_nothing() -> None:
+    """Plans with and without a memo are equal."""
+    before = conversation(*session(20, result_tokens=600))
+    assert plan(before, POLICY, count=count, work=Work(count, {})) == plan(before, POLICY, count=count)
+
+
+def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:
+    """What stands in for a summary is a function of the cut: while it stands, the text stays."""
+    messages = session(30)
+    texts: dict[object, set[str]] = {}
+    for stop in range(1, len(messages) + 1):
+        planned = plan(conversation(*messages[:stop]), POLICY, count=count)
+        if planned.window.cut:
+            wire = write_all(apply(planned, POLICY, count=count).conversation.messages)
+            texts.setdefault(planned.window.cuts, set()).add(wire[1]["content"])
+    assert texts
+    assert all(cut[-1].kind is CutKind.SUMMARISE and len(found) == 1 for cut, found in texts.items())
+
+
+def parallel(sizes: Sequence[int]) -> tuple[Message, ...]:
+    """One step: a call for each size, and results of so many tokens, in lines that differ."""
+    calls = [call(f"p{number}", "read") for number in range(len(sizes))]
+    texts = [
+        "".join(f"{number}: line {line} of what was read\n" for line in range(size // 7))
+        for number, size in enumerate(sizes)
+    ]
+    return (assistant("I read all.", *calls), *(result(one.id, text) for one, text in zip(calls, texts, strict=True)))
+
+
+def test_a_step_larger_than_the_window_is_shortened_once_and_for_all() -> None:
+    """Each result keeps something and says what is missing of it; in later requests it is byte for byte the same."""
+    step = parallel([3000, 80, 1500, 9000, 2000, 3000])
+    later = (assistant("Now I know.", call("n")), result("n", "fine"), assistant("And this.", call("m")), result("m"))
+    before = (system(), user("Mend the build."), *step)
+    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(2500), prices=Prices())
+    first = run(conversation(*before), policy)[1]
+    assert rules_of(first) == ["truncate", "exceeded"]
+    sent = first.conversation.messages
+    assert first.conversation.tokens <= policy.limit_tokens()
+    assert (sent[:3], sent[4]) == (before[:3], before[4])
+    assert all(40 < message.tokens < 1000 for message in (sent[3], *sent[5:]))
+    for short, whole in zip((sent[3], *sent[5:]), (step[1], *step[3:]), strict=True):
+        lines, told = whole.text.splitlines(), re.search(r"\[trimtab: (\d+) lines \(~?(\d+) tokens\)", short.text)
+        assert told is not None
+        shown = [line for line in short.text.splitlines() if line in lines]
+        assert int(told[1]) == len(lines) - len(shown)
+        assert int(told[2]) == pytest.approx(whole.tokens - short.tokens, rel=0.1)
+    for stop in (2, 4):
+        outcome = run(conversation(*before, *later[:stop]), policy)[1]
+        assert outcome.conversation.messages[: len(sent)] == sent
+        assert rules_of(outcome) == ["truncate", "exceeded"]
+
+
+def test_what_stands_before_a_step_that_is_too_long_keeps_a_summary_of_its_full_size() -> None:
+    """The results give way, not all that the session has come to know."""
+    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(4000))
+    planned, outcome = run(conversation(*session(16), *parallel([9000, 9000])), policy)
+    assert planned.request is not None
+    assert (planned.request.max_tokens, planned.request.asks_model) == (policy.summary_max_tokens, True)
+    assert rules_of(outcome) == ["truncate", "exceeded", "summarise"]
+    assert outcome.conversation.tokens <= policy.limit_tokens()
+
+
+def test_truncate_shortens_the_results_of_the_last_step_one_after_the_other() -> None:
+    """Several large results at once fit after each gave what it could; other words are left alone."""
+    results = [result(str(number), fill(f"out {number}", 290)) for number in range(8)]
+    calls = [call(str(number)) for number in range(8)]
+    before = conversation(user("go"), assistant(fill("said", 120), *calls), *results)
+    policy = replace(POLICY, context_window=1600, on_exceeded=OnExceeded.TRUNCATE)
+    outcome = run(before, policy)[1]
+    assert rules_of(outcome) == ["exceeded"]
+    assert outcome.conversation.tokens <= policy.limit_tokens()
+    assert outcome.conversation.messages[:2] == before.messages[:2]
+    assert [message.tokens > 20 for message in outcome.conversation.messages[2:]] == [True] * 8
+    with pytest.raises(LimitExceededError):
+        run(conversation(user("go"), system(fill("rules", 4000))), policy)
+
+
+def test_the_same_request_has_the_same_plan() -> None:
+    """Asked for again, nothing is worked out anew; a plan for anything else is another one."""
+    before = conversation(*session(20, result_tokens=600))
+    states = KeptStates()
+    first = plan(before, POLICY, count=count, states=states)
+    again = conversation(*session(20, result_tokens=600))
+
+    assert plan(again, POLICY, count=count, states=states) is first
+    elsewhere = replace(again, origins=tuple(Origin(index + 1, index + 2) for index in range(len(again.messages))))
+    for other, policy, max_tokens in (
+        (again, POLICY, 100),
+        (again, replace(POLICY, context_window=3300), None),
+        (replace(again, fixed_tokens=7), POLICY, None),
+        (elsewhere, POLICY, None),
+    ):
+        planned = plan(other, policy, count=count, request_max_tokens=max_tokens, states=states)
+        assert planned is not first
+        assert planned == plan(other, policy, count=count, request_max_tokens=max_tokens)

@@ -1,0 +1,53 @@
+"""The public face of the rules: what a library's user needs, and nothing else."""
+
+import inspect
+from dataclasses import replace
+
+import pytest
+
+import rules
+from rules import (
+    Conversation,
+    Message,
+    Policy,
+    Role,
+    Summary,
+    apply,
+    finish_message,
+    plan,
+    whole_elements,
+    write_prompt,
+)
+
+
+def count(text: str) -> int:
+    """Words."""
+    return len(text.split())
+
+
+@pytest.mark.parametrize("name", rules.__all__)
+def test_whatever_is_public_says_what_it_promises(name: str) -> None:
+    """Each has a docstring of its own; aliases of types have theirs in the source."""
+    public = getattr(rules, name)
+    if inspect.isclass(public) or inspect.isfunction(public):
+        assert len(vars(public).get("__doc__") or public.__doc__ or "") > 20
+
+
+def test_a_transcript_is_compacted_by_public_names_alone() -> None:
+    """Decide, ask for the text that the cut wants, carry out."""
+    words = "a line of words that says something " * 30
+    turns = [(Role.USER, f"task {words}")]
+    turns += [(role, f"{number} {words}") for number in range(40) for role in (Role.ASSISTANT, Role.USER)]
+    messages = tuple(finish_message(Message(role, (text,)), count) for role, text in turns)
+    before = Conversation(messages, 0, whole_elements(len(messages)))
+    policy = Policy(context_window=8000, completion_reserve=500, keep_user_tokens=500)
+
+    planned = plan(before, policy, count=count)
+    assert planned.request is not None
+    assert "task" in write_prompt(planned.request, base_text=None, max_tokens=2000, count=count)
+    outcome = apply(planned, policy, count=count, summary=Summary("All went well so far.", by_model=True))
+    assert outcome.conversation.tokens < before.tokens
+    assert [decision.rule for decision in outcome.decisions][-1] == "summarise"
+    assert any("All went well so far." in message.text for message in outcome.conversation.messages)
+    roomy = replace(policy, context_window=1_000_000)
+    assert apply(plan(before, roomy, count=count), roomy, count=count).conversation is before
