@@ -10,7 +10,7 @@ from support.journeys import run_stages
 
 from proxy.compaction.pool import Compactors
 from proxy.exchange.services import Services
-from proxy.server.current import Current
+from proxy.server.router import Current
 
 
 async def test_a_request_keeps_the_services_that_it_began_with(compactors: Compactors) -> None:
