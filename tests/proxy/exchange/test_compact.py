@@ -174,15 +174,6 @@ async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeSta
     assert (await matched.prepare(replace(request, model="other-model"))).label == "other-model"
 
 
-async def test_each_credential_has_its_own_secret(make_stages: MakeStages) -> None:
-    """Which is derived from what the request shows, and from nothing else."""
-    stages = await make_stages()
-    secrets = [
-        (await stages.prepare(read(SHORT), Authorization=f"Bearer {name}")).secret for name in ("one", "two", "one")
-    ]
-    assert secrets[0] == secrets[2] != secrets[1]
-
-
 async def test_an_upstream_is_asked_for_an_open_window_with_the_clients_credential(make_stages: MakeStages) -> None:
     """Behind the scenes; one whose window is configured is not asked."""
     configured, open_ = await make_stages(), await make_stages("defaults.context_window=auto")
