@@ -65,7 +65,10 @@ class Compactor:
         caches = caches or Caches()
         self._counting = Counting(count, caches.known, costs, number)
         self._states = caches.states
-        self._work = Work(count, caches.results, counter=number, sketches=caches.sketches, diffs=caches.diffs)
+        # By what may be worked through at once: there are two amounts.
+        self._works: dict[int | None, Work] = {
+            None: Work(count, caches.results, counter=number, sketches=caches.sketches, diffs=caches.diffs)
+        }
 
     def uncounted_bytes(self, request: Request) -> int:
         """How much of a request was not seen before."""
@@ -79,7 +82,7 @@ class Compactor:
             policy,
             count=self.count,
             request_max_tokens=request.max_tokens,
-            work=replace(self._work, max_chars=max_chars),
+            work=self._allow(max_chars),
             states=self._states,
         )
         return Planned(request, planned.original, policy, planned)
@@ -98,7 +101,7 @@ class Compactor:
                 planned.policy,
                 count=self.count,
                 summary=summary,
-                work=replace(self._work, max_chars=max_chars),
+                work=self._allow(max_chars),
                 states=self._states,
             )
         except LimitExceededError as error:
@@ -116,6 +119,12 @@ class Compactor:
             sent_tokens=original_tokens if is_same else round(ratio * outcome.conversation.tokens),
             limit_tokens=limit,
         )
+
+    def _allow(self, max_chars: int | None) -> Work:
+        work = self._works.get(max_chars)
+        if work is None:
+            work = self._works[max_chars] = replace(self._works[None], max_chars=max_chars)
+        return work
 
     def count_sections(self, request: Request) -> Sections:
         """What the request is made of. Raises UndecodableError."""

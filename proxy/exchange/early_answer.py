@@ -5,7 +5,7 @@ answer is held for long. Nothing is sent to a client that waits for a summary be
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -54,18 +54,20 @@ class Opening:
     overflow: Overflow | None = None
 
 
-async def read_opening(reply: Reply, answer: aiohttp.ClientResponse, codec: Codec, added: Headers) -> Opening:
+async def read_opening(
+    reply: Reply, answer: aiohttp.ClientResponse, codec: Codec, write_headers: Callable[[], Headers]
+) -> Opening:
     """Read an answer as far as it takes to tell an overflow from everything else.
 
-    The head of a stream is passed on, with the headers `added`, unless it announces the answer's length: another answer
-    in its place would have another one.
+    The head of a stream is passed on, with the headers that are written, unless it announces the answer's length:
+    another answer in its place would have another one.
     """
     status, no_opening = answer.status, Opening(answer.status)
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
         return no_opening  # nobody asked for that, and nothing in it can be read
     if status == 200 and answer.content_type == "text/event-stream":
         if reply.response is None and answer.content_length is None:
-            await begin_answer(reply, answer, added)
+            await begin_answer(reply, answer, write_headers())
         first = await _read_first_event(answer, reply, codec)
         return Opening(status, bytes(first.held), codec.read_refusal(200, first.data) if first.data else None)
     if status == 200 and answer.content_type == "application/json":
@@ -128,7 +130,7 @@ async def _read_short(answer: aiohttp.ClientResponse, max_bytes: int) -> tuple[b
     """
     held = bytearray()
     try:
-        async with asyncio.timeout(MAX_HELD_SECONDS):
+        async with asyncio.timeout(None if answer.content.is_eof() else MAX_HELD_SECONDS):
             async for chunk in answer.content.iter_any():
                 held += chunk
                 if len(held) > max_bytes or not held.strip() or held.lstrip().startswith(_EVENTS):

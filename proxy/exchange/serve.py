@@ -179,7 +179,7 @@ async def _open(journey: Journey, codec: Codec, answer: aiohttp.ClientResponse) 
     """The beginning of the answer; nothing is read of it if there could be no second attempt."""
     if journey.attempt.body is None:
         return Opening(answer.status)
-    return await read_opening(journey.reply, answer, codec, journey.write_headers())
+    return await read_opening(journey.reply, answer, codec, journey.write_headers)
 
 
 async def _shorten(services: Services, journey: Journey, opening: Opening) -> Attempt | None:

@@ -22,6 +22,8 @@ from proxy.wire.tap import Tap
 
 STALLED_SECONDS = 600.0
 """A client that takes nothing of its answer for so long has gone without a word."""
+FREE_BYTES = 32 * 1024
+"""Half of what asyncio buffers before a writer has to wait."""
 
 WriteEvent = Callable[[int, bytes], bytes]
 """The event that stands for an upstream's answer of some status, which is no stream."""
@@ -64,8 +66,11 @@ class Reply:
         if self.response is None:
             message = "the answer has not been begun"
             raise RuntimeError(message)
+        transport = self.request.transport
+        # A client that has taken everything so far is not waited for: the chunk goes into the socket, or the buffer.
+        waits = transport is None or transport.get_write_buffer_size() > 0
         try:
-            async with asyncio.timeout(STALLED_SECONDS):
+            async with asyncio.timeout(STALLED_SECONDS if waits or len(chunk) > FREE_BYTES else None):
                 await self.response.write(chunk)
         except (ConnectionError, TimeoutError):
             self.client_left = True
@@ -133,8 +138,9 @@ async def relay_answer(
     have been begun: an answer that is no stream becomes one event of it. Raises UpstreamInvalidError.
     """
     reply.status = answer.status
-    response = reply.response or await begin_answer(reply, answer, added, holds_head=bool(held))
     is_stream = answer.status == 200 and answer.content_type == "text/event-stream"
+    holds_head = bool(held) or (answer.content.is_eof() and not is_stream)
+    response = reply.response or await begin_answer(reply, answer, added, holds_head=holds_head)
     event = bytearray() if reply.is_stream and not is_stream and write_event is not None else None
     try:
         async for chunk in _chain(held, answer):

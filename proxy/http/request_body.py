@@ -52,13 +52,14 @@ class Uploads:
 
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The body, piece by piece. Raises SlowRequestError."""
-        loop = asyncio.get_running_loop()
+        loop, whole = asyncio.get_running_loop(), request.content.is_eof
         waited_seconds, received_bytes = 0.0, 0
         while True:
             allowed_seconds = self.silence_seconds + received_bytes / MIN_BYTES_PER_SECOND - waited_seconds
             started = loop.time()
             try:
-                async with asyncio.timeout(min(allowed_seconds, self.silence_seconds)):
+                # Nothing is waited for that has come already, and then a timer would cost more than the reading.
+                async with asyncio.timeout(None if whole() else min(allowed_seconds, self.silence_seconds)):
                     piece = await request.content.readany()
             except TimeoutError as error:
                 message = "the rest of the request did not come in time (limits.client_silence_seconds)"
