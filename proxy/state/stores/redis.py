@@ -80,17 +80,14 @@ class RedisStore:
 
     name = "redis"
 
-    def __init__(self, url: str, *, ttl_seconds: float, operation_seconds: float = OPERATION_SECONDS) -> None:
-        """A server that is silent for `operation_seconds` counts as gone.
-
-        Raises ValueError or TypeError where the URL is none, or has options that there are not.
-        """
+    def __init__(self, url: str, *, ttl_seconds: float) -> None:
+        """Raises ValueError or TypeError where the URL is none, or has options that there are not."""
         scheme, separator, rest = url.partition("://")
         pool = BlockingConnectionPool.from_url(
             _SCHEMES.get(scheme, scheme) + separator + rest,
             max_connections=MAX_CONNECTIONS,
-            timeout=operation_seconds,
-            socket_timeout=operation_seconds,
+            timeout=OPERATION_SECONDS,
+            socket_timeout=OPERATION_SECONDS,
             socket_connect_timeout=CONNECT_SECONDS,
             retry=Retry(NoBackoff(), 0),
             protocol=2,  # with 3 and its notifications, a connection that the server has closed is used once more

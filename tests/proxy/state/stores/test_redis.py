@@ -61,7 +61,7 @@ async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it()
 
 async def test_a_server_that_is_silent_is_an_error_of_the_store(own_redis) -> None:
     """It is not waited for, and is used again once it speaks."""
-    async with _open(own_redis.url, operation_seconds=0.3) as store:
+    async with _open(f"{own_redis.url}?socket_timeout=0.3") as store:
         await store.put("id", b"sealed")
         with own_redis.frozen(), pytest.raises(StoreError, match="the server does not answer in time"):
             await store.get("id")
@@ -122,8 +122,8 @@ async def test_a_server_that_may_not_be_written_is_an_error_of_the_store(own_red
 
 
 @asynccontextmanager
-async def _open(url: str, **settings: float) -> AsyncIterator[RedisStore]:
-    store = RedisStore(url, ttl_seconds=TTL_SECONDS, **settings)
+async def _open(url: str) -> AsyncIterator[RedisStore]:
+    store = RedisStore(url, ttl_seconds=TTL_SECONDS)
     try:
         yield store
     finally:
