@@ -26,15 +26,23 @@ MAX_REFUSAL_BYTES = 64 * 1024
 MAX_EMPTY_ANSWER_BYTES = 4 * 1024
 """A longer answer of status 200 that is no stream is not read either: it holds more than an error."""
 MAX_HELD_SECONDS = 2.0
-FIRST_COMMENT_SECONDS = 5.0
-COMMENT_SECONDS = 10.0
-"""Source: idle connections are cut after 30 s by common load balancers, after 100 s by CDNs."""
 COMMENT = b": trimtab is writing a summary\n\n"
 _EVENTS = (b"data:", b"event:", b":")
 _FAULTS = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError)
 """Safe to swallow: the next read, in http/relay.py, raises them again."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """After which times a client that waits hears from us.
+
+    Source: idle connections are cut after 30 s by common load balancers, after 100 s by CDNs.
+    """
+
+    first_comment_seconds: float = 5.0
+    comment_seconds: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +82,18 @@ async def read_opening(
     return Opening(status, held, codec.read_refusal(status, held) if is_judged else None)
 
 
-async def wait_aloud(reply: Reply, request_id: str, work: Coroutine[None, None, T]) -> T:
+async def wait_aloud(reply: Reply, request_id: str, patience: Patience, work: Coroutine[None, None, T]) -> T:
     """What the work yields. If that takes long, the answer is begun: an event stream with comments in it."""
     tasks = Tasks(lambda _: None)  # whoever awaits the work has its error
     task = tasks.start(work)
     try:
-        done, _ = await asyncio.wait({task}, timeout=FIRST_COMMENT_SECONDS)
+        done, _ = await asyncio.wait({task}, timeout=patience.first_comment_seconds)
         with suppress(ConnectionError):  # the client has left; the server will cancel us
             if not done and reply.response is None:
                 await _begin_stream(reply, request_id)
             while not done and reply.response is not None:
                 await reply.response.write(COMMENT)
-                done, _ = await asyncio.wait({task}, timeout=COMMENT_SECONDS)
+                done, _ = await asyncio.wait({task}, timeout=patience.comment_seconds)
         return await task
     finally:
         await tasks.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from proxy.compaction.pool import Compactors
 from proxy.compaction.prefix_watch import PrefixWatch
 from proxy.config.schema import Config
+from proxy.exchange.early_answer import Patience
 from proxy.exchange.record import Recorder
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
@@ -58,3 +59,4 @@ class Services:
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
+    patience: Patience = field(default_factory=Patience)

@@ -102,8 +102,9 @@ class _Choice:
         self.services.sliding.note(self.summariser.client_id, wanted)
         text = self.services.summaries.get(self._make_task(wanted, inline))
         # Only a client that asked for a stream knows what to do with comments.
-        is_stream = self.call.request.stream
-        return await (wait_aloud(self.reply, self.call.arrival.request_id, text) if is_stream else text)
+        if not self.call.request.stream:
+            return await text
+        return await wait_aloud(self.reply, self.call.arrival.request_id, self.services.patience, text)
 
     async def _put_off(self, planned: Planned) -> Chosen | None:
         """The plan without its last cuts, back to one whose text is there, and that text; None if nothing was cut.

@@ -22,7 +22,7 @@ from support.sessions import make_session, requests_of
 
 from proxy.config.load import load_config
 from proxy.server.app import Proxy, run_proxy
-from proxy.state.stores import layered, redis, sqlite_file
+from proxy.state.stores import layered, sqlite_file
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 STEPS = 42
@@ -156,8 +156,6 @@ FAULTS = (
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for as long as outside of tests."""
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
-    monkeypatch.setattr(redis, "OPERATION_SECONDS", 0.1)
-    monkeypatch.setattr(redis, "CONNECT_SECONDS", 0.1)
     monkeypatch.setattr(layered, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(layered, "MAX_PAUSE_SECONDS", 0.02)
 
@@ -204,7 +202,7 @@ def place_store(fault: Fault, directory: Path) -> Iterator[tuple[str, RedisServe
     if PROGRAM is None:
         pytest.skip("redis-server is not on PATH")
     with run_redis() as server:
-        yield server.url, server
+        yield f"{server.url}?socket_timeout=0.1&socket_connect_timeout=0.1", server
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

@@ -96,7 +96,9 @@ def read_props(body: bytes) -> int | None:
     return _read_window(try_decode(body), (_PROPS,))
 
 
-async def discover(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers) -> Windows:
+async def discover(
+    client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> Windows:
     """Ask the upstream for its models' windows: what could be learned, maybe nothing. Raises nothing.
 
     `headers` are the client's credential headers; an upstream with a key of its own gets that instead. Asked are
@@ -108,7 +110,7 @@ async def discover(client: UpstreamClient, upstream: UpstreamConfig, headers: He
     root = upstream.base_url.removesuffix("/v1")
     listed = b""
     with suppress(TimeoutError):
-        async with asyncio.timeout(TIMEOUT_SECONDS):
+        async with asyncio.timeout(timeout_seconds):
             for url in (target_url(upstream, "/v1/models"), *(URL(root + path, encoded=True) for path in _OTHERS)):
                 answer = await _get(client, upstream, url, asked)
                 listed = listed or answer

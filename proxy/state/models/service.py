@@ -55,7 +55,10 @@ class _Model(Model):
 
 
 class Models:
-    """Looks up, learns and keeps facts. Close it when done."""
+    """Looks up, learns and keeps facts. Close it when done.
+
+    `read_seconds` is how long a request waits for the store.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Models:
         log: Any,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.read_seconds = READ_SECONDS
         self._records = Records(store)
         self._told = Told(client, clock)
         self._metrics = metrics
@@ -90,7 +94,7 @@ class Models:
         if is_due and (model.reading is None or model.reading.done()):
             model.reading = self._tasks.start(self._read(name, model))
         if model.read_at is None and model.reading is not None:
-            await asyncio.wait({model.reading}, timeout=READ_SECONDS)
+            await asyncio.wait({model.reading}, timeout=self.read_seconds)
             model.read_at = model.read_at or self._clock()  # a store that hangs is waited for once
         if model.completed is None or model.completed[0] is not model.known:
             if not is_ready(name.base_url):
@@ -182,7 +186,7 @@ class Models:
         lesson, known = lesson.given(model.calibration.most_reported), model.known
         if model.is_vouched and model.find_changes(believed_tokens, lesson):
             writing = self._tasks.start(self._write_lesson(name, model, believed_tokens, lesson))
-            await asyncio.wait({writing}, timeout=READ_SECONDS)
+            await asyncio.wait({writing}, timeout=self.read_seconds)
         if model.known == known:  # a stranger's, or the store hangs: the next request must not be refused again
             model.teach(model.find_changes(believed_tokens, lesson))
 

@@ -30,7 +30,8 @@ MAX_UNWRITTEN = 65536
 class LayeredStore:
     """A SummaryStore of two. It goes by the durable one's name.
 
-    `on_error` is called with the name once for each operation of the durable store that failed.
+    `on_error` is called with the name once for each operation of the durable store that failed. So many summaries of an
+    outage as `max_unwritten` are written through after it.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class LayeredStore:
         self._log = log
         self._sleep = sleep
         self._unwritten: dict[str, None] = {}
+        self.max_unwritten = MAX_UNWRITTEN
         self._tasks = Tasks(lambda error: log.error("store_fault", error=type(error).__name__))
         """Nothing but a recovery: while one is under way, the durable store is out."""
 
@@ -113,7 +115,7 @@ class LayeredStore:
     def _write_later(self, summary_id: str) -> None:
         """Write a summary through later. Beyond a bound the oldest are not: losing a text costs only a new one."""
         self._unwritten[summary_id] = None
-        if len(self._unwritten) > MAX_UNWRITTEN:
+        if len(self._unwritten) > self.max_unwritten:
             del self._unwritten[next(iter(self._unwritten))]
 
     def _stand_in(self, error: StoreError) -> None:

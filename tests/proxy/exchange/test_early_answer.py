@@ -1,6 +1,7 @@
 """What reaches the client before the answer does, over real HTTP."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,27 +10,32 @@ from support.client import SMALL, post
 from support.sessions import make_session
 from upstreams.recording import completion, hold_summaries, write_note
 
-from proxy.exchange import early_answer
+from proxy.exchange.early_answer import COMMENT, Patience
+from proxy.server.app import Proxy
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 BODY = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1], "stream": True}
 
 
-async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, start_proxy, monkeypatch):
+def make_patient(proxy: Proxy, first_comment_seconds: float, comment_seconds: float = 10.0) -> None:
+    """From now on clients that wait hear from the proxy after these times."""
+    proxy.current.services = replace(proxy.services, patience=Patience(first_comment_seconds, comment_seconds))
+
+
+async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, start_proxy):
     """Headers and comments first, then the upstream's events byte for byte."""
-    monkeypatch.setattr(early_answer, "FIRST_COMMENT_SECONDS", 0.01)
-    monkeypatch.setattr(early_answer, "COMMENT_SECONDS", 0.01)
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
+    make_patient(proxy, 0.01, 0.01)
     body = BODY
     async with client.post(proxy.url + "/v1/chat/completions", json=body) as response:
         assert response.status == 200
         assert response.content_type == "text/event-stream"
         assert len(response.headers["x-trimtab-request-id"]) == 24
         assert "x-trimtab-tokens" not in response.headers
-        assert await response.content.readuntil(b"\n\n") == early_answer.COMMENT
+        assert await response.content.readuntil(b"\n\n") == COMMENT
         release.set()
-        rest = (await response.read()).replace(early_answer.COMMENT, b"")
+        rest = (await response.read()).replace(COMMENT, b"")
     assert rest.startswith(b'data: {"id"')
     assert rest.endswith(b"data: [DONE]\n\n")
 
@@ -53,10 +59,9 @@ async def test_a_streaming_client_that_waits_hears_from_us(client, upstream, sta
     ],
 )
 async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
-    status, sent, event, *, client, upstream, start_proxy, monkeypatch
+    status, sent, event, *, client, upstream, start_proxy
 ):
     """Of an error the client learns in the stream, in the form that every client knows; its status was gone."""
-    monkeypatch.setattr(early_answer, "FIRST_COMMENT_SECONDS", 0.0)
 
     async def refuse(recorded: Any, _: Any) -> Any:
         if recorded.asks_for_summary:
@@ -66,16 +71,16 @@ async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
 
     upstream.answer = refuse
     proxy = await start_proxy(*SETTINGS)
+    make_patient(proxy, 0.0)
     _, answer = await post(client, proxy.url + "/v1/chat/completions", BODY)
-    told = answer.replace(early_answer.COMMENT, b"")
+    told = answer.replace(COMMENT, b"")
     assert told.startswith(b"data: " + event)
     assert told.endswith(b"}\n\n")
     assert told.count(b"\n") == 2
 
 
-async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy, monkeypatch):
+async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy):
     """An upstream that goes away meanwhile is told of in the stream."""
-    monkeypatch.setattr(early_answer, "FIRST_COMMENT_SECONDS", 0.0)
 
     async def leave(recorded: Any, request: Any) -> Any:
         if recorded.asks_for_summary:
@@ -86,24 +91,23 @@ async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream
 
     upstream.answer = leave
     proxy = await start_proxy(*SETTINGS)
+    make_patient(proxy, 0.0)
     _, answer = await post(client, proxy.url + "/v1/chat/completions", BODY)
-    assert answer.replace(early_answer.COMMENT, b"").startswith(b'data: {"error":{"message":"127.0.0.1')
+    assert answer.replace(COMMENT, b"").startswith(b'data: {"error":{"message":"127.0.0.1')
 
 
 @pytest.mark.parametrize("comments", [False, True])
-async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(
-    comments, client, upstream, start_proxy, monkeypatch, log
-):
+async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(comments, client, upstream, start_proxy, log):
     """Whether it has heard from us or not: its place is free at once, and its own request is never sent."""
-    monkeypatch.setattr(early_answer, "FIRST_COMMENT_SECONDS", 0.01 if comments else 60.0)
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
+    make_patient(proxy, 0.01 if comments else 60.0)
     asking = asyncio.ensure_future(client.post(proxy.url + "/v1/chat/completions", json=BODY))
     async with asyncio.timeout(10):
         await upstream.arrived.wait()
         if comments:
             response = await asking
-            assert await response.content.readuntil(b"\n\n") == early_answer.COMMENT
+            assert await response.content.readuntil(b"\n\n") == COMMENT
             response.close()
         asking.cancel()
         await proxy.services.lifecycle.idle.wait()

@@ -1,13 +1,26 @@
-"""The text that a plan needs, over real HTTP: written ahead, put off, waited for."""
+"""The text that a plan needs: written ahead, put off, waited for; on values, and over real HTTP."""
 
 import asyncio
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import orjson
 import pytest
 from support.client import SMALL, post, settle
+from support.journeys import NOTE, MakeStages, Stages, make_reply, read_session
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion, hold_summaries
+
+from proxy.compaction.compactor import Planned
+from proxy.exchange.call import Call
+from proxy.exchange.record import Phases
+from proxy.exchange.summary import Chosen, choose_summariser, choose_text, write_ahead
+from proxy.state.models.lessons import Lesson
+from proxy.state.summaries.sliding import SUMMARIES
+from rules.conversation import Conversation
+from rules.policy import Prices
+from rules.summary.request import Summary
 
 STEPS = 70
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -96,47 +109,6 @@ async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(more, mo
     assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
 
 
-async def test_two_cuts_without_their_texts_are_put_off_while_the_request_fits(client, upstream, start_proxy):
-    """The next cut may be due before the first one's text is there: what fits the window goes out as it came."""
-    release = hold_summaries(upstream)
-    proxy = await start_proxy(*SETTINGS, "defaults.high_water=0.5", "defaults.low_water=0.2")
-    sent, cuts = [], 0
-    for body in bodies(max_tokens=400):
-        asking = asyncio.ensure_future(post(client, proxy.url + "/v1/chat/completions", body))
-        done, _ = await asyncio.wait({asking}, timeout=2)
-        if not done:
-            release.set()
-            await asking
-            break
-        tokens = asking.result()[0].headers["x-trimtab-tokens"]
-        sent.append(int(tokens.partition("sent=")[2].partition(",")[0]))
-        cuts = max(cuts, len(upstream.summaries))
-    assert count_moves(upstream.chats[: len(sent)]) == 0
-    assert cuts >= 2
-    assert 7600 - 300 < sent[-1] <= 7600
-
-
-async def test_a_request_waits_by_what_would_be_sent_not_by_a_summarys_reserve(client, upstream, start_proxy):
-    """The summary that stands is far shorter than its reserve: the next cut is put off until the window is full."""
-    proxy = await start_proxy(*SETTINGS, "defaults.summary.max_tokens=1500")
-    sent, release = [8000], None
-    for body in bodies(max_tokens=400):
-        asking = asyncio.ensure_future(post(client, proxy.url + "/v1/chat/completions", body))
-        done, _ = await asyncio.wait({asking}, timeout=2)
-        if not done:
-            break
-        tokens = asking.result()[0].headers["x-trimtab-tokens"]
-        sent.append(int(tokens.partition("sent=")[2].partition(",")[0]))
-        if release is None:
-            await settle(proxy)
-            if len(sent) > 2 and sent[-1] < sent[-2]:
-                release = hold_summaries(upstream)
-    assert release is not None
-    release.set()
-    await asking
-    assert 7600 - 300 < sent[-1] <= 7600
-
-
 async def test_a_model_that_calls_a_tool_is_asked_again_with_the_transcript(client, upstream, start_proxy):
     """An inline question has the tools in it; one that is answered with nothing to read is put in the other form."""
     plain = upstream.answer
@@ -192,13 +164,276 @@ async def test_an_inline_question_takes_over_what_is_read_and_not_how_to_answer(
     assert (asked["stream"], asked["max_tokens"], asked["temperature"]) == (False, 300, 0.2)
 
 
-async def test_a_question_is_led_to_the_same_cache_as_the_conversation(client, upstream, start_proxy):
-    """Headers by which an upstream finds the session's cache go along; others of the client's do not."""
-    proxy = await start_proxy(*SETTINGS)
-    leading = {"X-Grok-Conv-Id": "conversation", "X-Session-Affinity": "affinity", "X-Session-Id": "session"}
-    for body in bodies():
-        await post(client, proxy.url + "/v1/chat/completions", body, **leading, **{"X-Other": "no"})
-        await settle(proxy)
-    asked = upstream.summaries[0]
-    assert {name: asked.header(name) for name in leading} == {name: [value] for name, value in leading.items()}
-    assert asked.header("X-Other") == []
+ARRIVED = {
+    "X-Grok-Conv-Id": "conversation",
+    "X-Session-Affinity": "affinity",
+    "X-Session-Id": "session",
+    "X-Other": "no",
+}
+KEYED = "upstreams={other: {base_url: 'http://other:9/v1', api_key: k}, plain: {base_url: 'http://plain:9/v1'}}"
+
+
+@dataclass
+class _Choice:
+    """A request of which the text was chosen; and whether it waited for that."""
+
+    call: Call
+    chosen: Chosen
+    waited: bool
+    planned: Planned
+
+    @property
+    def forwarded(self) -> Conversation:
+        """What goes out."""
+        return self.call.compactor.apply(self.chosen.planned, self.chosen.text).forwarded
+
+
+async def choose(stages: Stages, steps: int, **more: Any) -> _Choice:
+    """The text of a session's request; one that is waited for is written then."""
+    call = await stages.prepare(read_session(steps, **more), **ARRIVED)
+    planned = call.compactor.plan(call.request, call.view.policy)
+    stages.client.arrived.clear()
+    stages.client.released.clear()
+    async with asyncio.TaskGroup() as group:
+        choosing = group.create_task(choose_text(stages.services, call, planned, make_reply(), Phases("plan")))
+        waiting = group.create_task(stages.client.arrived.wait())
+        await asyncio.wait({choosing, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waited = not choosing.done()
+        stages.client.released.set()
+        waiting.cancel()
+    return _Choice(call, choosing.result(), waited, planned)
+
+
+async def write(stages: Stages, choice: _Choice, *, times: int = 1) -> None:
+    """Have the text written that is to be written ahead, and wait for it."""
+    chosen = choice.chosen
+    compacted = choice.call.compactor.apply(chosen.planned, chosen.text)
+    for _ in range(times):
+        write_ahead(stages.services, choice.call, chosen, compacted)
+    assert chosen.summariser is not None
+    summaries = stages.services.summaries
+    while chosen.later and summaries.is_under_way(chosen.later, chosen.summariser):  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("more", "fitting"), [({}, 8000), ({"max_tokens": 400}, 7600)])
+async def test_a_request_waits_for_a_text_only_if_it_does_not_fit_without(
+    more: dict[str, int], fitting: int, make_stages: MakeStages
+) -> None:
+    """The prompt and the completion asked for must fit: the reserve is ours. What is put off is to be written later."""
+    stages = await make_stages(*SETTINGS)
+    was_put_off = 0
+    for steps in range(30, 60):
+        choice = await choose(stages, steps, **more)
+        if choice.planned.plan.request is None:
+            continue
+        if choice.waited:
+            break
+        was_put_off += 1
+        assert choice.forwarded == choice.planned.plan.conversation
+        assert choice.forwarded.tokens <= fitting
+        assert choice.chosen.later == choice.planned.plan.request
+    assert was_put_off > 5
+    assert choice.waited
+    assert choice.planned.plan.conversation.tokens > fitting
+    assert choice.chosen.text == Summary(NOTE, by_model=True)
+    assert (choice.chosen.planned, choice.chosen.later) == (choice.planned, None)
+
+
+async def test_two_cuts_without_their_texts_are_put_off_together(make_stages: MakeStages) -> None:
+    """The next cut may be due before the first one's text is there: what fits the window goes out as it came."""
+    stages = await make_stages(*SETTINGS, "defaults.high_water=0.5", "defaults.low_water=0.2")
+    twice = 0
+    for steps in range(20, 45):
+        choice = await choose(stages, steps)
+        before = choice.planned.plan.put_off()
+        twice += before is not None and before.request is not None
+        assert not choice.waited
+        assert choice.forwarded == choice.planned.plan.conversation
+    assert twice > 3
+
+
+async def test_a_cut_is_put_off_by_what_would_be_sent_not_by_a_summarys_reserve(make_stages: MakeStages) -> None:
+    """The summary that stands is far shorter than its reserve: the next cut waits until the window is full."""
+    stages = await make_stages(*SETTINGS, "defaults.summary.max_tokens=1500")
+    first, beyond_reserve = 30, 0
+    while not (await choose(stages, first)).waited:
+        first += 1
+    for steps in range(first + 1, 90):
+        choice = await choose(stages, steps)
+        if choice.waited:
+            break
+        plan = choice.chosen.planned.plan
+        assert choice.chosen.text == Summary(NOTE, by_model=True)
+        assert choice.forwarded.tokens <= plan.fitting
+        beyond_reserve += plan.reserved_tokens > plan.fitting
+    assert choice.waited
+    assert beyond_reserve > 3
+
+
+async def test_a_text_that_is_there_is_used(make_stages: MakeStages) -> None:
+    """Nobody is asked again, and the next cut's text is to be written ahead."""
+    stages = await make_stages(*SETTINGS)
+    made, again = await choose(stages, 51), await choose(stages, 51)
+
+    assert (made.waited, again.waited, len(stages.client.asked)) == (True, False, 1)
+    assert again.chosen.text == made.chosen.text == Summary(NOTE, by_model=True)
+    assert again.chosen.planned == again.planned
+    assert again.chosen.later == again.planned.plan.prefetch is not None
+    assert stages.count("summaries_total", model="other", result="hit") == 1
+
+
+async def test_another_credential_finds_no_text_of_this_one(make_stages: MakeStages) -> None:
+    """It was not paid for by that."""
+    stages = await make_stages(*SETTINGS)
+    choice = await choose(stages, 51)
+    call = await stages.prepare(choice.call.request, Authorization="Bearer another")
+    await choose_text(stages.services, call, choice.planned, make_reply(), Phases("plan"))
+    assert len(stages.client.asked) == 2
+
+
+async def test_the_digest_stands_in_if_nobody_writes(make_stages: MakeStages) -> None:
+    """After a failure no model is asked for a while, and then nothing is gained by putting a cut off."""
+    stages = await make_stages(*SETTINGS)
+    stages.client.status = 401
+    failed, paused = await choose(stages, 51), await choose(stages, 60)
+
+    assert (failed.waited, paused.waited, len(stages.client.asked)) == (True, False, 1)
+    for choice in (failed, paused):
+        assert choice.chosen.text is not None
+        assert not choice.chosen.text.by_model
+        assert "src/harbour/part_1.py" in choice.chosen.text.text
+    assert paused.chosen.planned == paused.planned
+    early = await choose(stages, 40)
+    assert early.chosen.planned.plan.window.cut is not None
+
+
+async def test_a_cut_that_asks_no_model_gets_its_digest_at_once(make_stages: MakeStages) -> None:
+    """Although it would fit without it: there is nothing to wait for."""
+    stages = await make_stages(*SMALL, "defaults.overflow_strategy=prune")
+    choice = await choose(stages, 60)
+    assert choice.planned.plan.request is not None
+    assert (choice.waited, stages.client.asked) == (False, [])
+    assert choice.chosen.text is not None
+    assert not choice.chosen.text.by_model
+
+
+async def test_nobody_is_asked_for_a_request_that_is_only_observed(make_stages: MakeStages) -> None:
+    """It goes out as it came."""
+    stages = await make_stages(*SETTINGS, "mode=observe")
+    choice = await choose(stages, 51)
+    assert (choice.waited, choice.chosen.text, choice.chosen.planned) == (False, None, choice.planned)
+    assert stages.client.asked == []
+
+
+async def test_what_is_written_ahead_is_asked_behind_what_was_forwarded(make_stages: MakeStages) -> None:
+    """So that the upstream's prompt cache is read; and the request that needs it finds it."""
+    stages = await make_stages(*SETTINGS)
+    choice = await choose(stages, 33)
+    assert stages.client.asked == []
+    await write(stages, choice)
+
+    (asked,) = stages.client.asked
+    *prefix, question = asked["messages"]
+    assert prefix == orjson.loads(choice.call.request.body)["messages"][: len(prefix)]
+    assert len(prefix) > 30
+    assert (question["role"], asked["model"]) == ("user", "m")
+    needed = await choose(stages, 34)
+    assert (needed.waited, needed.chosen.text) == (False, Summary(NOTE, by_model=True))
+
+
+async def test_nothing_is_written_ahead_without_need(make_stages: MakeStages) -> None:
+    """Neither long before a cut, nor twice."""
+    stages = await make_stages(*SETTINGS)
+    await write(stages, await choose(stages, 5))
+    assert stages.client.asked == []
+    await write(stages, await choose(stages, 33), times=2)
+    assert len(stages.client.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("defaults.summary.model=small",),
+        (KEYED, "defaults.summary.upstream=plain"),
+        ("defaults.summary.request=transcript",),
+    ],
+    ids=["another model", "another upstream", "configured"],
+)
+async def test_a_question_is_asked_by_itself_if_no_cache_would_be_read(
+    settings: tuple[str, ...], make_stages: MakeStages
+) -> None:
+    """Another model, or another upstream, has not read the conversation; or if the configuration says so."""
+    stages = await make_stages(*SETTINGS, *settings)
+    await write(stages, await choose(stages, 33))
+    (asked,) = stages.client.asked
+    assert len(asked["messages"]) == 1
+
+
+async def test_a_client_that_slides_has_nothing_written(make_stages: MakeStages) -> None:
+    """Its next request would begin otherwise: neither ahead, nor while it waits."""
+    stages = await make_stages(*SETTINGS)
+    choice = await choose(stages, 33)
+    assert choice.chosen.summariser is not None
+    assert choice.chosen.later is not None
+    for number in range(SUMMARIES):
+        stages.services.sliding.note(choice.chosen.summariser.client_id, replace(choice.chosen.later, key=f"{number}"))
+    await write(stages, choice)
+    slid = await choose(stages, 60)
+
+    assert (slid.waited, stages.client.asked) == (False, [])
+    assert slid.chosen.text is not None
+    assert not slid.chosen.text.by_model
+
+
+async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_account(make_stages: MakeStages) -> None:
+    """With its credential, and what leads to the cache of its session; with no other header."""
+    stages = await make_stages(*SETTINGS)
+    call = await stages.prepare(replace(read_session(3), model="qwen3-8b"), **ARRIVED)
+    summariser = choose_summariser(stages.services, call)
+
+    assert str(summariser.url) == "http://127.0.0.1:9/v1/chat/completions"
+    assert summariser.headers == (("Authorization", "Bearer sk-of-the-client"), *tuple(ARRIVED.items())[:-1])
+    assert summariser.secret == stages.services.tenancy.find_secret(call.arrival.end_to_end)
+    assert (summariser.model, summariser.label) == ("qwen3-8b", call.label)
+    assert summariser.token_ratio == call.view.facts.ratio > 1
+    assert summariser.window_tokens == call.view.policy.limit_tokens(300)
+
+
+@pytest.mark.parametrize("name", ["other", "plain"])
+async def test_another_upstream_sees_no_credential_of_the_clients(name: str, make_stages: MakeStages) -> None:
+    """Whether it has a key of its own or not."""
+    stages = await make_stages(*SETTINGS, KEYED, f"defaults.summary.upstream={name}")
+    call = await stages.prepare(read_session(3), **ARRIVED)
+    summariser = choose_summariser(stages.services, replace(call, arrival=replace(call.arrival, target="/elsewhere")))
+
+    assert (summariser.url.host, summariser.url.path) == (name, "/v1/chat/completions")
+    assert summariser.headers == ()
+    assert summariser.upstream == stages.services.config.upstreams[name]
+
+
+async def test_another_model_has_its_own_window_and_does_not_think_as_the_clients_does(make_stages: MakeStages) -> None:
+    """What it may be asked is planned by its own entry; the client's own model thinks if the request says so."""
+    models = "models=[{match: small, context_window: 4000, completion_reserve: 500}]"
+    own, other = await make_stages(*SETTINGS), await make_stages(*SETTINGS, models, "defaults.summary.model=small")
+    request = replace(read_session(3), is_reasoning=True)
+    mine, theirs = [choose_summariser(each.services, await each.prepare(request)) for each in (own, other)]
+
+    policy = other.services.config.policy_for("small").to_policy(Prices())
+    assert policy.context_window == 4000
+    assert (mine.model, mine.is_reasoning) == ("m", True)
+    assert (theirs.model, theirs.is_reasoning, theirs.window_tokens) == ("small", False, policy.limit_tokens(300))
+
+
+async def test_what_is_known_of_a_model_is_known_of_it_at_its_upstream(make_stages: MakeStages) -> None:
+    """The same name may stand for another model, with another window, where summaries are written."""
+    stages = await make_stages(*SETTINGS, KEYED, "defaults.summary.upstream=plain")
+    models, call = stages.services.models, await stages.prepare(read_session(3))
+    before = choose_summariser(stages.services, call)
+    there = replace(call.view.name, base_url=stages.services.config.upstreams["plain"].base_url)
+    for name, window_tokens in ((call.view.name, 7000), (there, 5000)):
+        await models.look_up(name, "other")
+        await models.learn(name, 8000, Lesson(window_tokens))
+    after = choose_summariser(stages.services, call)
+
+    assert before.window_tokens - after.window_tokens == 3000

@@ -15,7 +15,6 @@ from upstreams.recording import FakeUpstream, Handler
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.state.models import discovery
 from proxy.state.models.discovery import (
     MAX_ALIASES,
     MAX_MODELS,
@@ -347,7 +346,7 @@ async def test_each_question_carries_one_credential(
     [("/v1/models", 0.05, NOTHING), ("/props", 0.5, Windows({"m": 65_536}, 65_536))],
 )
 async def test_an_upstream_that_hangs_is_left(
-    asking, upstream, monkeypatch, path: str, timeout_seconds: float, windows: Windows
+    asking, upstream, path: str, timeout_seconds: float, windows: Windows
 ) -> None:
     """After the time for all questions together, with what was learned before; here in the middle of a body."""
     plain = _answer(models=_llama(n_ctx_train=65_536))
@@ -361,14 +360,12 @@ async def test_an_upstream_that_hangs_is_left(
         return await asyncio.Event().wait()
 
     upstream.answer = hang
-    monkeypatch.setattr(discovery, "TIMEOUT_SECONDS", timeout_seconds)
+    config = UpstreamConfig(base_url=upstream.url)
 
-    assert await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL) == windows
+    assert await discover(asking, config, CREDENTIAL, timeout_seconds=timeout_seconds) == windows
 
 
-async def test_an_endless_answer_is_given_up(
-    asking: UpstreamClient, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_answer_is_given_up(asking: UpstreamClient, upstream: FakeUpstream) -> None:
     """At its bound; the next question is asked all the same."""
     plain, given_up = _answer(props=_props(16_384)), asyncio.Event()
 
@@ -385,7 +382,6 @@ async def test_an_endless_answer_is_given_up(
             raise
 
     upstream.answer = pour
-    monkeypatch.setattr(discovery, "MAX_ANSWER_BYTES", 1024 * 1024)
 
     found = await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL)
     assert found == Windows({}, 16_384)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from support.model_learning import LIMIT, NAME, Clock, Process, Start, run_processes
 
-from proxy.state.models import service as models
 from proxy.state.models.calibration import Report
 from proxy.state.models.lessons import Lesson
 from proxy.state.stores.memory import MemoryStore
@@ -87,7 +86,7 @@ async def test_lessons_at_the_same_time_are_all_learned(start) -> None:
     assert {third.correct(window) for window in (128_000, 64_000, 32_000)} == {8192}
 
 
-async def test_a_store_that_hangs_does_not_make_a_lesson_forgotten(start, monkeypatch) -> None:
+async def test_a_store_that_hangs_does_not_make_a_lesson_forgotten(start) -> None:
     """The next request must not be refused again."""
 
     class Hanging(MemoryStore):
@@ -95,8 +94,8 @@ async def test_a_store_that_hangs_does_not_make_a_lesson_forgotten(start, monkey
             await asyncio.Event().wait()
             return None
 
-    monkeypatch.setattr(models, "READ_SECONDS", 0.01)
     process = start(Hanging())
+    process.models.read_seconds = 0.01
     await process.models.look_up(NAME, "other")
     await process.models.learn(NAME, 128_000, Lesson(window_tokens=8192))
     assert process.models.recall(NAME).correct(128_000) == 8192

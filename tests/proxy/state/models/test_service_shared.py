@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from support.model_learning import NAME, TOKENS, Clock, Start, report, run_processes
 
 from proxy.state.models import records
-from proxy.state.models import service as module
 from proxy.state.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
 from proxy.state.models.facts import Facts
 from proxy.state.models.records import MAX_RATIO
@@ -181,9 +180,7 @@ async def test_a_corrupt_record_is_passed_over(start: Start, clock: Clock, recor
     assert first.changes == second.changes == {"calibration": 2}
 
 
-async def test_a_store_that_hangs_holds_up_the_first_request_only(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_that_hangs_holds_up_the_first_request_only(start: Start) -> None:
     """Not for long, and no other; what it says at last is a change."""
     answered = asyncio.Event()
 
@@ -195,9 +192,9 @@ async def test_a_store_that_hangs_holds_up_the_first_request_only(
     store = Hanging()
     await store.put(records._record_id(NAME, 1), b'{"ratio":1.3,"calibrated":true}')
     process = start(store)
-    monkeypatch.setattr(module, "READ_SECONDS", 0.001)
+    process.models.read_seconds = 0.001
     assert await process.models.look_up(NAME, "other") == Facts(1.0)
-    monkeypatch.setattr(module, "READ_SECONDS", 3600)
+    process.models.read_seconds = 3600
     async with asyncio.timeout(5):
         assert await process.models.look_up(NAME, "other") == Facts(1.0)
 

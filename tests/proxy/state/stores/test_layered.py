@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.state.stores import StoreError, layered
+from proxy.state.stores import StoreError
 from proxy.state.stores.layered import FIRST_STAND_IN_LEASE, LayeredStore
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.stores.redis import RedisStore
@@ -247,9 +247,9 @@ async def test_an_outage_while_writing_through_goes_on_where_it_broke_off(store,
     assert await MemoryStore.get(durable, "c") == b"c"
 
 
-async def test_beyond_a_bound_the_oldest_are_not_written_through(store, durable, pauses, monkeypatch) -> None:
+async def test_beyond_a_bound_the_oldest_are_not_written_through(store, durable, pauses) -> None:
     """However long the outage, what it costs is bounded."""
-    monkeypatch.setattr(layered, "MAX_UNWRITTEN", 2)
+    store.max_unwritten = 2
     durable.is_out = True
     async with _recovering(store, pauses):
         for summary_id in "abc":

@@ -74,7 +74,7 @@ async def test_a_server_that_is_not_there_keeps_nothing_from_starting(open_url, 
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://:planted@host:port/0", "rediss://:planted@host/0?socket_timeout=planted", "redis://host?planted=planted"],
+    ["rediss://:planted@host/0?socket_timeout=planted", "redis://host?planted=planted"],
 )
 def test_a_url_that_is_none_is_a_mistake_in_the_configuration(open_url, url) -> None:
     """Without its password in it."""

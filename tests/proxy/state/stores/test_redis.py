@@ -11,7 +11,6 @@ import redis
 from programs.redis_server import run_redis
 
 from proxy.state.stores import StoreError
-from proxy.state.stores import redis as redis_store
 from proxy.state.stores.redis import RedisStore
 
 TTL_SECONDS = 1000.0
@@ -60,10 +59,9 @@ async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it()
                 await store.get("id")
 
 
-async def test_a_server_that_is_silent_is_an_error_of_the_store(own_redis, monkeypatch) -> None:
+async def test_a_server_that_is_silent_is_an_error_of_the_store(own_redis) -> None:
     """It is not waited for, and is used again once it speaks."""
-    monkeypatch.setattr(redis_store, "OPERATION_SECONDS", 0.3)
-    async with _open(own_redis.url) as store:
+    async with _open(f"{own_redis.url}?socket_timeout=0.3") as store:
         await store.put("id", b"sealed")
         with own_redis.frozen(), pytest.raises(StoreError, match="the server does not answer in time"):
             await store.get("id")
