@@ -7,7 +7,7 @@ field of a journey is what one stage has returned; only this module and the rout
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import aiohttp
@@ -53,6 +53,7 @@ class Journey:
     sent_at: float = 0.0
     opening: Opening | None = None
     answered: Answered = field(default_factory=Answered)
+    prefix_kept: float | None = None
     error: ProxyError | None = None
 
     def begin_attempt(self) -> None:
@@ -86,6 +87,7 @@ class Journey:
             seconds=time.monotonic() - self.arrival.started_at,
             prompt=_describe_prompt(self),
             answered=self.answered,
+            prefix_kept=self.prefix_kept,
             pace=reply.pace,
             is_refused=opening is not None and opening.overflow is not None,
             retry=_name_retry(self),
@@ -203,8 +205,7 @@ async def _finish(
     response = await _relay(services, journey, route, codec, answer)
     if is_answered:
         with fail_open(services.recorder, request_id, Phases("observe")):
-            prefix_kept = await observe(services, attempt, journey.answered)
-            journey.answered = replace(journey.answered, prefix_kept=prefix_kept)
+            journey.prefix_kept = await observe(services, attempt, journey.answered)
     return response
 
 
