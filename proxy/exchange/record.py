@@ -219,8 +219,8 @@ class Recorder:
 
 
 @contextmanager
-def fail_open(recorder: Recorder, request_id: str, phases: Phases) -> Iterator[None]:
-    """Whatever breaks within, the request goes on without it, and the fault is counted under the current phase.
+def fail_open(recorder: Recorder, request_id: str, phase: Phases | str) -> Iterator[None]:
+    """Whatever breaks within, the request goes on without it, and the fault is counted under the phase.
 
     Raises UndecodableError and LimitExceededError, which are no faults.
     """
@@ -229,4 +229,4 @@ def fail_open(recorder: Recorder, request_id: str, phases: Phases) -> Iterator[N
     except (UndecodableError, LimitExceededError):
         raise
     except Exception as error:  # noqa: BLE001 - nothing that trimtab adds may cost a request
-        recorder.record_fault(request_id, phases.current, error)
+        recorder.record_fault(request_id, phase if isinstance(phase, str) else phase.current, error)
