@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, Message
-from rules.pipeline.transcript import MAX_GROWTH
 
 MAX_BYTES = 8 * 1024 * 1024
 FINGERPRINT_BYTES = 40
+MAX_GROWTH = 1000
+"""Messages by which a session may grow between two requests and still be known."""
 
 Fingerprints = tuple[int, ...]
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from proxy.http.client import origin_form
-from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers, drop_hop_by_hop, read_headers
+from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers, split_headers
 from proxy.telemetry.logs import escape
 from proxy.wire.codec import Codec
 
@@ -58,7 +58,7 @@ class Arrival:
 
 def read_arrival(request: web.BaseRequest, codec: Codec | None) -> Arrival:
     """What the head of a request tells, which the codec claims; None if no codec does."""
-    headers, target = read_headers(request.raw_headers), request.raw_path
+    (headers, end_to_end), target = split_headers(request.raw_headers), request.raw_path
     found = find_secrets(headers)
     return Arrival(
         endpoint=OTHER_ENDPOINT if codec is None else codec.name,
@@ -66,7 +66,7 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None) -> Arrival:
         path=target if codec is not None and target in codec.paths else tell_path(target, found),
         target=target,
         headers=headers,
-        end_to_end=drop_hop_by_hop(headers),
+        end_to_end=end_to_end,
         secrets=found,
         request_id=secrets.token_hex(12),
         started_at=time.monotonic(),

@@ -55,16 +55,16 @@ def choose_route(
     matched = config.match_for(model)
     settings = _choose_settings(config, matched, set(overrides.getall("x-trimtab-profile", ())))
     upstream = config.upstream_for(settings.upstream)
-    shown_model, is_secret = arrival.tell_name(model)
-    target = Target(
-        upstream=tell_upstream(settings.upstream, upstream.base_url),
-        model=model,
-        shown_model=shown_model,
-        is_secret=is_secret,
-        match=matched.match if matched else None,
-        mode=mode,
-    )
+    target = describe_target(arrival, model, matched, tell_upstream(settings.upstream, upstream.base_url), mode)
     return Route(target, settings, upstream)
+
+
+def describe_target(
+    arrival: Arrival, model: str, matched: ModelConfig | None, upstream: str = "", mode: str = ""
+) -> Target:
+    """What may be told of the model that a request is for."""
+    shown_model, is_secret = arrival.tell_name(model)
+    return Target(upstream, model, shown_model, is_secret, matched.match if matched else None, mode)
 
 
 def is_text_only(conversation: Conversation) -> bool:

@@ -1,17 +1,53 @@
 """What an answer tells: how many tokens the model read and wrote, and what of the prompt it had read before."""
 
+import asyncio
 from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
 from proxy.exchange.call import Call, Route, is_text_only
 from proxy.exchange.compact import Attempt
-from proxy.exchange.record import Answered
+from proxy.exchange.record import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
 from proxy.http.headers import find_credentials
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.view import name_model
 from proxy.wire.tap import Tap
+
+
+class SafeTap:
+    """Reads along with an answer until a fault of ours, which is counted; the answer passes all the same.
+
+    `tap` is None after a fault.
+    """
+
+    __slots__ = ("_recorder", "_request_id", "tap")
+
+    def __init__(self, tap: Tap, recorder: Recorder, request_id: str) -> None:
+        self.tap: Tap | None = tap
+        self._recorder = recorder
+        self._request_id = request_id
+
+    @property
+    def text_chars(self) -> int:
+        """How much text there was so far."""
+        return 0 if self.tap is None else self.tap.text_chars
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in the next bytes."""
+        tap, self.tap = self.tap, None
+        if tap is not None:
+            with fail_open(self._recorder, self._request_id, "count"):
+                tap.feed(chunk)
+                self.tap = tap
+
+    def finish(self) -> None:
+        """The answer has ended."""
+        tap, self.tap = self.tap, None
+        if tap is not None:
+            with fail_open(self._recorder, self._request_id, "count"):
+                tap.finish()
+                self.tap = tap
 
 
 async def count_answer(services: Services, route: Route, tap: Tap) -> Answered:
@@ -51,7 +87,10 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
 async def _observe_prefix(services: Services, call: Call, planned: Planned, compacted: Compacted) -> float | None:
     """How much of the prompt the upstream had read before."""
     hashes, forwarded = planned.plan.hashes, compacted.forwarded
-    # Whose cache it is the upstream knows by the credential, and each model has one of its own. The hash is keyed.
-    client = f"{hash(find_credentials(call.arrival.end_to_end))} {hash(call.route.target.model)}"
+    # Whose cache it is the upstream knows by the credential, unless it changes: then we know by the tenant. Each model
+    # has a cache of its own. Python's hash is keyed.
+    tenancy, headers = services.tenancy, call.arrival.end_to_end
+    owner = find_credentials(headers) if tenancy.tenant == "authorization" else tenancy.find_secret(headers)
+    client = f"{hash(owner)} {hash(call.route.target.model)}"
     work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)
-    return await run_work(work, in_thread=len(hashes) > MANY_MESSAGES)
+    return await asyncio.to_thread(work) if len(hashes) > MANY_MESSAGES else work()

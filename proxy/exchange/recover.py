@@ -29,7 +29,10 @@ async def recover(services: Services, attempt: Attempt, overflow: Overflow, repl
     call, refused, phases = attempt.call, attempt.compacted, Phases("recover")
     if call is None or refused is None:
         return None
-    with suppress(LimitExceededError, UndecodableError), fail_open(services.recorder, call.arrival.request_id, phases):
+    with (
+        suppress(LimitExceededError, UndecodableError),
+        fail_open(services.recorder, call.arrival.request_id, "recover"),
+    ):
         shorter = await _plan_again(services, call, refused, overflow, reply, phases)
         return shorter and replace(shorter, seconds=(*attempt.seconds, *phases.seconds))
     return None

@@ -15,17 +15,17 @@ from aiohttp import web
 
 from proxy.compaction.offload import LARGE_BODY_BYTES, run_bounded
 from proxy.exchange.arrival import Arrival
-from proxy.exchange.call import Route, choose_route
+from proxy.exchange.call import Route, choose_route, describe_target
 from proxy.exchange.compact import Attempt, compact
 from proxy.exchange.early_answer import Opening, read_opening
-from proxy.exchange.observe import count_answer, observe
+from proxy.exchange.observe import SafeTap, count_answer, observe
 from proxy.exchange.record import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.services import Services
 from proxy.exchange.summary import write_ahead
 from proxy.http.client import target_url
 from proxy.http.errors import ProxyError
-from proxy.http.headers import Headers, request_headers
+from proxy.http.headers import Headers, request_headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody, receive_body
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
@@ -42,7 +42,9 @@ class Journey:
     """One request under way.
 
     `attempts` is how many times it was sent, or was about to be; `sent_at` is when it was first, of the monotonic
-    clock, 0.0 before that. `opening` is that of the last attempt's answer, None before that.
+    clock, 0.0 before that. `opening` is that of the last attempt's answer, None before that. `is_hopeless`: a refusal
+    stands, because nothing shorter could be sent. `is_over`: the request has its answer, or its client has left; else
+    something broke that nobody expects.
     """
 
     arrival: Arrival
@@ -55,6 +57,8 @@ class Journey:
     answered: Answered = field(default_factory=Answered)
     prefix_kept: float | None = None
     error: ProxyError | None = None
+    is_hopeless: bool = False
+    is_over: bool = False
 
     def begin_attempt(self) -> None:
         """The request is sent, or sent again."""
@@ -64,20 +68,17 @@ class Journey:
 
     def write_headers(self) -> Headers:
         """What is added to the answer of a request that a codec claims."""
-        prompt, request_id = _describe_prompt(self), self.arrival.request_id
-        overhead_ms = ((self.sent_at or time.monotonic()) - self.arrival.started_at) * 1000
-        headers = [("x-trimtab-request-id", request_id), ("Server-Timing", f"trimtab;dur={overhead_ms:.1f}")]
-        if prompt is not None:
-            tokens = f"original={prompt.original_tokens}, sent={prompt.sent_tokens}, limit={prompt.limit_tokens}"
-            headers.append(("x-trimtab-tokens", tokens))
-            decisions = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in prompt.decisions)
-            if decisions:
-                headers.append(("x-trimtab-decisions", decisions))
-        return headers
+        prompt = _describe_prompt(self)
+        overhead_seconds = (self.sent_at or time.monotonic()) - self.arrival.started_at
+        if prompt is None:
+            return write_own_headers(self.arrival.request_id, overhead_seconds)
+        tokens = {"original": prompt.original_tokens, "sent": prompt.sent_tokens, "limit": prompt.limit_tokens}
+        return write_own_headers(self.arrival.request_id, overhead_seconds, tokens, prompt.decisions)
 
     def report(self) -> Report:
         """What came of it."""
-        reply, opening, error = self.reply, self.opening, self.error
+        reply, error = self.reply, self.error
+        overflow = None if self.opening is None else self.opening.overflow
         status = reply.status if error is None else error.status
         return Report(
             arrival=self.arrival,
@@ -89,7 +90,7 @@ class Journey:
             answered=self.answered,
             prefix_kept=self.prefix_kept,
             pace=reply.pace,
-            is_refused=opening is not None and opening.overflow is not None,
+            is_refused=self.is_hopeless or (self.attempts == MAX_ATTEMPTS and overflow is not None),
             retry=_name_retry(self),
             error=error,
             upstream_seconds=reply.last_byte_at - self.sent_at if reply.last_byte_at and self.sent_at else None,
@@ -108,7 +109,7 @@ def _describe_prompt(journey: Journey) -> Prompt | None:
 
 def _name_outcome(journey: Journey, status: int) -> str:
     """The metrics' word for it. How it ended comes before what was done."""
-    if journey.reply.broken:
+    if journey.reply.broken or not journey.is_over:
         return "broken"
     if journey.reply.client_left or not status:
         return "aborted"
@@ -118,12 +119,11 @@ def _name_outcome(journey: Journey, status: int) -> str:
 def _name_retry(journey: Journey) -> str:
     """What became of the second attempt; `hopeless` if nothing shorter could be sent."""
     opening = journey.opening
-    overflow = None if opening is None else opening.overflow
-    if journey.attempts < 2:
-        return "hopeless" if overflow is not None else ""
+    if journey.attempts < MAX_ATTEMPTS:
+        return "hopeless" if journey.is_hopeless else ""
     if journey.error is not None or opening is None:
         return "aborted" if journey.error is None else "failed"
-    if overflow is not None:
+    if opening.overflow is not None:
         return "refused"
     return "recovered" if opening.status == 200 else "failed"
 
@@ -135,8 +135,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
     request = None if received.json is None else await _read(codec, received.json)
     # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
     model = codec.peek_model(received.beginning) if request is None else request.model
-    route = choose_route(services.config, arrival, reply.request.headers, model)
-    journey.target = route.target
+    route = _route(services, journey, model)
     if request is None:
         journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
     else:
@@ -154,6 +153,18 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
             if shorter is None:
                 return await _finish(services, journey, route, codec, answer)
         journey.attempt, refused = shorter, opening.overflow
+
+
+def _route(services: Services, journey: Journey, model: str) -> Route:
+    """The way of the request. Raises UnknownModeError and UnknownProfileError; the model is known then, too."""
+    config, arrival = services.config, journey.arrival
+    try:
+        route = choose_route(config, arrival, journey.reply.request.headers, model)
+    except ProxyError:
+        journey.target = describe_target(arrival, model, config.match_for(model))
+        raise
+    journey.target = route.target
+    return route
 
 
 async def _read(codec: Codec, body: bytes) -> Request | None:
@@ -188,7 +199,9 @@ async def _shorten(services: Services, journey: Journey, opening: Opening) -> At
     """The next attempt; None if this answer is the client's."""
     if opening.overflow is None or journey.attempts == MAX_ATTEMPTS:
         return None
-    return await recover(services, journey.attempt, opening.overflow, journey.reply)
+    shorter = await recover(services, journey.attempt, opening.overflow, journey.reply)
+    journey.is_hopeless = shorter is None
+    return shorter
 
 
 async def _finish(
@@ -220,9 +233,12 @@ async def _relay(
         if reply.response is None:
             return await replace_answer(reply, answer, journey.write_headers(), held)
     is_stream = answer.content_type == "text/event-stream"
-    tap = codec.tap(is_stream=is_stream) if answer.status == 200 else None
+    request_id, tap = journey.arrival.request_id, None
+    if answer.status == 200:
+        tap = SafeTap(codec.tap(is_stream=is_stream), services.recorder, request_id)
     added = () if reply.response is not None else journey.write_headers()
     response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
-    if tap is not None:
-        journey.answered = await count_answer(services, route, tap)
+    if tap is not None and tap.tap is not None:
+        with fail_open(services.recorder, request_id, "count"):
+            journey.answered = await count_answer(services, route, tap.tap)
     return response

@@ -1,7 +1,8 @@
 """What requests are served with."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from proxy.compaction.pool import Compactors
@@ -31,16 +32,19 @@ class Lifecycle:
         self.idle = asyncio.Event()
         self.idle.set()
 
-    def enter(self) -> None:
-        """A request has come."""
+    @contextmanager
+    def serving(self, show: Callable[[int], None]) -> Iterator[None]:
+        """The block serves a request; how many there are is shown when that changes."""
         self.in_flight += 1
         self.idle.clear()
-
-    def leave(self) -> None:
-        """A request has been served, or given up."""
-        self.in_flight -= 1
-        if self.in_flight == 0:
-            self.idle.set()
+        show(self.in_flight)
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            show(self.in_flight)
+            if self.in_flight == 0:
+                self.idle.set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ hop; everything else passes as it is.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
+from rules.conversation import Decision
 
 HOP_BY_HOP = frozenset(
     {
@@ -32,6 +33,7 @@ AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session
 """By these an upstream leads a session to where its prompt cache is: xAI, Fireworks, OpenRouter and other gateways."""
 
 Headers = Sequence[tuple[str, str]]
+NO_TOKENS: Mapping[str, int] = {}
 
 
 def read_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -48,6 +50,12 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
         token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
     }
     return [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP and name.lower() not in named]
+
+
+def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, Headers]:
+    """A request's headers, and those of them that go further than this hop."""
+    headers = read_headers(raw_headers)
+    return headers, drop_hop_by_hop(headers)
 
 
 def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -92,3 +100,14 @@ def find_credentials(headers: Headers) -> tuple[str, ...]:
         values = (value for name, value in headers if name.lower() == wanted)
         found |= dict.fromkeys(value for value in values if value.strip().lower() not in {"", *SCHEMES})
     return tuple(found)
+
+
+def write_own_headers(
+    request_id: str, overhead_seconds: float, tokens: Mapping[str, int] = NO_TOKENS, decisions: Iterable[Decision] = ()
+) -> Headers:
+    """What the proxy adds to an answer: whose it is, what it cost, the prompt's tokens and what each rule saved."""
+    headers = [("x-trimtab-request-id", request_id), ("Server-Timing", f"trimtab;dur={overhead_seconds * 1000:.1f}")]
+    if tokens:
+        headers.append(("x-trimtab-tokens", ", ".join(f"{name}={number}" for name, number in tokens.items())))
+    saved = ", ".join(f"{item.rule};saved={item.saved_tokens}" for item in decisions)
+    return [*headers, ("x-trimtab-decisions", saved)] if saved else headers

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from typing import Protocol
 
 import aiohttp
 from aiohttp import HttpVersion11, web
@@ -18,7 +19,6 @@ from proxy.http.errors import UpstreamInvalidError
 from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
 from proxy.wire.sse import MAX_EVENT_BYTES
-from proxy.wire.tap import Tap
 
 STALLED_SECONDS = 600.0
 """A client that takes nothing of its answer for so long has gone without a word."""
@@ -27,6 +27,20 @@ FREE_BYTES = 32 * 1024
 
 WriteEvent = Callable[[int, bytes], bytes]
 """The event that stands for an upstream's answer of some status, which is no stream."""
+
+
+class Listener(Protocol):
+    """Reads along with an answer, chunk by chunk. It raises nothing."""
+
+    @property
+    def text_chars(self) -> int:
+        """How much of the model's text there was so far."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in the next bytes."""
+
+    def finish(self) -> None:
+        """The answer has ended."""
 
 
 class Reply:
@@ -50,8 +64,9 @@ class Reply:
 
     @property
     def is_stream(self) -> bool:
-        """Whether an event stream has been begun."""
-        return self.response is not None and self.response.content_type == "text/event-stream"
+        """Whether a stream of events has been begun: an error may have that type, too, and is no stream."""
+        begun = self.response
+        return begun is not None and begun.status == 200 and begun.content_type == "text/event-stream"
 
     async def begin(self, response: PlainResponse) -> PlainResponse:
         """Send the head of the answer."""
@@ -132,7 +147,7 @@ async def relay_answer(
     added: Headers = (),
     *,
     held: bytes = b"",
-    tap: Tap | None = None,
+    tap: Listener | None = None,
     write_event: WriteEvent | None = None,
 ) -> web.StreamResponse:
     """Pass the answer on: its head, unless the reply has one, with the headers `added`; then its body.

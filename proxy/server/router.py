@@ -56,25 +56,30 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         return _answer_page(services, request, of_pages=False)
     journey = Journey(read_arrival(request, codec), Reply(request))
     services.recorder.record_arrival(journey.arrival)
-    lifecycle = services.lifecycle
-    lifecycle.enter()
-    services.recorder.metrics.in_flight.set(lifecycle.in_flight)
+    with services.lifecycle.serving(services.recorder.metrics.in_flight.set):
+        return await _serve(services, journey, codec)
+
+
+async def _serve(services: Services, journey: Journey, codec: Codec | None) -> web.StreamResponse:
+    """The answer to a request that is not for our own pages; it is reported whatever happens."""
+    reply = journey.reply
     try:
-        _admit(services, request, journey)
-        await _invite_body(request)
-        return await (_pass_through(services, journey) if codec is None else serve(services, journey, codec))
+        _admit(services, reply.request, journey)
+        await _invite_body(reply.request)
+        answer = await (_pass_through(services, journey) if codec is None else serve(services, journey, codec))
     except ProxyError as error:
-        journey.error = error
+        journey.error, journey.is_over = error, True
         return await _answer_error(journey, error, codec)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, ConnectionError):
+        journey.is_over = True
         # A client that has its answer may be gone at once; a WebSocket's, before the upstream has answered.
-        reply = journey.reply
         reply.client_left = reply.status != SWITCHING_PROTOCOLS and not reply.last_byte_at
         raise
+    else:
+        journey.is_over = True
+        return answer
     finally:
-        services.uploads.release(request)
-        lifecycle.leave()
-        services.recorder.metrics.in_flight.set(lifecycle.in_flight)
+        services.uploads.release(reply.request)
         services.recorder.record(journey.report())
 
 

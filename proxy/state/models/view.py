@@ -4,14 +4,27 @@ Law: everyone who needs the policy of a model takes it from here.
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Self
+from typing import NamedTuple, Self
 
-from proxy.config.schema import Config, PolicyConfig, Same
+from proxy.config.schema import Config, PolicyConfig, PricesConfig
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.records import ModelName
-from rules.policy import Policy, Prices
+from rules.policy import Policy
 from rules.tokens.families import find_family
+
+MAX_POLICIES = 1024
+
+
+class _Derived(NamedTuple):
+    """A policy, and what it was derived from."""
+
+    settings: PolicyConfig
+    prices: PricesConfig
+    policy: Policy
+    believed_tokens: int
+
+
+_POLICIES: dict[tuple[int, int, Facts], _Derived] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +44,7 @@ class ModelView:
     @classmethod
     def of(cls, config: Config, settings: PolicyConfig, name: ModelName, facts: Facts) -> Self:
         """The view of a model whose requests are served by `settings`: the configuration's for it, or a profile's."""
-        policy, believed_tokens = _derive_policy(Same(settings), config.prices.to_prices(), facts)
+        policy, believed_tokens = _derive_policy(settings, config.prices, facts)
         return cls(name, settings, facts, policy, believed_tokens)
 
     @classmethod
@@ -58,10 +71,17 @@ def name_model(config: Config, settings: PolicyConfig, model: str) -> ModelName:
     return ModelName(config.upstream_for(settings.upstream).base_url, model, settings.count)
 
 
-@lru_cache(1024)
-def _derive_policy(settings: Same[PolicyConfig], prices: Prices, facts: Facts) -> tuple[Policy, int]:
-    """The corrected policy, and the window before the correction."""
-    configured = settings.value
-    policy = configured.to_policy(prices, token_ratio=facts.ratio, window_tokens=facts.window_tokens)
-    window_tokens = facts.correct(policy.context_window, is_configured=configured.context_window != "auto")
-    return replace(policy, context_window=window_tokens, added_tokens=facts.added_tokens), policy.context_window
+def _derive_policy(settings: PolicyConfig, prices: PricesConfig, facts: Facts) -> tuple[Policy, int]:
+    """The corrected policy, and the window before the correction; the same objects each time, for a while."""
+    # By identity: sections that are equal may still set different keys, and their equality is slow.
+    key = id(settings), id(prices), facts
+    known = _POLICIES.get(key)
+    if known is not None and known.settings is settings and known.prices is prices:
+        return known.policy, known.believed_tokens
+    policy = settings.to_policy(prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
+    window_tokens = facts.correct(policy.context_window, is_configured=settings.context_window != "auto")
+    corrected = replace(policy, context_window=window_tokens, added_tokens=facts.added_tokens)
+    if len(_POLICIES) >= MAX_POLICIES:
+        _POLICIES.clear()
+    _POLICIES[key] = _Derived(settings, prices, corrected, policy.context_window)
+    return corrected, policy.context_window

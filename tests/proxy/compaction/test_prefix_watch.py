@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, conversation, result, session, user
 
-from proxy.compaction.prefix_watch import PrefixWatch
+from proxy.compaction.prefix_watch import MAX_GROWTH, PrefixWatch
 from rules.conversation import Message
-from rules.pipeline.transcript import MAX_GROWTH
 from rules.prefix import hash_prefixes
 
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import CHAT, SMALL, post
-from support.sessions import make_session, needs_data, read_rows, recorded_files
+from support.sessions import make_session, needs_data, read_rows, recorded_files, requests_of
 from upstreams.recording import run_upstream
 
 
@@ -366,3 +366,25 @@ async def test_what_was_not_sent_is_not_said_to_have_been(mode, words, client, u
     assert tokens["sent"] == expected
     assert log.lines[-1]["sent_tokens"] == int(expected)
     assert len(upstream.requests) == (1 if mode == "observe" else 0)
+
+
+async def test_a_request_that_is_refused_for_its_headers_names_its_model(client, start_proxy, log):
+    """In the log and in metrics, as far as the configuration knows the model."""
+    proxy = await start_proxy('models=[{"match": "qwen*"}]')
+    body = CHAT | {"model": "qwen3"}
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **{"x-trimtab-mode": "bogus"})
+
+    assert response.status == 400
+    assert (log.lines[-1]["model"], log.lines[-1]["match"]) == ("qwen3", "qwen*")
+
+
+async def test_a_tenant_with_changing_tokens_keeps_its_prefix(client, start_proxy, log):
+    """Whose cache it is, is known by the tenant then."""
+    proxy = await start_proxy("tenant=header:X-User")
+    for number, messages in enumerate(requests_of(make_session(3))):
+        headers = {"X-User": "u", "Authorization": f"Bearer sk-{number}-of-this-user"}
+        await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages}, **headers)
+    kept = [line.get("prefix_kept") for line in log.lines if line["event"] == "request"]
+
+    assert kept[0] is None
+    assert all(share is not None and share > 0 for share in kept[1:])

@@ -26,7 +26,7 @@ def _journey(mode: str = "enforce", status: int = 200) -> Journey:
     reply = Reply(Mock())
     reply.status, reply.last_byte_at = status, 103.0
     target = replace(TARGET, mode=mode)
-    return Journey(ARRIVAL, reply, target, ATTEMPT, attempts=1, sent_at=100.5, opening=Opening(status))
+    return Journey(ARRIVAL, reply, target, ATTEMPT, attempts=1, sent_at=100.5, opening=Opening(status), is_over=True)
 
 
 def test_the_report_says_what_was_sent() -> None:
@@ -80,7 +80,7 @@ GONE = UpstreamUnreachableError("gone")
     ("attempts", "opening", "error", "retry"),
     [
         (1, Opening(200), None, ""),
-        (1, Opening(400, overflow=OVERFLOW), None, "hopeless"),
+        (1, Opening(400, overflow=OVERFLOW), None, ""),
         (1, None, GONE, ""),
         (2, Opening(200), None, "recovered"),
         (2, Opening(400, overflow=OVERFLOW), None, "refused"),
@@ -97,6 +97,23 @@ def test_a_second_attempt_ends_in_one_way(
     journey.attempts, journey.opening, journey.error = attempts, opening, error
 
     assert journey.report().retry == retry
+
+
+def test_a_refusal_stands_only_once_that_is_known() -> None:
+    """A client that leaves while the second attempt is planned was not refused."""
+    journey = _journey(status=400)
+    journey.opening = Opening(400, overflow=OVERFLOW)
+    assert (journey.report().retry, journey.report().is_refused) == ("", False)
+    journey.is_hopeless = True
+    assert (journey.report().retry, journey.report().is_refused) == ("hopeless", True)
+
+
+def test_what_nobody_expects_is_no_success() -> None:
+    """An answer that was begun, and then something of ours broke."""
+    journey = _journey()
+    journey.is_over = False
+
+    assert journey.report().outcome == "broken"
 
 
 def test_each_attempt_begins_anew_but_the_clock() -> None:

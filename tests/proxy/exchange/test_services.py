@@ -1,15 +1,19 @@
 """What requests are served with."""
 
+from contextlib import suppress
+
 from proxy.exchange.services import Lifecycle
 
 
 def test_a_proxy_is_idle_until_a_request_comes_and_after_the_last_has_gone() -> None:
-    """`idle` is set exactly while nothing is in flight."""
-    lifecycle = Lifecycle()
-    seen = [lifecycle.idle.is_set()]
-    for change in (lifecycle.enter, lifecycle.enter, lifecycle.leave, lifecycle.leave):
-        change()
-        seen.append(lifecycle.idle.is_set())
+    """`idle` is set exactly while nothing is in flight, however a request ends; the number is shown each time."""
+    lifecycle, shown = Lifecycle(), []
+    assert lifecycle.idle.is_set()
+    with lifecycle.serving(shown.append):
+        with suppress(ValueError), lifecycle.serving(shown.append):
+            assert (lifecycle.in_flight, lifecycle.idle.is_set()) == (2, False)
+            raise ValueError
+        assert not lifecycle.idle.is_set()
 
-    assert seen == [True, False, False, False, True]
-    assert (lifecycle.in_flight, lifecycle.ready) == (0, False)
+    assert lifecycle.idle.is_set()
+    assert (shown, lifecycle.in_flight, lifecycle.ready) == ([1, 2, 1, 0], 0, False)

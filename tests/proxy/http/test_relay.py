@@ -211,3 +211,52 @@ async def test_no_header_is_made_up(upstream, start_proxy):
     answer = await ask_raw(proxy.url, b"GET /v1/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     names = [line.partition(b":")[0] for line in answer.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
     assert sorted(names) == [b"Connection", b"Content-Length", b"Date", b"X-One"]
+
+
+ERROR_EVENT = b'data: {"error":{"message":"slow down"}}\n\n'
+
+
+@pytest.mark.parametrize("mode", ["off", "observe", "enforce"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("status", [400, 429, 500])
+async def test_an_error_in_the_form_of_an_event_passes_as_it_is(
+    status, mode, *, is_chunked, client, upstream, start_proxy
+):
+    """Its type says event stream, its status says that it is none: not a byte is added to it."""
+
+    async def refuse(_recorded, request):
+        response = web.StreamResponse(status=status, headers={"Content-Type": "text/event-stream"})
+        if not is_chunked:
+            response.content_length = len(ERROR_EVENT)
+        await response.prepare(request)
+        await response.write(ERROR_EVENT)
+        await response.write_eof()
+        return response
+
+    upstream.answer = refuse
+    proxy = await start_proxy(f"mode={mode}")
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True})
+
+    assert (response.status, answer) == (status, ERROR_EVENT)
+
+
+@pytest.mark.parametrize("method", ["feed", "finish", "count_completion"])
+async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, start_proxy, log, monkeypatch):
+    """The answer passes whole; the fault is counted, and the connection is as good as before."""
+
+    async def answer(_, request):
+        return await stream(request, "a", "b", "c")
+
+    def fail(*_: object) -> None:
+        raise KeyError
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    _, direct = await post(client, upstream.url + "/chat/completions", CHAT | {"stream": True})
+    monkeypatch.setattr("proxy.wire.tap.Tap." + method, fail)
+    for _ in range(2):
+        response, through = await post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True})
+        assert (response.status, through) == (200, direct)
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert 'trimtab_fail_open_total{phase="count"} 2.0' in metrics
+    assert log.lines[-1]["outcome"] == "unchanged"
