@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import call, count, count_words
+from support.results import shorten_text
 
 from rules.conversation import CountTokens
-from rules.results.excerpt.rule import shorten_text
 from rules.results.excerpt.text import excerpt_text
 
 PIECES = [
