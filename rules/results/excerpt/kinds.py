@@ -10,7 +10,7 @@ from rules.results.excerpt.scores.diffs import is_commits, score_commits
 from rules.results.excerpt.scores.log import score_log
 from rules.results.excerpt.scores.prose import is_page, is_prose, score_prose
 from rules.results.excerpt.scores.search import is_listing, is_matches, score_listing, score_matches
-from rules.results.excerpt.scores.signals import STARTS, find_marked, read_signal
+from rules.results.excerpt.scores.signals import STARTS, holds_word, read_signal
 from rules.results.excerpt.scores.source import is_source, score_source
 from rules.results.excerpt.select import Shares
 
@@ -85,12 +85,8 @@ def _sample(lines: Sequence[str]) -> Sequence[str]:
 def _is_signalled(sample: Sequence[str]) -> bool:
     """Whether it is a log after all: lines that begin as logs' do, and tell how something went."""
     heads = [line[:400].partition("\n")[0].rstrip() for line in sample]
-    marked = find_marked(heads)
-    loud = sum(
-        heads[index].startswith(STARTS) or _is_statement(heads[index])
-        for index in marked
-        if not heads[index][:1].isspace()
-    )
+    telling = (line for line in heads if not line[:1].isspace() and holds_word(line))
+    loud = sum(line.startswith(STARTS) or _is_statement(line) for line in telling)
     return loud > MAX_SIGNALLED_SHARE * len(heads)
 
 
