@@ -33,12 +33,11 @@ class Asked:
     is_numbered: bool = True
 
 
-def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked | None = None) -> str | None:
+def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
     """At most `limit` of `text` by `measure`, which has more; None where that leaves no room for a choice.
 
     `measure` counts tokens, or units of about that size.
     """
-    asked = asked or Asked()
     short = excerpt_json(text, limit, measure, _shorten_within(measure, asked))
     return _excerpt_lines(text, limit, measure, asked) if short is None else short
 

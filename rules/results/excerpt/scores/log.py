@@ -10,13 +10,7 @@ from itertools import takewhile
 
 from rules.results.excerpt.scores.diffs import mark_changes
 from rules.results.excerpt.scores.shapes import find_rare
-from rules.results.excerpt.scores.signals import (
-    MAX_CHARS,
-    NO_SIGNAL,
-    WARNING,
-    Signal,
-    read_signal,
-)
+from rules.results.excerpt.scores.signals import MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
 
 FAMILY_DECAY = 0.6
 """The second line of a kind says less than the first; the exponent of its rank."""

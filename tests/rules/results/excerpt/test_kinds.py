@@ -51,7 +51,10 @@ KINDS = {
     "page": (kinds.PROSE, "<!DOCTYPE html>\n<html>\n<body>\n" + "<p>Some words</p>\n" * 60),
     "source": (kinds.SOURCE, CODE * 4),
     "numbered source": (kinds.SOURCE, "".join(f"{n:6}\t{line}\n" for n, line in enumerate((CODE * 4).splitlines(), 1))),
-    "prose": (kinds.PROSE, "".join(PROSE.replace("The", f"{word} the") for word in ("While", "Where", "Then", "Since"))),
+    "prose": (
+        kinds.PROSE,
+        "".join(PROSE.replace("The", f"{word} the") for word in ("While", "Where", "Then", "Since")),
+    ),
     "changelog": (
         kinds.PROSE,
         "".join(
