@@ -57,7 +57,7 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
     except LimitExceededError as error:
         refusal = ContextExceededError(_describe_excess(error)) if route.target.mode == "enforce" else None
         attempt = Attempt(route.target.mode, compacted=describe_refused(request, error), refusal=refusal)
-    return replace(attempt, seconds=phases.seconds)
+    return attempt if attempt.seconds else replace(attempt, seconds=phases.seconds)
 
 
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
@@ -97,7 +97,7 @@ async def carry_out(
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"
     body = compacted.body if call.route.target.mode == "enforce" else None
-    return Attempt(outcome, call, chosen, compacted, body)
+    return Attempt(outcome, call, chosen, compacted, body, seconds=phases.seconds)
 
 
 def _describe_excess(error: LimitExceededError) -> str:

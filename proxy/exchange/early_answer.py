@@ -130,11 +130,19 @@ async def _read_short(answer: aiohttp.ClientResponse, max_bytes: int) -> tuple[b
     """
     held = bytearray()
     try:
-        async with asyncio.timeout(None if answer.content.is_eof() else MAX_HELD_SECONDS):
+        if answer.content.is_eof():  # all of it has come with the head
+            held += answer.content.read_nowait()
+            return bytes(held), not held or _may_be_short(held, max_bytes)
+        async with asyncio.timeout(MAX_HELD_SECONDS):
             async for chunk in answer.content.iter_any():
                 held += chunk
-                if len(held) > max_bytes or not held.strip() or held.lstrip().startswith(_EVENTS):
+                if not _may_be_short(held, max_bytes):
                     return bytes(held), False
     except _FAULTS:
         return bytes(held), False
     return bytes(held), True
+
+
+def _may_be_short(held: bytearray, max_bytes: int) -> bool:
+    """Whether what has come so far may be the beginning of an error, or of an empty answer."""
+    return len(held) <= max_bytes and bool(held.strip()) and not held.lstrip().startswith(_EVENTS)

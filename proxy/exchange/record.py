@@ -59,7 +59,7 @@ class Answered:
 
     `prompt_tokens` and `cached_tokens` are what the upstream reports. `completion_tokens` are the upstream's figure, or
     ours if `is_estimated`; None if nothing was answered. `streamed_tokens` are those of the completion that the text of
-    a stream had, None if that is not known. `prefix_kept` is the share of the prompt that the upstream had read before.
+    a stream had, None if that is not known.
     """
 
     prompt_tokens: int | None = None
@@ -67,16 +67,16 @@ class Answered:
     completion_tokens: int | None = None
     is_estimated: bool = False
     streamed_tokens: int | None = None
-    prefix_kept: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """One request that has been served, or given up. Times are of the monotonic clock.
 
-    `prompt` is None if nothing is known of it. `is_refused`: the prompt was too long for the upstream, and that is the
-    answer. `retry` is what became of a second attempt, empty if there was no reason for one. `upstream_seconds` are
-    those from the first attempt to the end of the answer. `phase_seconds` are those of each phase of compaction.
+    `prompt` is None if nothing is known of it; `prefix_kept` is the share of it that the upstream had read before.
+    `is_refused`: the prompt was too long for the upstream, and that is the answer. `retry` is what became of a second
+    attempt, empty if there was no reason for one. `upstream_seconds` are those from the first attempt to the end of the
+    answer. `phase_seconds` are those of each phase of compaction.
     """
 
     arrival: Arrival
@@ -86,6 +86,7 @@ class Report:
     seconds: float
     prompt: Prompt | None = None
     answered: Answered = field(default_factory=Answered)
+    prefix_kept: float | None = None
     pace: Pace = field(default_factory=Pace)
     is_refused: bool = False
     retry: str = ""
@@ -167,8 +168,8 @@ class Recorder:
         self.metrics.context_used.labels(label).observe(sent / max(prompt.limit_tokens, 1))
         if prompt.decisions and report.target.mode == "enforce" and not report.is_refused:
             self.metrics.record_decisions(label, prompt.decisions)
-        if answered.prefix_kept is not None:
-            self.metrics.prefix_kept.labels(label).observe(answered.prefix_kept)
+        if report.prefix_kept is not None:
+            self.metrics.prefix_kept.labels(label).observe(report.prefix_kept)
         if answered.prompt_tokens:
             self.metrics.estimate_error.labels(label).observe(min(answered.prompt_tokens / sent, MAX_ERROR_RATIO))
 
@@ -209,8 +210,8 @@ class Recorder:
                 {"rule": item.rule, "saved_tokens": item.saved_tokens, "first_changed": item.first_changed}
                 for item in prompt.decisions
             ]
-        if answered.prefix_kept is not None:
-            fields["prefix_kept"] = round(answered.prefix_kept, 3)
+        if report.prefix_kept is not None:
+            fields["prefix_kept"] = round(report.prefix_kept, 3)
         if answered.completion_tokens is not None:
             fields["completion_tokens"] = answered.completion_tokens
         failed = report.outcome == "broken" or report.status >= 500
@@ -218,8 +219,8 @@ class Recorder:
 
 
 @contextmanager
-def fail_open(recorder: Recorder, request_id: str, phases: Phases) -> Iterator[None]:
-    """Whatever breaks within, the request goes on without it, and the fault is counted under the current phase.
+def fail_open(recorder: Recorder, request_id: str, phase: Phases | str) -> Iterator[None]:
+    """Whatever breaks within, the request goes on without it, and the fault is counted under the phase.
 
     Raises UndecodableError and LimitExceededError, which are no faults.
     """
@@ -228,4 +229,4 @@ def fail_open(recorder: Recorder, request_id: str, phases: Phases) -> Iterator[N
     except (UndecodableError, LimitExceededError):
         raise
     except Exception as error:  # noqa: BLE001 - nothing that trimtab adds may cost a request
-        recorder.record_fault(request_id, phases.current, error)
+        recorder.record_fault(request_id, phase if isinstance(phase, str) else phase.current, error)

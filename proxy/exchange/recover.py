@@ -40,7 +40,7 @@ async def learn_from_retry(services: Services, attempt: Attempt, first: Overflow
     call, compacted, lesson = attempt.call, attempt.compacted, attempt.lesson
     if call is None or compacted is None or lesson is None:
         return
-    with fail_open(services.recorder, call.arrival.request_id, Phases("recover")):
+    with fail_open(services.recorder, call.arrival.request_id, "recover"):
         if opening.overflow is not None:
             await _learn(services, call, compacted.forwarded, opening.overflow)
         elif opening.status == 200:

@@ -7,7 +7,7 @@ field of a journey is what one stage has returned; only this module and the rout
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import aiohttp
@@ -19,7 +19,7 @@ from proxy.exchange.call import Route, choose_route
 from proxy.exchange.compact import Attempt, compact
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.observe import count_answer, observe
-from proxy.exchange.record import Answered, Phases, Prompt, Report, Target, fail_open
+from proxy.exchange.record import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.services import Services
 from proxy.exchange.summary import write_ahead
@@ -53,6 +53,7 @@ class Journey:
     sent_at: float = 0.0
     opening: Opening | None = None
     answered: Answered = field(default_factory=Answered)
+    prefix_kept: float | None = None
     error: ProxyError | None = None
 
     def begin_attempt(self) -> None:
@@ -86,6 +87,7 @@ class Journey:
             seconds=time.monotonic() - self.arrival.started_at,
             prompt=_describe_prompt(self),
             answered=self.answered,
+            prefix_kept=self.prefix_kept,
             pace=reply.pace,
             is_refused=opening is not None and opening.overflow is not None,
             retry=_name_retry(self),
@@ -197,14 +199,13 @@ async def _finish(
     is_answered = answer.status == 200 and opening is not None and opening.overflow is None
     call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
     if is_answered and attempt.body is not None and call and chosen and chosen.later and compacted:
-        with fail_open(services.recorder, request_id, Phases("write_ahead")):
+        with fail_open(services.recorder, request_id, "write_ahead"):
             # The upstream has read the prompt by now: a question behind it finds it in the cache.
             write_ahead(services, call, chosen, compacted)
     response = await _relay(services, journey, route, codec, answer)
     if is_answered:
-        with fail_open(services.recorder, request_id, Phases("observe")):
-            prefix_kept = await observe(services, attempt, journey.answered)
-            journey.answered = replace(journey.answered, prefix_kept=prefix_kept)
+        with fail_open(services.recorder, request_id, "observe"):
+            journey.prefix_kept = await observe(services, attempt, journey.answered)
     return response
 
 

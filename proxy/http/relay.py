@@ -70,7 +70,10 @@ class Reply:
         # A client that has taken everything so far is not waited for: the chunk goes into the socket, or the buffer.
         waits = transport is None or transport.get_write_buffer_size() > 0
         try:
-            async with asyncio.timeout(STALLED_SECONDS if waits or len(chunk) > FREE_BYTES else None):
+            if not waits and len(chunk) <= FREE_BYTES:
+                await self.response.write(chunk)
+                return
+            async with asyncio.timeout(STALLED_SECONDS):
                 await self.response.write(chunk)
         except (ConnectionError, TimeoutError):
             self.client_left = True

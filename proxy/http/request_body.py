@@ -52,14 +52,13 @@ class Uploads:
 
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The body, piece by piece. Raises SlowRequestError."""
-        loop, whole = asyncio.get_running_loop(), request.content.is_eof
+        loop = asyncio.get_running_loop()
         waited_seconds, received_bytes = 0.0, 0
         while True:
             allowed_seconds = self.silence_seconds + received_bytes / MIN_BYTES_PER_SECOND - waited_seconds
             started = loop.time()
             try:
-                # Nothing is waited for that has come already, and then a timer would cost more than the reading.
-                async with asyncio.timeout(None if whole() else min(allowed_seconds, self.silence_seconds)):
+                async with asyncio.timeout(min(allowed_seconds, self.silence_seconds)):
                     piece = await request.content.readany()
             except TimeoutError as error:
                 message = "the rest of the request did not come in time (limits.client_silence_seconds)"
@@ -142,6 +141,10 @@ async def _read(
     request: web.BaseRequest, max_bytes: int, arriving: AsyncIterator[bytes], uploads: Uploads
 ) -> bytes | list[bytes]:
     """The whole body; its first pieces where it is larger than `max_bytes`."""
+    if request.content.is_eof():  # all of it has come with the head
+        whole = request.content.read_nowait()
+        uploads.hold(request, len(whole))
+        return whole if len(whole) <= max_bytes else [whole]
     pieces: list[bytes] = []
     size = 0
     announced = int(request.headers.get("Content-Length", "0"))

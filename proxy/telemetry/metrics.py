@@ -6,7 +6,7 @@ for it.
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +27,8 @@ from rules.conversation import Decision
 
 MAX_MODEL_LABELS = 50
 MAX_LABEL_CHARS = 128
+MAX_CHILDREN = 1024
+"""Of one collector, whose labels are found at once."""
 OTHER = "other"
 
 _OVERHEAD_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 5, 30)
@@ -161,9 +163,11 @@ class Metrics:
         GCCollector(registry=self.registry)
         build = Info("trimtab_build", "The version that runs.", registry=self.registry)
         build.info({"version": _read_version(), "python": platform.python_version()})
-        vars(self).update(
-            {name: row.make(registry=self.registry) for name, row in vars(Metrics).items() if isinstance(row, _Row)}
-        )
+        for name, row in vars(Metrics).items():
+            if isinstance(row, _Row):
+                collector = vars(self)[name] = row.make(registry=self.registry)
+                # The library takes a lock and builds strings each time that labels are looked up.
+                collector.labels = lru_cache(MAX_CHILDREN)(collector.labels)
 
     def label_model(self, model: str, match: str | None) -> str:
         """The label of a model: the configuration's glob that it matches, a name vouched for, else `other`."""

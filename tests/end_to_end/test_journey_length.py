@@ -74,6 +74,9 @@ def tracing() -> Iterator[Trace]:
 
 async def test_a_known_request_that_needs_nothing_goes_a_short_way(client, upstream, start_proxy):
     """From the socket to the log line and back, with everything warm."""
+    upstream.models = orjson.dumps(
+        {"data": [{"id": "gpt-4o", "max_model_len": 128_000}]}
+    )  # so that it is not asked again
     running = await start_proxy()
     body = orjson.dumps({"model": "gpt-4o", "messages": MESSAGES})
     for _ in range(4):

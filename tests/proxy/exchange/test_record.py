@@ -68,7 +68,7 @@ TIMES = {"upstream_seconds_sum{m*}": 2.5}
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
     """Tokens as they came and as they left, what each rule did, times, the upstream's own figures."""
     phases = (("plan", 0.25), ("apply", 0.5), ("plan", 0.25))
-    recorder.record(replace(_report(), answered=Answered(508, 0, 30, prefix_kept=0.75), phase_seconds=phases))
+    recorder.record(replace(_report(), answered=Answered(508, 0, 30), prefix_kept=0.75, phase_seconds=phases))
 
     assert _figures(recorder) == REQUEST | TIMES | {
         "prompt_tokens_total{m*,original}": 1000,
@@ -129,7 +129,7 @@ def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
 
 def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _Log) -> None:
     """Status, outcome, tokens and decisions; never a word of the request."""
-    recorder.record(replace(_report(), answered=Answered(completion_tokens=30, is_estimated=True, prefix_kept=0.5)))
+    recorder.record(replace(_report(), answered=Answered(completion_tokens=30, is_estimated=True), prefix_kept=0.5))
 
     (line,) = log.lines
     assert line == {
