@@ -9,16 +9,16 @@ from functools import cache
 
 from bench.harness.counting import load_encoding, make_counter
 from bench.material.tool_outputs import Output
-from rules.conversation import Conversation, CountTokens, ToolCall
+from rules.conversation import Conversation, CountTokens, Message, Role, ToolCall
 from rules.policy import Policy
 from rules.results.dedupe import dedupe_tool_results
-from rules.results.edit import MIN_SAVED_SHARE
-from rules.results.excerpt.rule import shorten_text
+from rules.results.edit import MIN_SAVED_SHARE, Result
+from rules.results.excerpt.rule import truncate_result
 from rules.results.tidy.text import tidy_text
 from rules.results.tools.arguments import reads_json_file
 from rules.results.work import Work
 from rules.text.head_tail import truncate_text
-from rules.treatment import Tidying
+from rules.treatment import Budget, Tidying, Treatment
 
 DEFAULT_BUDGET_TOKENS = 4000
 CHARS_PER_TOKEN = 4
@@ -65,7 +65,9 @@ def is_reading(call: ToolCall | None) -> bool:
 
 def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:
     """Truncated where it is over the limit, with what is known of the call."""
-    return shorten_text(text, limit_tokens, count, call=call)
+    budget = Budget(limit_tokens)
+    (short,) = truncate_result(Result(Message(Role.TOOL, (text,)), call, Treatment(budget)), budget, count)
+    return short
 
 
 def dedupe_ours(conversation: Conversation, count: CountTokens) -> Conversation:

@@ -97,7 +97,7 @@ def tell_path(target: str, found: frozenset[str] = frozenset()) -> str:
 
 def tell_upstream(name: str | None, base_url: str) -> str:
     """The name that the configuration gives to an upstream; of the main one, which has none, the host and port."""
-    return name or urlsplit(base_url).netloc.rpartition("@")[2]
+    return name or urlsplit(base_url).netloc
 
 
 def _cut(text: str) -> str:

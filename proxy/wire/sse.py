@@ -19,8 +19,7 @@ def write_event(data: bytes) -> bytes:
 class EventReader:
     """Splits a stream into the data of its events."""
 
-    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        self._max_bytes = max_event_bytes
+    def __init__(self) -> None:
         self._rest = bytearray()
         self._data: list[bytes] = []
         self._size = 0
@@ -45,7 +44,7 @@ class EventReader:
 
     def _keep(self, piece: bytes) -> None:
         """Add to the line that has not ended; of a line that is too long only its beginning is kept."""
-        if len(self._rest) <= self._max_bytes:
+        if len(self._rest) <= MAX_EVENT_BYTES:
             self._rest += piece
 
     def _read_lines(self, lines: list[bytes]) -> list[bytes]:
@@ -54,7 +53,7 @@ class EventReader:
             text = line.rstrip(b"\r")
             if text.startswith(b"data:"):
                 self._size += len(text)
-                if self._size <= self._max_bytes:
+                if self._size <= MAX_EVENT_BYTES:
                     self._data.append(text[5:])
             elif not text:
                 if self._data:

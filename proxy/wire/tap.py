@@ -35,19 +35,10 @@ It never raises.
 class Tap:
     """Reads one answer, an event stream or a JSON object, in chunks cut anywhere."""
 
-    def __init__(
-        self,
-        read: ReadAnswer,
-        *,
-        is_stream: bool,
-        max_event_bytes: int = MAX_EVENT_BYTES,
-        max_held_bytes: int = MAX_HELD_BYTES,
-    ) -> None:
+    def __init__(self, read: ReadAnswer, *, is_stream: bool) -> None:
         self.usage: Usage | None = None
         self._read = read
-        self._events = EventReader(max_event_bytes) if is_stream else None
-        self._max_bytes = max_event_bytes
-        self._max_held_bytes = max_held_bytes
+        self._events = EventReader() if is_stream else None
         self._body = bytearray()
         self._texts: defaultdict[Hashable, list[str]] = defaultdict(list)
         self._chars = 0
@@ -59,7 +50,7 @@ class Tap:
         if self._events is not None:
             for data in self._events.feed(chunk):
                 self._read_answer(data)
-        elif len(self._body) <= self._max_bytes:
+        elif len(self._body) <= MAX_EVENT_BYTES:
             self._body += chunk
 
     def finish(self) -> None:
@@ -67,7 +58,7 @@ class Tap:
         if self._events is not None:
             for data in self._events.finish():
                 self._read_answer(data)
-        elif len(self._body) <= self._max_bytes:
+        elif len(self._body) <= MAX_EVENT_BYTES:
             self._read_answer(bytes(self._body))
         self._body.clear()
 
@@ -85,7 +76,7 @@ class Tap:
 
         Upstreams keep reasoning to themselves, or send a summary of it, and report what the whole cost.
         """
-        if self._held > self._max_held_bytes:
+        if self._held > MAX_HELD_BYTES:
             return None
         hidden = self.usage.reasoning_tokens if self.usage else 0
         if hidden <= self._reasoning_chars:  # a token has seldom less than a character
@@ -95,7 +86,7 @@ class Tap:
     def _read_answer(self, data: bytes) -> None:
         self.usage, pieces = self._read(data, self.usage)
         for piece in pieces:
-            if self._held > self._max_held_bytes:
+            if self._held > MAX_HELD_BYTES:
                 return
             self._texts[piece.place].append(piece.text)
             self._chars += len(piece.text)

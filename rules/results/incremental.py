@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from sys import getsizeof
 
-from rules.conversation import Conversation, Decision, Message, Outcome, count_leading
+from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.policy import Policy
 from rules.results.calls import Place, find_results
 from rules.results.edit import Editor, edit_one
@@ -16,13 +16,6 @@ from rules.results.work import Work
 
 OBJECT_BYTES = 600
 """What a message costs in memory beside its bytes and its characters."""
-
-
-def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:
-    """Every result as the editors have it, one editor after the other. Raises LargeWorkError."""
-    edits = Edits(count_leading(conversation.messages), editors)
-    edits.extend(conversation.messages, policy, work)
-    return edits.apply(conversation)
 
 
 @dataclass(slots=True, eq=False)

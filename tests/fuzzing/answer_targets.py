@@ -4,9 +4,11 @@ Laws: nothing is ever raised. However an answer is cut into chunks, the tap read
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from fuzzing.answers import write_answer, write_models
 from fuzzing.choices import Choices
+from support.bounds import bounded
 
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
@@ -22,16 +24,16 @@ def fuzz_stream(data: bytes) -> None:
     is_stream = not choices.happens(64)
     sizes = [1 + choices.below(1 + 16 * choices.below(16)) for _ in range(1 + choices.below(8))]
     narrow = choices.happens(64)
-    bounds = {"max_event_bytes": 200, "max_held_bytes": 600} if narrow else {"max_event_bytes": 2**22}
     body = write_answer(choices)
-    whole, parts = (Tap(read_answer, is_stream=is_stream, **bounds) for _ in range(2))
-    whole.feed(body)
-    for piece in _cut(body, sizes):
-        parts.feed(piece)
-        if narrow:
-            _check_bounds(parts, max(sizes))
-    for tap in (whole, parts):
-        tap.finish()
+    whole, parts = (Tap(read_answer, is_stream=is_stream) for _ in range(2))
+    with bounded(max_event_bytes=200, max_held_bytes=600) if narrow else nullcontext():
+        whole.feed(body)
+        for piece in _cut(body, sizes):
+            parts.feed(piece)
+            if narrow:
+                _check_bounds(parts, max(sizes))
+        for tap in (whole, parts):
+            tap.finish()
     assert whole.usage == parts.usage, "another usage in pieces"
     assert whole.text_chars == parts.text_chars, "another text in pieces"
     assert whole.count_completion(count_by_heuristic) == parts.count_completion(count_by_heuristic), "other tokens"

@@ -5,15 +5,10 @@ Law: the units joined are the text. No unit ends within a character as readers s
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
 
 from rules.text.graphemes import floor_boundary
 
-BATCH_CHARS = 128 * 1024
-"""Looked at by one call of a regular expression: it holds the interpreter for a few milliseconds at most."""
 MAX_BLANK = 200
-LINE_CHARS = 16
-"""What a line counts for beside its characters."""
 _BREAKS = (" ", ",", ";", ">", "}")
 _BREAK_SHARE = 0.8
 
@@ -43,45 +38,26 @@ class Units:
 
 def split_units(text: str, max_chars: int) -> Units:
     """Lines with their line breaks; one longer than `max_chars` in pieces, cut behind a blank or a comma if near."""
-    found = _Found(max_chars)
-    for lines in _read_batches(text):
-        found.add(lines)
-    return Units(found.texts, [*found.numbers, found.number], found.offsets)
-
-
-class _Found:
-    """The units of a text as its lines are read."""
-
-    def __init__(self, max_chars: int) -> None:
-        self.texts: list[str] = []
-        self.numbers: list[int] = []
-        self.offsets = [0]
-        self.number = 1
-        self._max_chars = max_chars
-
-    def add(self, lines: Sequence[str]) -> None:
-        """A batch of lines; most need no look at each."""
-        lengths = list(map(len, lines))
-        if max(lengths) > self._max_chars or any(map(_is_blank, lines, lines[1:])):
-            for line, count in _join_blank(lines):
-                self._add_line(line, count)
-            return
-        self.texts += lines
-        self.numbers += range(self.number, self.number + len(lines))
-        self.offsets += islice(accumulate(lengths, initial=self.offsets[-1]), 1, None)
-        self.number += len(lines)
-
-    def _add_line(self, line: str, lines: int) -> None:
-        texts, offsets = self.texts, self.offsets
-        for piece in (line,) if len(line) <= self._max_chars else _split_line(line, self._max_chars):
+    texts: list[str] = []
+    numbers: list[int] = []
+    offsets = [0]
+    number = 1
+    for line, count in _join_blank(_read_lines(text)):
+        for piece in (line,) if len(line) <= max_chars else _split_line(line, max_chars):
             texts.append(piece)
-            self.numbers.append(self.number)
+            numbers.append(number)
             offsets.append(offsets[-1] + len(piece))
-        self.number += lines
+        number += count
+    return Units(texts, [*numbers, number], offsets)
 
 
-def _is_blank(before: str, line: str) -> bool:
-    return line == before == "\n"
+def _read_lines(text: str) -> Iterator[str]:
+    """The lines with their line breaks, one at a time: no call holds the interpreter for long."""
+    start = 0
+    while start < len(text):
+        stop = text.find("\n", start) + 1 or len(text)
+        yield text[start:stop]
+        start = stop
 
 
 def _join_blank(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -99,18 +75,6 @@ def _join_blank(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
         yield "\n" * blank, blank
 
 
-def _read_batches(text: str) -> Iterator[list[str]]:
-    """The lines with their line breaks, a batch at a time: no call holds the interpreter for long."""
-    start = 0
-    while start < len(text):
-        stop = text.find("\n", start + BATCH_CHARS) + 1 or len(text)
-        lines = text[start:stop].split("\n")
-        last = lines.pop()
-        batch = [f"{line}\n" for line in lines]
-        yield [*batch, last] if last else batch
-        start = stop
-
-
 def _split_line(line: str, max_chars: int) -> list[str]:
     pieces = []
     start = 0
@@ -123,17 +87,3 @@ def _split_line(line: str, max_chars: int) -> list[str]:
         start = at
     pieces.append(line[start:])
     return pieces
-
-
-def batch_lines(lines: Sequence[str]) -> list[tuple[int, int]]:
-    """Spans of lines, each of BATCH_CHARS or a line more; a line counts for some more: what one call may look at."""
-    spans = []
-    start = chars = 0
-    for index, line in enumerate(lines):
-        chars += len(line) + LINE_CHARS
-        if chars >= BATCH_CHARS:
-            spans.append((start, index + 1))
-            start, chars = index + 1, 0
-    if start < len(lines):
-        spans.append((start, len(lines)))
-    return spans

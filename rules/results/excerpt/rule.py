@@ -8,13 +8,10 @@ than the text does.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rules.conversation import Conversation, CountTokens, Message, Outcome, ToolCall
-from rules.policy import Policy
+from rules.conversation import CountTokens, Message
 from rules.results.calls import Place
 from rules.results.edit import Editor, Result
 from rules.results.excerpt.text import Asked, excerpt_text
-from rules.results.incremental import edit_results
-from rules.results.work import Work
 from rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
 from rules.treatment import Budget, Truncation
 
@@ -53,14 +50,6 @@ def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
         return max(-(-tokens * limit // max_tokens), -(-size * limit // max_bytes))
 
     return _Gauge(limit, measure, "bytes", measure_bytes) if is_by_bytes else _Gauge(limit, measure, "tokens", count)
-
-
-def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None) -> str:
-    """What is kept of a result's text, at most `limit` tokens; the same text if it fits.
-
-    `call` is the call that the result answers, if it is known.
-    """
-    return _excerpt(text, _gauge(text, Budget(limit), count), Asked(call, count))
 
 
 def _excerpt(text: str, gauge: _Gauge, asked: Asked) -> str:
@@ -136,11 +125,3 @@ def _describe(changed: Sequence[Place]) -> str:
 
 
 TRUNCATE = Editor("truncate", _wants, _truncate, _describe)
-
-
-def truncate_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
-    """Truncate every tool result over its budget, but those exempt.
-
-    Raises LargeWorkError where `work` does not allow for so much.
-    """
-    return edit_results(conversation, policy, (TRUNCATE,), work)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, ToolCall
 from rules.results.excerpt.json.document import Shorten, excerpt_json
-from rules.results.excerpt.kinds import SCORES, Kind, ends_of, tell_kind
+from rules.results.excerpt.kinds import SOURCE, Kind, tell_kind
 from rules.results.excerpt.lines import Units, split_units
 from rules.results.excerpt.scores.source import read_numbers
 from rules.results.excerpt.select import Guide, Selection
@@ -33,12 +33,11 @@ class Asked:
     is_numbered: bool = True
 
 
-def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked | None = None) -> str | None:
+def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
     """At most `limit` of `text` by `measure`, which has more; None where that leaves no room for a choice.
 
     `measure` counts tokens, or units of about that size.
     """
-    asked = asked or Asked()
     short = excerpt_json(text, limit, measure, _shorten_within(measure, asked))
     return _excerpt_lines(text, limit, measure, asked) if short is None else short
 
@@ -49,16 +48,16 @@ def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str
     line_chars = min(max(int(max(limit * LINE_SHARE, MIN_LINE_TOKENS) * token_chars), MIN_LINE_CHARS), MAX_LINE_CHARS)
     units = split_units(text, line_chars)
     kind = tell_kind(units.texts)
-    scores = SCORES[kind](units.texts)
+    scores = kind.score(units.texts)
     add_terms(scores, text, units.offsets, find_terms(asked.call))
     guide = Guide(scores, _number(units, kind, asked))
     tokens = None if asked.count is None else asked.count(text)
-    return Selection(units, total, guide, tokens).write(limit, ends_of(kind), measure)
+    return Selection(units, total, guide, tokens).write(limit, kind.ends, measure)
 
 
 def _number(units: Units, kind: Kind, asked: Asked) -> Sequence[int]:
     """The lines' numbers as the text shows them, else as they are counted, if a reader could ask for them."""
-    shown = read_numbers(units.texts) if kind is Kind.SOURCE else ()
+    shown = read_numbers(units.texts) if kind is SOURCE else ()
     return shown or (units.lines if asked.is_numbered else ())
 
 

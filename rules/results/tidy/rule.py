@@ -5,14 +5,11 @@ Law: by the result and its own call alone, never by its age or its place, so the
 
 from collections.abc import Sequence
 
-from rules.conversation import Conversation, CountTokens, Message, Outcome
-from rules.policy import Policy
+from rules.conversation import CountTokens, Message
 from rules.results.calls import Place
 from rules.results.edit import Editor, Result
-from rules.results.incremental import edit_results
 from rules.results.tidy.text import tidy_text
 from rules.results.tools.arguments import reads_json_file
-from rules.results.work import Work
 from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget
 
@@ -48,8 +45,3 @@ def _describe(changed: Sequence[Place]) -> str:
 
 
 TIDY = Editor("tidy", _wants, _tidy, _describe)
-
-
-def tidy_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
-    """Tidy every tool result that is not exempt. Raises LargeWorkError where `work` does not allow for so much."""
-    return edit_results(conversation, policy, (TIDY,), work)

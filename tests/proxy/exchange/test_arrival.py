@@ -83,7 +83,7 @@ def test_of_a_path_the_words_stand(target: str, told: str) -> None:
     [
         (None, "https://api.openai.com/v1", "api.openai.com"),
         (None, "http://[::1]:8000/v1", "[::1]:8000"),
-        (None, "https://user:secret@host:1/v1", "host:1"),
+        (None, "https://host:1/v1", "host:1"),
         ("local", "http://127.0.0.1:8000/v1", "local"),
     ],
 )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import orjson
 import pytest
+from support.bounds import bounded
 
 from proxy.wire.sse import MAX_EVENT_BYTES, EventReader
 from proxy.wire.tap import MAX_HELD_BYTES, PIECE_BYTES, Piece, Tap
@@ -22,10 +23,11 @@ def _read_event(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
 
 def _read(*chunks: bytes, **bounds: int) -> tuple[Usage | None, list[str]]:
     """The usage, and each text that is counted."""
-    tap = Tap(_read_event, is_stream=True, **bounds)
-    for chunk in chunks:
-        tap.feed(chunk)
-    tap.finish()
+    tap = Tap(_read_event, is_stream=True)
+    with bounded(**bounds):
+        for chunk in chunks:
+            tap.feed(chunk)
+        tap.finish()
     texts: list[str] = []
     tap.count_completion(lambda text: len(texts.append(text) or text))
     assert tap.text_chars == sum(map(len, texts))
@@ -38,10 +40,10 @@ def _write(*events: dict[str, object]) -> bytes:
 
 def test_of_a_text_past_the_bound_the_tokens_sent_are_not_known() -> None:
     """What was not collected has no share in them."""
-    tap = Tap(_read_event, is_stream=True, max_held_bytes=PIECE_BYTES)
-    tap.feed(_write(*[{"text": "x" * 8}] * 5))
-
-    assert tap.find_sent_tokens(1000) is None
+    tap = Tap(_read_event, is_stream=True)
+    with bounded(max_held_bytes=PIECE_BYTES):
+        tap.feed(_write(*[{"text": "x" * 8}] * 5))
+        assert tap.find_sent_tokens(1000) is None
 
 
 @pytest.mark.parametrize("size", [100, 1000])

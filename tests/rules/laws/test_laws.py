@@ -30,6 +30,7 @@ from support.builders import (
     write_all,
 )
 from support.checker import check_pairing, check_transcript
+from support.results import tidy_tool_results, truncate_tool_results
 
 from rules.conversation import Conversation, Message, Outcome
 from rules.pipeline.apply import apply
@@ -38,9 +39,7 @@ from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.dedupe import dedupe_tool_results
-from rules.results.excerpt.rule import truncate_tool_results
 from rules.results.pairing import ABORTED, pair_tool_calls
-from rules.results.tidy.rule import tidy_tool_results
 from rules.results.work import Work
 from rules.summary.request import Summary
 from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS

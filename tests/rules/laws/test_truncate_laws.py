@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, conversation, count, result
 from support.markers import check_markers
+from support.results import truncate_tool_results
 from support.sessions import DATA, needs_data
 
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import CountTokens
 from rules.pipeline.decide import plan
 from rules.policy import Policy
-from rules.results.excerpt.rule import truncate_tool_results
 from rules.results.tools.exit_status import says_failure
 from rules.results.work import Work
 from rules.text.head_tail import measure_bytes

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, conversation, count, fill, read, result, system, user
+from support.results import truncate_tool_results
 
 from rules.conversation import Conversation, Message, Outcome
 from rules.pipeline.exceeded import shorten_newest
 from rules.policy import Policy
-from rules.results.excerpt.rule import truncate_tool_results
 from rules.results.work import Allowance, LargeWorkError, Work
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 from rules.window.open_step import Cap, least_tokens

@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import pytest
 from support.builders import assistant, call, conversation, count, fill, result
+from support.results import edit_results, tidy_tool_results, truncate_tool_results
 
 from rules.conversation import CountTokens, Message, Outcome
 from rules.policy import Policy
 from rules.results.calls import Place
 from rules.results.edit import Editor, Result
-from rules.results.excerpt.rule import truncate_tool_results
-from rules.results.incremental import edit_results
-from rules.results.tidy.rule import tidy_tool_results
 from rules.results.work import Allowance, LargeWorkError, Work
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import conversation, count, rereading, system, transcripts, user
+from support.results import edit_results
 
 from rules.conversation import Message, Role, ToolCall
 from rules.policy import Policy
 from rules.results.excerpt.rule import TRUNCATE
-from rules.results.incremental import Edits, edit_results, weigh_message
+from rules.results.incremental import Edits, weigh_message
 from rules.results.tidy.rule import TIDY
 from rules.results.work import Work
 from rules.treatment import Budget

@@ -5,7 +5,7 @@ Law: a function of the records. What all of them share tells nothing; a column w
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import pairwise
@@ -35,37 +35,27 @@ _PLACE_NAMES = re.compile(
 """Numbers that say where or which: their extremes are no news."""
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The different values of a column: how often each occurs, and in which record first and last."""
-
-    counts: dict[str, int]
-    first: dict[str, int]
-    last: dict[str, int]
+Values = Mapping[str, Sequence[int]]
+"""The different values of a column, each with the numbers of the records that have it."""
 
 
+@dataclass(slots=True)
 class Column:
     """The values at one path, and the numbers of the records that have them, oldest first; some have several."""
 
-    __slots__ = ("numbers", "values")
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.values: list[Any] = []
+    numbers: list[int] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
 
     def add(self, number: int, value: Any) -> None:
         """One more."""
         self.numbers.append(number)
         self.values.append(value)
 
-    def count_values(self) -> "Values":
+    def group_values(self) -> Values:
         """Its values, as text."""
-        values = Values({}, {}, {})
+        values: dict[str, list[int]] = {}
         for number, value in zip(self.numbers, self.values, strict=True):
-            text = str(value)
-            values.counts[text] = values.counts.get(text, 0) + 1
-            values.first.setdefault(text, number)
-            values.last[text] = number
+            values.setdefault(str(value), []).append(number)
         return values
 
     def count_records(self) -> int:
@@ -99,8 +89,8 @@ def read_news(records: Iterable[Any], total: int) -> News:
     news = News()
     items: list[tuple[float, int]] = []
     for path, column in columns.items():
-        values = column.count_values()
-        news.info[path] = _info(len(values.counts), column.count_records(), total)
+        values = column.group_values()
+        news.info[path] = _info(len(values), column.count_records(), total)
         nested = DEPTH_FACTOR ** (path.count(".") - 1 + path.count("[]"))
         items += [(-weight * nested, number) for weight, number in _read_column(path, column, values, total)]
     news.order = list(dict.fromkeys(number for _, number in sorted(items)))
@@ -132,13 +122,13 @@ def _info(values: int, holders: int, records: int) -> float:
 
 def _read_column(path: str, column: Column, values: Values, records: int) -> Iterator[tuple[float, int]]:
     """Weights of the records that a column makes the news."""
-    if path.endswith("#") and len(values.counts) <= 1:
+    if path.endswith("#") and len(values) <= 1:
         return
     totals = column.total()
     if totals:
         yield from _read_extremes(path, totals)
     having = column.count_records()
-    if len(values.counts) <= max(3, having // 3):
+    if len(values) <= max(3, having // 3):
         yield from _read_rare(values)
     if having <= RARE_SHARE * records:
         yield EXTRA_KEY_SHARE * _rarity(having, records), column.numbers[0]
@@ -169,16 +159,15 @@ def _is_place(path: str) -> bool:
 
 
 def _read_rare(values: Values) -> Iterator[tuple[float, int]]:
-    total = sum(values.counts.values())
-    rare = sum(count <= RARE_SHARE * total for count in values.counts.values())
-    for value in nsmallest(MAX_VALUES, values.counts, key=values.counts.__getitem__):
-        count = values.counts[value]
-        if count > RARE_SHARE * total:
+    total = sum(map(len, values.values()))
+    rare = sum(len(numbers) <= RARE_SHARE * total for numbers in values.values())
+    for numbers in nsmallest(MAX_VALUES, values.values(), key=len):
+        if len(numbers) > RARE_SHARE * total:
             break
-        weight = _rarity(count, total) / rare**0.5
-        yield weight, values.first[value]
-        if values.last[value] != values.first[value]:
-            yield weight / 2, values.last[value]
+        weight = _rarity(len(numbers), total) / rare**0.5
+        yield weight, numbers[0]
+        if numbers[-1] != numbers[0]:
+            yield weight / 2, numbers[-1]
 
 
 def _rarity(holders: int, records: int) -> float:

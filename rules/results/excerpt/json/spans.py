@@ -19,16 +19,17 @@ _TOKEN = re.compile(
 string."""
 _BLANKS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', re.DOTALL)
 """A string, also one that is never closed: nothing is looked at twice. Or a line break with the blanks around it."""
+_PIECE = re.compile(
+    r"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?+|\\(?:u[0-9a-fA-F]{4}|.)){1,256}+",
+    re.DOTALL,
+)
+"""A part of a string that ends neither within an escape nor between the two of a character beyond the first plane."""
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1, ",": 0, ":": 0, '"': 0}
 _OPENS, _CLOSES = "[{", "]}"
 _COLON = re.compile(r'"\s*:( ?)')
 _COMMA = re.compile(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
 SAMPLE_CHARS = 4000
-STRING_CHARS = 256 * 1024
-ESCAPE_CHARS = 12
-"""Of a character beyond the first plane, written as two escapes."""
-_LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")
 
 
 class NotJsonError(ValueError):
@@ -138,18 +139,7 @@ def _close_string(text: str, start: int, stop: int) -> int:
 
 def split_string(raw: str) -> Iterator[str]:
     """A JSON string as several that joined are the same: decoding a very long one would hold the interpreter."""
-    start, end = 1, len(raw) - 1
-    while start < end:
-        stop = min(start + STRING_CHARS, end)
-        if stop < end:
-            escape = raw.find("\\", stop - ESCAPE_CHARS, stop)
-            if _LOW_SURROGATE.match(raw, max(escape, 0)):
-                escape -= ESCAPE_CHARS // 2
-            while escape > start and raw[escape - 1] == "\\":
-                escape -= 1
-            stop = escape if escape > start else stop if escape < 0 else end
-        yield f'"{raw[start:stop]}"'
-        start = stop
+    return (f'"{found[0]}"' for found in _PIECE.finditer(raw, 1, len(raw) - 1))
 
 
 @dataclass(frozen=True, slots=True)

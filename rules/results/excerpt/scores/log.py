@@ -8,18 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
-from rules.results.excerpt.lines import batch_lines
 from rules.results.excerpt.scores.diffs import mark_changes
 from rules.results.excerpt.scores.shapes import find_rare
-from rules.results.excerpt.scores.signals import (
-    MAX_CHARS,
-    NO_SIGNAL,
-    STARTS,
-    WARNING,
-    Signal,
-    find_marked,
-    read_signal,
-)
+from rules.results.excerpt.scores.signals import MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
 
 FAMILY_DECAY = 0.6
 """The second line of a kind says less than the first; the exponent of its rank."""
@@ -48,17 +39,8 @@ def score_log(texts: Sequence[str]) -> dict[int, float]:
 
 def _read_signals(lines: Sequence[str]) -> dict[int, Signal]:
     """The signals of lines that have any; equal lines are read once."""
-    signals: dict[str, Signal] = {}
-    different = list(dict.fromkeys(lines))
-    for start, stop in batch_lines(different):
-        batch = different[start:stop]
-        marked = find_marked(batch)
-        for offset, line in enumerate(batch):
-            if offset in marked or line.startswith(STARTS):
-                signal = read_signal(line, marked.get(offset, 0))
-                if signal is not NO_SIGNAL:
-                    signals[line] = signal
-    return {index: signals[line] for index, line in enumerate(lines) if line in signals}
+    signals = {line: read_signal(line) for line in dict.fromkeys(lines)}
+    return {index: signals[line] for index, line in enumerate(lines) if signals[line] is not NO_SIGNAL}
 
 
 def _score_signals(signals: Mapping[int, Signal]) -> dict[int, float]:

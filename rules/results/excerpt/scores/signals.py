@@ -1,13 +1,12 @@
 """What a line says about how things went: words of failure, warnings, totals; and which lines speak alike.
 
 Law: a signal is a function of the line alone. The words are those that compilers, test runners, linters, package
-managers and servers use, whatever they are about. Each stands here once: the patterns and the keywords, by which lines
-are chosen that are worth a pattern, are both made of it.
+managers and servers use, whatever they are about. Each stands here once: the patterns and the stems, by which lines are
+chosen that are worth a pattern, are both made of it.
 """
 
 import re
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_CHARS = 400
@@ -71,36 +70,23 @@ def _any_of(*words: Words) -> str:
     return "|".join(re.escape(stem) + ending for each in words for stem, ending in each.items())
 
 
-def _choose_keywords(*words: Words) -> tuple[bytes, ...]:
-    """What a line must hold to have any word of these: the stems, but for those that hold another.
-
-    Those in capitals are looked for as they stand, as they are a part of many words in small letters ("get", "err").
-    """
-    stems = dict.fromkeys(stem if stem.isupper() else stem.lower() for each in words for stem in each)
-    small = [stem for stem in stems if not stem.isupper()]
-    kept = [stem for stem in stems if not any(other in stem.lower() and other != stem for other in small)]
-    return tuple(stem.encode() for stem in kept)
-
-
-_KEYWORDS = {
-    "fatal": _choose_keywords(_FATAL),
-    "error": _choose_keywords(_ERROR_NAMES, _ERRORS),
-    "fail": _choose_keywords(_FAILURES, _CROSSES),
-    "http": _choose_keywords(_METHODS, _PROTOCOL),
-    "warn": _choose_keywords(_WARNINGS),
-    "bad": _choose_keywords(_BAD),
-    "summary": _choose_keywords(_COUNTED, _ENDINGS, _TAP_TOTALS, _TOTALS),
-}
-"""By what they speak of. A line without any of these carries no signal but by how it begins."""
-KEYWORDS = tuple(dict.fromkeys(word for words in _KEYWORDS.values() for word in words))
-_MARKS = {kind: sum(1 << KEYWORDS.index(word) for word in words) for kind, words in _KEYWORDS.items()}
-ALL_MARKS = (1 << len(KEYWORDS)) - 1
+_STEMS = tuple(
+    stem
+    for words in (
+        _FATAL, _ERROR_NAMES, _ERRORS, _FAILURES, _CROSSES, _METHODS, _PROTOCOL, _WARNINGS, _BAD, _COUNTED, _ENDINGS,
+        _TAP_TOTALS, _TOTALS,
+    )
+    for stem in words
+)  # fmt: skip
+_CAPITALS = tuple(filter(str.isupper, _STEMS))
+"""Looked for as they stand, as they are a part of many words in small letters ("get", "err")."""
+_SMALL = tuple(dict.fromkeys(stem.lower() for stem in _STEMS if not stem.isupper()))
 
 STARTS = (
     "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL",
     "ERROR", "not ok",
 )  # fmt: skip
-"""How a line begins that is looked at without any keyword."""
+"""How a line begins that is looked at without any of the words."""
 
 _STATUS = re.compile(
     rf"(?:\b(?:{_any_of(_METHODS)})\s+|{_any_of(_PROTOCOL)}\s+)(?:[^\s\d]\S*\s+)?(?P<status>[45]\d\d)\b"
@@ -148,12 +134,19 @@ class Signal:
 NO_SIGNAL = Signal(0.0, ())
 
 
-def read_signal(line: str, marks: int = ALL_MARKS) -> Signal:
-    """The signal of a line of at most MAX_CHARS, without its trailing blanks; `marks` says which keywords it holds."""
-    sums_up = bool(marks & _MARKS["summary"] and (_OPENS_SUMMARY.match(line) or _SUMMARY.search(line)))
+def holds_word(line: str) -> bool:
+    """Whether a line holds the stem of any word. One without carries no signal but by how it begins."""
+    return any(map(line.lower().__contains__, _SMALL)) or any(map(line.__contains__, _CAPITALS))
+
+
+def read_signal(line: str) -> Signal:
+    """The signal of a line of at most MAX_CHARS, without its trailing blanks."""
+    if not (holds_word(line) or line.startswith(STARTS)):
+        return NO_SIGNAL
+    sums_up = _OPENS_SUMMARY.match(line) or _SUMMARY.search(line)
     if not sums_up and _PASSES.search(line) and not _FAILS.search(line):
         return NO_SIGNAL
-    weight, family = _read_words(line, marks) if marks else (0.0, ())
+    weight, family = _read_words(line)
     if sums_up and weight < SUMMARY:
         weight, family = SUMMARY, family or ("summary",)
     weight, family = _read_form(line, weight, family)
@@ -171,10 +164,10 @@ def _read_form(line: str, weight: float, family: tuple[str, ...]) -> tuple[float
     return weight, family
 
 
-def _read_words(line: str, marks: int) -> tuple[float, tuple[str, ...]]:
+def _read_words(line: str) -> tuple[float, tuple[str, ...]]:
     best, name, found = 0.0, "", None
     for weight, kind, pattern in _WORDS:
-        if weight > best and marks & _MARKS[kind]:
+        if weight > best:
             match = pattern.search(line)
             if match is not None:
                 best, name, found = weight, kind, match
@@ -190,30 +183,3 @@ def _read_words(line: str, marks: int) -> tuple[float, tuple[str, ...]]:
 def mask_names(text: str) -> str:
     """The text with what names a thing - paths, identifiers, quoted words, numbers - taken out."""
     return _NAMES.sub("\0", text)
-
-
-def find_marked(lines: Sequence[str], keywords: Sequence[bytes] = KEYWORDS) -> dict[int, int]:
-    """The lines that hold a keyword, with a number for the set of keywords in each.
-
-    Keywords in capitals are looked for as they stand, others in any case.
-    """
-    joined = "\n".join(lines).encode("utf-8", "surrogatepass")
-    small = joined.lower()
-    starts = _line_starts(joined)
-    marked: dict[int, int] = {}
-    for rank, word in enumerate(keywords):
-        text = joined if word.isupper() else small
-        at = text.find(word)
-        line = 0
-        while at >= 0:
-            line = bisect_right(starts, at, line) - 1
-            marked[line] = marked.get(line, 0) | 1 << rank
-            at = text.find(word, starts[line + 1]) if line + 1 < len(starts) else -1
-    return marked
-
-
-def _line_starts(joined: bytes) -> list[int]:
-    starts = [0]
-    for line in joined.split(b"\n"):
-        starts.append(starts[-1] + len(line) + 1)
-    return starts

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rules.results.excerpt.kinds import SCORES, Kind, ends_of, tell_kind
+from rules.results.excerpt import kinds
+from rules.results.excerpt.kinds import Kind, tell_kind
 
 CODE = '''import os
 
@@ -35,24 +36,27 @@ Nothing is written before all of the input was read without any mistake in it.
 """
 KINDS = {
     "commits": (
-        Kind.COMMITS,
+        kinds.COMMITS,
         "".join(f"commit {number:040x}\nAuthor: A <a@b.c>\nDate: today\n\n    Fix {number}\n\n" for number in range(9)),
     ),
-    "grep": (Kind.MATCHES, "".join(f"src/file_{n % 9}.py:{n}:    value = call({n})\n" for n in range(80))),
+    "grep": (kinds.MATCHES, "".join(f"src/file_{n % 9}.py:{n}:    value = call({n})\n" for n in range(80))),
     "grep with context": (
-        Kind.MATCHES,
+        kinds.MATCHES,
         "".join(f"a/b.c-{n}-  before\na/b.c:{n + 1}:  hit {n}\na/b.c-{n + 2}-  behind\n--\n" for n in range(1, 200, 9)),
     ),
-    "grep for error": (Kind.MATCHES, "".join(f"src/a.py:{number}:    error = None\n" for number in range(3, 90, 2))),
-    "grep in one file": (Kind.MATCHES, "".join(f"{number}:def f{number}():\n" for number in range(3, 300, 7))),
-    "find": (Kind.LISTING, "".join(f"./src/part_{number % 5}/file_{number}.c\n" for number in range(90))),
-    "ls -l": (Kind.LISTING, "total 8\n" + "".join(f"-rw-r--r-- 1 me us {n} Jan 1 12:00 file\n" for n in range(90))),
-    "page": (Kind.PROSE, "<!DOCTYPE html>\n<html>\n<body>\n" + "<p>Some words</p>\n" * 60),
-    "source": (Kind.SOURCE, CODE * 4),
-    "numbered source": (Kind.SOURCE, "".join(f"{n:6}\t{line}\n" for n, line in enumerate((CODE * 4).splitlines(), 1))),
-    "prose": (Kind.PROSE, "".join(PROSE.replace("The", f"{word} the") for word in ("While", "Where", "Then", "Since"))),
+    "grep for error": (kinds.MATCHES, "".join(f"src/a.py:{number}:    error = None\n" for number in range(3, 90, 2))),
+    "grep in one file": (kinds.MATCHES, "".join(f"{number}:def f{number}():\n" for number in range(3, 300, 7))),
+    "find": (kinds.LISTING, "".join(f"./src/part_{number % 5}/file_{number}.c\n" for number in range(90))),
+    "ls -l": (kinds.LISTING, "total 8\n" + "".join(f"-rw-r--r-- 1 me us {n} Jan 1 12:00 file\n" for n in range(90))),
+    "page": (kinds.PROSE, "<!DOCTYPE html>\n<html>\n<body>\n" + "<p>Some words</p>\n" * 60),
+    "source": (kinds.SOURCE, CODE * 4),
+    "numbered source": (kinds.SOURCE, "".join(f"{n:6}\t{line}\n" for n, line in enumerate((CODE * 4).splitlines(), 1))),
+    "prose": (
+        kinds.PROSE,
+        "".join(PROSE.replace("The", f"{word} the") for word in ("While", "Where", "Then", "Since")),
+    ),
     "changelog": (
-        Kind.PROSE,
+        kinds.PROSE,
         "".join(
             f"## {number}.0.0\n\n- {word} readers may now be given more than one file to read\n"
             f"* every writer {word.lower()} waits for the one before it to come to its end\n"
@@ -94,7 +98,7 @@ def test_a_kind_is_told(name: str) -> None:
 @pytest.mark.parametrize("name", LOGS)
 def test_what_only_looks_like_a_kind_is_a_log(name: str) -> None:
     """Numbers before colons, signs of code at a line's end, and places in files are not enough."""
-    assert tell_kind(LOGS[name].splitlines(keepends=True)) is Kind.LOG
+    assert tell_kind(LOGS[name].splitlines(keepends=True)) is kinds.LOG
 
 
 def test_code_among_errors_is_a_log() -> None:
@@ -102,16 +106,16 @@ def test_code_among_errors_is_a_log() -> None:
     lines = []
     for number in range(60):
         lines += [f"ERROR: case {number} failed\n", "    def f(x):\n", "        return x\n"]
-    assert tell_kind(lines) is Kind.LOG
+    assert tell_kind(lines) is kinds.LOG
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", [kinds.COMMITS, kinds.MATCHES, kinds.LISTING, kinds.SOURCE, kinds.PROSE, kinds.LOG])
 def test_each_kind_has_its_scores_and_ends(kind: Kind) -> None:
     """Scores are of lines that are there, for any text; the ends leave most of the budget to what stands between."""
     for _, text in KINDS.values():
         lines = text.splitlines(keepends=True)
-        scores = SCORES[kind](lines)
+        scores = kind.score(lines)
         assert set(scores) <= set(range(len(lines)))
         assert all(score >= 0 for score in scores.values())
-    assert SCORES[kind]([]) == {}
-    assert ends_of(kind).head + ends_of(kind).tail <= 0.25
+    assert kind.score([]) == {}
+    assert kind.ends.head + kind.ends.tail <= 0.25

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.excerpt.lines import BATCH_CHARS, batch_lines, split_units
+from rules.results.excerpt.lines import split_units
 
 TEXTS = st.builds(
     lambda pieces, times: "".join(pieces) * times,
@@ -36,13 +36,3 @@ def test_a_long_line_is_cut_behind_a_blank() -> None:
     assert all(piece.endswith(" ") for piece in split_units("word " * 300, 100).texts)
     pieces = split_units("word \u0301" * 300, 100).texts
     assert not any(piece.startswith("\u0301") for piece in pieces)
-
-
-def test_batches_cover_all_lines() -> None:
-    """Each of bounded length, but for a line that is longer itself."""
-    lines = ["x" * 1000] * 500 + ["y" * 2 * BATCH_CHARS] + [""] * 50_000
-    spans = batch_lines(lines)
-    assert [line for start, stop in spans for line in lines[start:stop]] == lines
-    for start, stop in spans:
-        assert stop - start == 1 or sum(map(len, lines[start : stop - 1])) <= BATCH_CHARS
-    assert batch_lines([]) == []

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, conversation, count, fill, result, user
+from support.results import truncate_tool_results
 
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import Conversation, Decision, Message, Outcome
 from rules.policy import Policy
-from rules.results.excerpt.rule import truncate_tool_results
 from rules.results.work import ResultKey, Shortened, Work
 from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, ToolRule, Treatment, Truncation

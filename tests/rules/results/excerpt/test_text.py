@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import call, count, count_words
+from support.results import shorten_text
 
 from rules.conversation import CountTokens
-from rules.results.excerpt.rule import shorten_text
-from rules.results.excerpt.text import excerpt_text
+from rules.results.excerpt.text import Asked, excerpt_text
 
 PIECES = [
     "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",
@@ -86,7 +86,7 @@ def _read_marker(line: str) -> tuple[int, int, int] | None:
 
 def test_the_first_marker_says_how_to_get_at_what_is_missing() -> None:
     """Those behind it are short."""
-    short = excerpt_text(LOG, 400, count)
+    short = excerpt_text(LOG, 400, count, Asked())
     assert short is not None
     markers = [line for line in short.split("\n") if line.startswith("[trimtab: ")]
     assert _FIRST.fullmatch(markers[0])
@@ -96,7 +96,7 @@ def test_the_first_marker_says_how_to_get_at_what_is_missing() -> None:
 
 def test_what_matters_is_kept_between_head_and_tail() -> None:
     """The first and the last line, the error, and the line that is like no other."""
-    short = excerpt_text(LOG, 400, count)
+    short = excerpt_text(LOG, 400, count, Asked())
     assert short is not None
     for line in (LINES[0], LINES[700], LINES[1100], LINES[-1]):
         assert f"{line}\n" in short
@@ -105,7 +105,7 @@ def test_what_matters_is_kept_between_head_and_tail() -> None:
 def test_most_of_the_budget_is_used() -> None:
     """For any budget."""
     for limit in (200, 500, 1000, 4000):
-        short = excerpt_text(LOG, limit, count)
+        short = excerpt_text(LOG, limit, count, Asked())
         assert short is not None
         assert limit * 0.9 <= count(short) <= limit
 
@@ -113,7 +113,7 @@ def test_most_of_the_budget_is_used() -> None:
 def test_a_long_line_is_kept_in_pieces() -> None:
     """Each as it stands, in order; the marker says in which line what is missing stands."""
     line = ", ".join(f"item {number}" for number in range(9000))
-    short = excerpt_text(f"first\n{line}\nlast\n", 500, count)
+    short = excerpt_text(f"first\n{line}\nlast\n", 500, count, Asked())
     assert short is not None
     pieces = [piece for piece in short.split("\n") if piece and not piece.startswith("[trimtab: ")]
     places = [f"first\n{line}\nlast".find(piece) for piece in pieces]

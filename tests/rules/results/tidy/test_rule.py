@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from hypothesis import given
 from support.builders import assistant, call, conversation, count, result, transcripts, user
+from support.results import tidy_tool_results
 
 from rules.conversation import Message, Outcome, Role
 from rules.policy import Policy
-from rules.results.tidy.rule import MIN_CHARS, tidy_tool_results
+from rules.results.tidy.rule import MIN_CHARS
 from rules.results.work import Work
 from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, Tidying, ToolRule, Treatment

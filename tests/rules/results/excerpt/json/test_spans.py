@@ -1,9 +1,7 @@
 """JSON as text: where its parts stand."""
 
 import json  # noqa: TID251 - the oracle
-from unittest import mock
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,10 +85,23 @@ def test_a_document_is_written_as_it_was() -> None:
 
 
 @given(
-    st.lists(st.sampled_from(["a", "\\\\", "\\n", "\\ud83d\\ude00", '\\"', "\u6f22"]), max_size=60), st.integers(13, 40)
+    st.lists(
+        st.sampled_from(
+            ["a", "d83d", "\\\\", "\\n", "\\u00e9", "\\ud83d\\ude00", "\\ud83d", "\\ude00", '\\"', "\u6f22"]
+        ),
+        max_size=60,
+    ),
+    st.sampled_from([1, 20, 400]),
 )
-def test_a_string_in_pieces_says_the_same(parts: list[str], chars: int) -> None:
+def test_a_string_in_pieces_says_the_same(parts: list[str], times: int) -> None:
     """No piece ends within an escape, nor between the two of one character."""
-    raw = '"' + "".join(parts) + '"'
-    with mock.patch("rules.results.excerpt.json.spans.STRING_CHARS", chars):
-        assert "".join(map(orjson.loads, split_string(raw))) == orjson.loads(raw)
+    raw = '"' + "".join(parts) * times + '"'
+    assert "".join(map(json.loads, split_string(raw))) == json.loads(raw)
+
+
+def test_a_long_string_comes_in_many_pieces() -> None:
+    """Of plain characters and of escapes: each takes little time."""
+    for raw in (json.dumps("x" * 2_000_000), json.dumps("\U0001f600" * 100_000)):
+        pieces = list(split_string(raw))
+        assert max(map(len, pieces)) <= 300_000
+        assert "".join(map(json.loads, pieces)) == json.loads(raw)

@@ -5,8 +5,8 @@ from string import ascii_lowercase
 
 import pytest
 from support.builders import count
+from support.results import shorten_text
 
-from rules.results.excerpt.rule import shorten_text
 from rules.results.excerpt.scores import log
 from rules.results.excerpt.scores.log import score_log
 

@@ -15,13 +15,10 @@ from rules.results.excerpt.scores import signals
 from rules.results.excerpt.scores.signals import (
     CALM,
     ERROR,
-    KEYWORDS,
     MAX_CHARS,
     NO_SIGNAL,
-    STARTS,
     SUMMARY,
-    Signal,
-    find_marked,
+    holds_word,
     mask_names,
     read_signal,
 )
@@ -66,12 +63,6 @@ OTHERS = [
     "12:01 ERR no route to host",
 ]
 PLAIN = ["the sky is blue", "errorless", "import os", "", "0123", "module.error_code = 3", "-Werror-less"]
-
-
-def read_marked(line: str) -> Signal:
-    """The signal of a line as a log's scores have it: only lines with a keyword are read, for what these announce."""
-    marked = find_marked([line])
-    return read_signal(line, marked.get(0, 0)) if marked or line.startswith(STARTS) else NO_SIGNAL
 
 
 def spell(parsed: Iterable[Any]) -> Iterator[str]:
@@ -141,41 +132,40 @@ def test_every_alternative_of_a_pattern_is_spelled() -> None:
     assert {"fatal", "panicked", "Timed Out", "2 vulnerabilities"} - set(SPELLED) == {"2 vulnerabilities"}
 
 
-def test_no_word_of_a_pattern_is_missed_by_the_keywords() -> None:
-    """A line that a pattern would find is read, and read the same."""
-    assert [line for line in SPELLED if read_marked(line) != read_signal(line)] == []
+def test_no_word_of_a_pattern_is_missed_by_the_stems() -> None:
+    """A line that a pattern would find is read."""
+    assert [line for line in SPELLED if not holds_word(line)] == []
 
 
 @given(st.lists(st.sampled_from([*SPELLED, "3", "of", "the", "-", ":", "a.c:3:", "PASSED"]), max_size=6))
-def test_keywords_change_no_signal(words: list[str]) -> None:
+def test_stems_change_no_signal(words: list[str]) -> None:
     """Wherever a word stands. They only save time."""
     line = " ".join(words)[:MAX_CHARS].rstrip()
-    if find_marked([line]):
-        assert read_marked(line) == read_signal(line)
+    assert holds_word(line) or not any(pattern.search(line) for pattern in PATTERNS)
 
 
 @pytest.mark.parametrize("line", ERRORS)
 def test_an_error_is_told(line: str) -> None:
     """As those say it that report one."""
-    assert read_marked(line).weight >= ERROR
+    assert read_signal(line).weight >= ERROR
 
 
 @pytest.mark.parametrize("line", SUMMARIES)
 def test_a_summary_is_told(line: str) -> None:
     """Totals, and how it ended."""
-    assert read_marked(line).weight >= SUMMARY
+    assert read_signal(line).weight >= SUMMARY
 
 
 @pytest.mark.parametrize("line", OTHERS)
 def test_what_went_wrong_otherwise_is_told(line: str) -> None:
     """It matters less than what is called an error."""
-    assert CALM <= read_marked(line).weight <= ERROR
+    assert CALM <= read_signal(line).weight <= ERROR
 
 
 @pytest.mark.parametrize("line", [*PASSING, *PLAIN])
 def test_what_passed_carries_no_signal(line: str) -> None:
     """Whatever it is called. Nor do words that only hold one of failure."""
-    assert read_signal(line) is read_marked(line) is NO_SIGNAL
+    assert read_signal(line) is NO_SIGNAL
 
 
 def test_lines_that_speak_alike_are_one_family() -> None:
@@ -194,14 +184,10 @@ def test_a_request_is_told_by_its_status() -> None:
     assert read_signal('"GET /a HTTP/1.1" 200 503') is NO_SIGNAL
 
 
-def test_marked_lines_are_those_with_a_keyword() -> None:
-    """In any case, and with all that they hold."""
-    lines = ["nothing", "an Error", "", "WARN: error", "\ud800 failed", "err", "or"]
-    marked = find_marked(lines)
-    for index, line in enumerate(lines):
-        lower = line.encode("utf-8", "surrogatepass").lower()
-        assert marked.get(index, 0) == sum(1 << rank for rank, word in enumerate(KEYWORDS) if word in lower)
-    assert find_marked([]) == {}
+def test_stems_are_found_in_any_case_but_those_in_capitals() -> None:
+    """These are a part of many words in small letters."""
+    assert all(map(holds_word, ["an Error", "WARN: it", "\ud800 failed", "ERR", "GET /a", "it is Refused"]))
+    assert not any(map(holds_word, ["nothing", "", "err", "or", "forget it", "a target"]))
 
 
 @pytest.mark.parametrize(

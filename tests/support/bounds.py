@@ -1,0 +1,19 @@
+"""Narrow bounds on what is kept of an answer, so that small answers reach them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from proxy.wire.sse import MAX_EVENT_BYTES
+from proxy.wire.tap import MAX_HELD_BYTES
+
+
+@contextmanager
+def bounded(max_event_bytes: int = MAX_EVENT_BYTES, max_held_bytes: int = MAX_HELD_BYTES) -> Iterator[None]:
+    """While the block runs, no longer event is read, and no more text is collected."""
+    with (
+        mock.patch("proxy.wire.sse.MAX_EVENT_BYTES", max_event_bytes),
+        mock.patch("proxy.wire.tap.MAX_EVENT_BYTES", max_event_bytes),
+        mock.patch("proxy.wire.tap.MAX_HELD_BYTES", max_held_bytes),
+    ):
+        yield

@@ -1,0 +1,39 @@
+"""The rules on tool results one at a time, each on a whole transcript or on one text.
+
+Law: nothing but the editors that the product runs, called as `rules/pipeline` calls them.
+"""
+
+from collections.abc import Sequence
+
+from rules.conversation import Conversation, CountTokens, Message, Outcome, Role, ToolCall, count_leading
+from rules.policy import Policy
+from rules.results.edit import Editor, Result
+from rules.results.excerpt.rule import TRUNCATE, truncate_result
+from rules.results.incremental import Edits
+from rules.results.tidy.rule import TIDY
+from rules.results.work import Work
+from rules.treatment import Budget, Treatment
+
+
+def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:
+    """Every result as the editors have it, one editor after the other. Raises LargeWorkError."""
+    edits = Edits(count_leading(conversation.messages), editors)
+    edits.extend(conversation.messages, policy, work)
+    return edits.apply(conversation)
+
+
+def tidy_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
+    """Tidy every tool result that is not exempt."""
+    return edit_results(conversation, policy, (TIDY,), work)
+
+
+def truncate_tool_results(conversation: Conversation, *, policy: Policy, work: Work) -> Outcome:
+    """Truncate every tool result over its budget, but those exempt."""
+    return edit_results(conversation, policy, (TRUNCATE,), work)
+
+
+def shorten_text(text: str, limit: int, count: CountTokens, *, call: ToolCall | None = None) -> str:
+    """What is kept of a result's text, at most `limit` tokens; the same text if it fits."""
+    budget = Budget(limit)
+    (short,) = truncate_result(Result(Message(Role.TOOL, (text,)), call, Treatment(budget)), budget, count)
+    return short
