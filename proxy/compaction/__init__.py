@@ -21,13 +21,6 @@ from proxy.wire.chat.codec import read_messages, read_request
 from proxy.wire.codec import Request, UndecodableError
 
 __all__ = [
-    "Compacted",
-    "Compactor",
-    "Planned",
-    "Request",
-    "UndecodableError",
-    "VocabularyError",
-    "load_compactor",
-    "read_messages",
-    "read_request",
-]
+    "Compacted", "Compactor", "Planned", "Request", "UndecodableError", "VocabularyError", "load_compactor",
+    "read_messages", "read_request",
+]  # fmt: skip

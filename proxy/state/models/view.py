@@ -4,7 +4,7 @@ Law: everyone who needs the policy of a model takes it from here.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Self
 
 from proxy.config.schema import Config, PolicyConfig, PricesConfig
 from proxy.state.models.facts import Facts, complete
@@ -15,16 +15,7 @@ from rules.tokens.families import find_family
 MAX_POLICIES = 1024
 
 
-class _Derived(NamedTuple):
-    """A policy, and what it was derived from."""
-
-    settings: PolicyConfig
-    prices: PricesConfig
-    policy: Policy
-    believed_tokens: int
-
-
-_POLICIES: dict[tuple[int, int, Facts], _Derived] = {}
+_POLICIES: dict[tuple[int, int, Facts], tuple[PolicyConfig, PricesConfig, Policy, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +67,11 @@ def _derive_policy(settings: PolicyConfig, prices: PricesConfig, facts: Facts) -
     # By identity: sections that are equal may still set different keys, and their equality is slow.
     key = id(settings), id(prices), facts
     known = _POLICIES.get(key)
-    if known is not None and known.settings is settings and known.prices is prices:
-        return known.policy, known.believed_tokens
-    policy = settings.to_policy(prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
-    window_tokens = facts.correct(policy.context_window, is_configured=settings.context_window != "auto")
-    corrected = replace(policy, context_window=window_tokens, added_tokens=facts.added_tokens)
-    if len(_POLICIES) >= MAX_POLICIES:
-        _POLICIES.clear()
-    _POLICIES[key] = _Derived(settings, prices, corrected, policy.context_window)
-    return corrected, policy.context_window
+    if known is None or known[0] is not settings or known[1] is not prices:
+        policy = settings.to_policy(prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
+        window_tokens = facts.correct(policy.context_window, is_configured=settings.context_window != "auto")
+        corrected = replace(policy, context_window=window_tokens, added_tokens=facts.added_tokens)
+        if len(_POLICIES) >= MAX_POLICIES:
+            _POLICIES.clear()
+        known = _POLICIES[key] = settings, prices, corrected, policy.context_window
+    return known[2], known[3]
