@@ -54,12 +54,7 @@ class Compactor:
     """
 
     def __init__(
-        self,
-        count: CountTokens,
-        costs: Costs = GENERIC.costs,
-        *,
-        caches: Caches | None = None,
-        number: int = 0,
+        self, count: CountTokens, costs: Costs = GENERIC.costs, *, caches: Caches | None = None, number: int = 0
     ) -> None:
         self.count = count
         caches = caches or Caches()

@@ -35,18 +35,17 @@ class SafeTap:
 
     def feed(self, chunk: bytes) -> None:
         """Take in the next bytes."""
-        tap, self.tap = self.tap, None
-        if tap is not None:
-            with fail_open(self._recorder, self._request_id, "count"):
-                tap.feed(chunk)
-                self.tap = tap
+        self._read(chunk)
 
     def finish(self) -> None:
         """The answer has ended."""
+        self._read(None)
+
+    def _read(self, chunk: bytes | None) -> None:
         tap, self.tap = self.tap, None
         if tap is not None:
             with fail_open(self._recorder, self._request_id, "count"):
-                tap.finish()
+                tap.finish() if chunk is None else tap.feed(chunk)
                 self.tap = tap
 
 

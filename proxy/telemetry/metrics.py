@@ -64,94 +64,82 @@ def _read_version() -> str:
 class _Row(Generic[C]):
     """A row of the table: what a collector is made by. Read from a Metrics, it is that one's collector."""
 
-    def __init__(self, kind: type[C], name: str, documentation: str, labels: str = "", **options: Any) -> None:
-        self.make: Callable[..., C] = partial(kind, f"trimtab_{name}", documentation, labels.split(), **options)
+    def __init__(self, kind: type[C], documentation: str, labels: str = "", *, name: str = "", **options: Any) -> None:
+        self._name = name
+        self._make: Callable[..., C] = partial(kind, documentation=documentation, labelnames=labels.split(), **options)
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = f"trimtab_{self._name or name}"
+
+    def make(self, registry: CollectorRegistry) -> C:
+        """The collector."""
+        return self._make(self._name, registry=registry)
 
     def __get__(self, metrics: "Metrics", _: type) -> C:
         raise NotImplementedError  # for the type alone: each Metrics has its collector in an attribute of the same name
 
 
 class Metrics:
-    """The collectors of one proxy, in a registry of its own: kind, name, help, labels, buckets."""
+    """The collectors of one proxy, in a registry of its own: kind, help, labels, and the name if it is not the same."""
 
-    requests = _Row(Counter, "requests", "Requests answered.", "model endpoint status outcome")
-    in_flight = _Row(Gauge, "requests_in_flight", "Requests being served.")
-    prompt_tokens = _Row(
-        Counter, "prompt_tokens", "Prompt tokens, as the client sent them and as forwarded.", "model stage"
-    )
-    tokens_saved = _Row(Counter, "tokens_saved", "Prompt tokens saved, gross.", "model rule")
-    tokens_added = _Row(Counter, "tokens_added", "Prompt tokens that a rule had to add.", "model rule")
-    completion_tokens = _Row(Counter, "completion_tokens", "Completion tokens.", "model source")
+    requests = _Row(Counter, "Requests answered.", "model endpoint status outcome")
+    in_flight = _Row(Gauge, "Requests being served.", name="requests_in_flight")
+    prompt_tokens = _Row(Counter, "Prompt tokens, as the client sent them and as forwarded.", "model stage")
+    tokens_saved = _Row(Counter, "Prompt tokens saved, gross.", "model rule")
+    tokens_added = _Row(Counter, "Prompt tokens that a rule had to add.", "model rule")
+    completion_tokens = _Row(Counter, "Completion tokens.", "model source")
     context_used = _Row(
-        Histogram, "context_used_ratio", "Prompt tokens forwarded over the limit.", "model", buckets=_RATIO_BUCKETS
+        Histogram, "Prompt tokens forwarded over the limit.", "model", name="context_used_ratio", buckets=_RATIO_BUCKETS
     )
     estimate_error = _Row(
         Histogram,
-        "estimate_error_ratio",
         "Prompt tokens reported by the upstream over our estimate.",
         "model",
+        name="estimate_error_ratio",
         buckets=_ERROR_BUCKETS,
     )
-    policy_changes = _Row(
-        Counter, "policy_changes", "Changes of what is known of a model, each of which may move a cut.", "model cause"
-    )
+    policy_changes = _Row(Counter, "Changes of what is known of a model, each of which may move a cut.", "model cause")
     overflow_retries = _Row(
-        Counter,
-        "overflow_retries",
-        "Refusals for the length of the prompt, by what became of the second attempt.",
-        "model result",
+        Counter, "Refusals for the length of the prompt, by what became of the second attempt.", "model result"
     )
     silent_truncations = _Row(
         Counter,
-        "silent_truncations",
         "Answers that report far fewer prompt tokens than were sent, as an upstream does that cuts prompts short.",
         "model",
     )
-    fail_open = _Row(
-        Counter, "fail_open", "Faults inside compaction; the request went on without what was at fault.", "phase"
-    )
-    summaries = _Row(Counter, "summaries", "Summaries wanted, by how they came.", "model result")
-    summary_tokens = _Row(
-        Counter, "summary_tokens", "What summaries cost, as the upstream reported it, else as counted.", "model kind"
-    )
+    fail_open = _Row(Counter, "Faults inside compaction; the request went on without what was at fault.", "phase")
+    summaries = _Row(Counter, "Summaries wanted, by how they came.", "model result")
+    summary_tokens = _Row(Counter, "What summaries cost, as the upstream reported it, else as counted.", "model kind")
     summary_seconds = _Row(
-        Histogram,
-        "summary_seconds",
-        "Calls for summaries, by how they ended.",
-        "model result",
-        buckets=_SECONDS_BUCKETS,
+        Histogram, "Calls for summaries, by how they ended.", "model result", buckets=_SECONDS_BUCKETS
     )
-    store_errors = _Row(Counter, "store_errors", "Operations of the summaries' store that failed.", "store")
+    store_errors = _Row(Counter, "Operations of the summaries' store that failed.", "store")
     prefix_kept = _Row(
         Histogram,
-        "prefix_kept_ratio",
         "Share of the prompt tokens sent that began the session's request before, too, byte for byte.",
         "model",
+        name="prefix_kept_ratio",
         buckets=_PREFIX_BUCKETS,
     )
-    cuts = _Row(Counter, "cuts", "Requests forwarded with a cut, by what stands for the cut part.", "model kind")
+    cuts = _Row(Counter, "Requests forwarded with a cut, by what stands for the cut part.", "model kind")
     overhead = _Row(
-        Histogram, "overhead_seconds", "Time added before the request left.", "phase", buckets=_OVERHEAD_BUCKETS
+        Histogram, "Time added before the request left.", "phase", name="overhead_seconds", buckets=_OVERHEAD_BUCKETS
     )
     time_to_first_token = _Row(
         Histogram,
-        "time_to_first_token_seconds",
         "From the request's arrival to the first text of a stream, reasoning and tool calls included.",
         "model",
+        name="time_to_first_token_seconds",
         buckets=_SECONDS_BUCKETS,
     )
     upstream_seconds = _Row(
-        Histogram,
-        "upstream_seconds",
-        "From sending the request to the answer's last byte.",
-        "model",
-        buckets=_SECONDS_BUCKETS,
+        Histogram, "From sending the request to the answer's last byte.", "model", buckets=_SECONDS_BUCKETS
     )
     output_rate = _Row(
         Histogram,
-        "output_tokens_per_second",
         "Completion tokens of a stream by the time in which they came, its first chunk left out.",
         "model",
+        name="output_tokens_per_second",
         buckets=_RATE_BUCKETS,
     )
 

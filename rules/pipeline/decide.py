@@ -45,12 +45,7 @@ def plan(
 
 
 def _decide(
-    original: Conversation,
-    paired: Outcome,
-    policy: Policy,
-    max_tokens: int | None,
-    state: TranscriptState,
-    work: Work,
+    original: Conversation, paired: Outcome, policy: Policy, max_tokens: int | None, state: TranscriptState, work: Work
 ) -> Plan:
     """The plan of a transcript whose calls are `paired`, going on from its state."""
     short = state.edit(paired.conversation, policy, work)

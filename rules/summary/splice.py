@@ -8,16 +8,7 @@ summary, whoever speaks it: the introduction says so.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rules.conversation import (
-    Conversation,
-    CountTokens,
-    Decision,
-    Message,
-    Origin,
-    Outcome,
-    Role,
-    count_leading,
-)
+from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, count_leading
 from rules.policy import SummaryRole
 from rules.summary.request import Summary
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text

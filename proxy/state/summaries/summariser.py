@@ -15,13 +15,7 @@ from yarl import URL
 from proxy.config.schema import SummaryConfig, UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.errors import ProxyError
-from proxy.state.summaries.answers import (
-    NoNoteError,
-    RefusedError,
-    accept_note,
-    read_answer,
-    read_completion,
-)
+from proxy.state.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
 from proxy.state.summaries.calls import Form, NoSummaryError, SummaryCall, SummaryCalls, name_reason
 from proxy.state.summaries.sealing import derive_id
 from proxy.wire.codec import Codec, Completion, Parameter, Question
