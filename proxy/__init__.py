@@ -1,4 +1,4 @@
 """The shell around the rules: configuration, HTTP, storage, metrics.
 
-A request goes through server/router.py from top to bottom; everything else here serves it.
+Law: imports run downward, from cli to config. A request goes through server/router.py; everything else serves it.
 """

@@ -12,8 +12,8 @@ What stands in `__all__` is public; the modules behind it may change.
 A `Message` that is made by hand is counted and digested by `finish_message`, and `whole_elements` says where messages
 stand of which each is one element of the request. `plan` decides what becomes of a `Conversation`; `apply` carries that
 out. Between the two, `planned.request` names the text that a cut wants: `write_prompt` writes the question for a model,
-`Summary` takes its answer, and without one `apply` writes a digest. `proxy.compaction` does the same for the bytes of a
-request.
+`Summary` takes its answer, and without one `apply` writes a digest. `Work` and `States` keep from request to request
+what was worked out. `proxy.compaction` does the same for the bytes of a request.
 """
 
 from rules.conversation import (
@@ -33,14 +33,16 @@ from rules.pipeline.apply import apply
 from rules.pipeline.decide import plan
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.plan import Plan
+from rules.pipeline.transcript import States
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from rules.results.work import LargeWorkError, Work
 from rules.summary.request import Summary, SummaryRequest, write_prompt
 from rules.tokens.messages import finish_message
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 __all__ = [
-    "Budget", "Conversation", "CountTokens", "Decision", "LimitExceededError", "Media", "Message", "OnExceeded",
-    "Origin", "Outcome", "OverflowStrategy", "Plan", "Policy", "Prices", "Role", "Shape", "Summary",
-    "SummaryRequest", "SummaryRole", "Tidying", "ToolCall", "ToolRule", "Treatment", "Truncation", "apply",
-    "finish_message", "plan", "whole_elements", "write_prompt",
+    "Budget", "Conversation", "CountTokens", "Decision", "LargeWorkError", "LimitExceededError", "Media",
+    "Message", "OnExceeded", "Origin", "Outcome", "OverflowStrategy", "Plan", "Policy", "Prices", "Role",
+    "Shape", "States", "Summary", "SummaryRequest", "SummaryRole", "Tidying", "ToolCall", "ToolRule",
+    "Treatment", "Truncation", "Work", "apply", "finish_message", "plan", "whole_elements", "write_prompt",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.server.app import Proxy, run_proxy
 from proxy.wire.codec import Codec
-from proxy.wire.codecs import CODECS
+from proxy.wire.dialects import CODECS
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 

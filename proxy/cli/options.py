@@ -11,7 +11,7 @@ import click
 from proxy.config.errors import ConfigError
 from proxy.telemetry.logs import FORMATS, LEVELS
 from proxy.wire.codec import Request, UndecodableError
-from proxy.wire.codecs import DEFAULT
+from proxy.wire.dialects import DEFAULT
 from rules.pipeline.exceeded import LimitExceededError
 
 WRONG_USE = 2

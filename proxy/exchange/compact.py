@@ -28,9 +28,8 @@ class Attempt:
 
     `outcome` is the metrics' word for it. `call` and `chosen` are None if the request could not be compacted, or was
     not to be; `compacted` is what is known of a request that is refused, too. `body` is what goes out, None for the
-    client's own bytes. `refusal` is our own error, if the policy
-    refuses what cannot fit. `lesson` is what the success of a second attempt teaches. `seconds` are
-    those of each phase.
+    client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit. `lesson` is what the success
+    of a second attempt teaches. `seconds` are those of each phase.
     """
 
     outcome: str

@@ -1,6 +1,6 @@
 """The report of one request, and where it is written: in metrics and in the log.
 
-Law: a report is built once, when the request is over; metrics and the log line are written from nothing else. Of a
+Law: a report is built once, when the request is over; the request's metrics and its log line are written from it. Of a
 fault only its type is written, never what it says. No label value comes from a client unless an upstream has vouched
 for it. The one broad `except` of the program is here.
 """

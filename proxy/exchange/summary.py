@@ -18,7 +18,7 @@ from proxy.http.headers import AFFINITY_HEADERS
 from proxy.http.relay import Reply
 from proxy.state.models.view import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
-from proxy.wire.codecs import DEFAULT
+from proxy.wire.dialects import DEFAULT
 from rules.policy import OnExceeded
 from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
 

@@ -29,7 +29,7 @@ from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.tenancy import Tenancy
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import Codec
-from proxy.wire.codecs import CODECS, by_path
+from proxy.wire.dialects import CODECS, by_path
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 256

@@ -26,7 +26,7 @@ from proxy.http.websocket import is_upgrade, relay_websocket
 from proxy.server.access import admit_client
 from proxy.server.admin.pages import answer_error, answer_page, is_own
 from proxy.wire.codec import Codec
-from proxy.wire.codecs import DEFAULT
+from proxy.wire.dialects import DEFAULT
 
 Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -96,7 +96,7 @@ class ErrorText:
 
 
 class Codec(Protocol):
-    """One wire dialect. To add one: a folder beside `chat/`, and one line in `codecs.py`."""
+    """One wire dialect. To add one: a folder beside `chat/`, and one line in `dialects.py`."""
 
     @property
     def name(self) -> str:

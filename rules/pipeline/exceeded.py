@@ -1,6 +1,6 @@
 """Rung 8: the newest messages are shortened if not even a cut makes room for them.
 
-Law: how much each may keep is decided by the fold (window/replay.py), so what was shortened once is forwarded so ever
+Law: how much each may keep is decided by the fold (cut_decision.py), so what was shortened once is forwarded so ever
 after. A text is shortened from what the client said, once, and its marker tells how much of that is missing.
 """
 

@@ -18,7 +18,7 @@ from rules.results.excerpt.rule import TRUNCATE
 from rules.results.incremental import Edits
 from rules.results.tidy.rule import TIDY
 from rules.results.work import Work
-from rules.window.replay import Fold
+from rules.window.cut_decision import Fold
 from rules.window.room import Room
 from rules.window.state import Window
 

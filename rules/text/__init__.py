@@ -1,1 +1,4 @@
-"""Text tools that know no message."""
+"""Text tools that know no message.
+
+Law: text in, text out, in linear time or bounded.
+"""

@@ -1,7 +1,7 @@
 """The windows that could come next: pruned, cut, or cut down to the open step.
 
 Law: functions of the sums of a transcript, the room and the policy. Which of them is taken, and when, is decided in
-window/replay.py.
+window/cut_decision.py.
 """
 
 from dataclasses import replace

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
-from rules.window.cuts import Cuts
+from rules.window.cut_candidates import Cuts
 from rules.window.economics import REQUESTS_AHEAD, Economics
 from rules.window.open_step import Cap, OpenStep
 from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room

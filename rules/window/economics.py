@@ -4,7 +4,7 @@ Law: a running sum and prices. It decides nothing about where a cut is.
 """
 
 from rules.policy import Prices
-from rules.window.cuts import Cuts
+from rules.window.cut_candidates import Cuts
 from rules.window.state import CutKind, Window
 
 PATIENCE = 0.25

@@ -1,4 +1,4 @@
-"""The window's state: where a transcript is pruned and where it gives way to a summary. window/replay.py finds it."""
+"""The window's state: where a transcript is pruned and where it gives way to a summary; cut_decision.py finds it."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -8,7 +8,7 @@ from support.client import SMALL, post, settle
 from support.turns import TURNS
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
-from proxy.wire.codecs import CODECS, by_path
+from proxy.wire.dialects import CODECS, by_path
 
 DIALECTS = (*CODECS, TURNS)
 LONG = "".join(f"line {number}: nothing of note in here\n" for number in range(900))

@@ -17,7 +17,7 @@ from rules.policy import OnExceeded, Policy, Prices
 from rules.prefix import digest_message
 from rules.results.work import Work
 from rules.tokens.messages import count_message
-from rules.window.replay import Fold
+from rules.window.cut_decision import Fold
 from rules.window.room import Room
 from rules.window.state import Window
 

@@ -15,7 +15,7 @@ from proxy.http.headers import Headers
 from proxy.server.access import admit_admin
 from proxy.server.admin.models import write_models
 from proxy.wire.codec import Codec
-from proxy.wire.codecs import DEFAULT
+from proxy.wire.dialects import DEFAULT
 
 ROOT = "/trimtab"
 

@@ -1,1 +1,4 @@
-"""The dialect of chat completions."""
+"""The dialect of chat completions.
+
+Law: no other room names a field of a chat completion.
+"""

@@ -1,1 +1,4 @@
-"""What calls and results say of themselves: arguments, command lines, exit status."""
+"""What calls and results say of themselves: arguments, command lines, exit status.
+
+Law: what is not certain is not said.
+"""

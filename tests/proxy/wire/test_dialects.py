@@ -3,7 +3,7 @@
 import pytest
 from support.turns import TURNS
 
-from proxy.wire.codecs import CODECS, DEFAULT, by_path
+from proxy.wire.dialects import CODECS, DEFAULT, by_path
 
 
 def test_each_path_has_the_dialect_that_claims_it() -> None:

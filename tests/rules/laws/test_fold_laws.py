@@ -23,8 +23,8 @@ from support.builders import (
 
 from rules.conversation import Message
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.window.cuts import SUMMARY_FRAME_TOKENS
-from rules.window.replay import Fold
+from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
+from rules.window.cut_decision import Fold
 from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
 from rules.window.state import Window
 

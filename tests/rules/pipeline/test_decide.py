@@ -34,7 +34,7 @@ from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRo
 from rules.results.work import Work
 from rules.summary.request import Summary
 from rules.treatment import Budget
-from rules.window.cuts import SUMMARY_FRAME_TOKENS
+from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
 from rules.window.state import CutKind
 

@@ -24,8 +24,8 @@ from support.builders import fold as fold_by
 
 from rules.conversation import Message
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, Prices
-from rules.window.cuts import AIM, SUMMARY_FRAME_TOKENS
-from rules.window.replay import Fold
+from rules.window.cut_candidates import AIM, SUMMARY_FRAME_TOKENS
+from rules.window.cut_decision import Fold
 from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import Cut, CutKind, Window
 

@@ -6,7 +6,7 @@ import pytest
 from support.builders import assistant, system, user
 
 from rules.policy import Policy, Prices
-from rules.window.cuts import Cuts
+from rules.window.cut_candidates import Cuts
 from rules.window.economics import PATIENCE, REQUESTS_AHEAD, Economics
 from rules.window.room import Room
 from rules.window.state import Window

@@ -1,1 +1,4 @@
-"""What a long JSON document keeps."""
+"""What a long JSON document keeps.
+
+Law: what comes out is JSON, if what came in was.
+"""

@@ -152,7 +152,7 @@ def test_every_text_is_counted(message: bytes, tokens: int) -> None:
 
 
 def test_media_stand_in_the_message_with_what_they_cost() -> None:
-    """Not the length of their base64 text; how much is the business of counting.py."""
+    """Not the length of their base64 text; how much is the business of cost.py."""
     parts: list[dict[str, object]] = [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}},
         {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
