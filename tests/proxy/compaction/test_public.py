@@ -1,5 +1,8 @@
 """The public face of compaction: the bytes of a request in, the bytes to send out."""
 
+import re
+from pathlib import Path
+
 import orjson
 import pytest
 
@@ -43,3 +46,15 @@ def test_what_cannot_be_read_or_counted_is_told() -> None:
     with pytest.raises(VocabularyError):
         load_compactor("gpt-4o", vocabulary="none_base")
     assert isinstance(load_compactor("gpt-4o", vocabulary="heuristic"), Compactor)
+
+
+def test_the_readmes_example_runs_as_it_stands() -> None:
+    """All of its Python, in one go."""
+    text = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
+    snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(snippets) == 2
+    names: dict[str, object] = {}
+    exec("\n".join(snippets), names)  # noqa: S102 - our own words
+
+    assert names["wanted"] is None
+    assert names["compacted"].decisions == ()
