@@ -30,10 +30,10 @@ from rules.conversation import (
     whole_elements,
 )
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
 from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
-from rules.pipeline.transcript import States
+from rules.pipeline.transcript_state import States
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.work import LargeWorkError, Work
 from rules.summary.request import Summary, SummaryRequest, write_prompt

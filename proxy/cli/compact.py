@@ -9,7 +9,7 @@ from proxy.cli.options import config_option, file_argument, for_each_request, se
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_file
-from proxy.state.models.view import ModelView
+from proxy.state.models.model_policy import ModelView
 from proxy.telemetry.logs import configure_log, get_log
 from proxy.wire.codec import Request
 

@@ -7,7 +7,7 @@ from sys import getsizeof
 
 from proxy.lru import BytesLRU
 from proxy.wire.known import Known, weigh_element
-from rules.pipeline.transcript import StateKey, TranscriptState
+from rules.pipeline.transcript_state import StateKey, TranscriptState
 from rules.results.work import ResultKey, Shortened
 from rules.text.sketch import Sketch
 

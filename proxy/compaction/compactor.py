@@ -6,8 +6,8 @@ from proxy.compaction.caches import Caches
 from proxy.wire.codec import Counting, Question, Request
 from rules.conversation import Conversation, CountTokens, Decision
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
 from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import Policy
 from rules.results.work import Work

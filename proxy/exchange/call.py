@@ -11,10 +11,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from proxy.compaction.compactor import Compactor
 from proxy.config.schema import Config, ModelConfig, PolicyConfig, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
-from proxy.exchange.record import Target
+from proxy.exchange.report import Target
 from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import SUMMARY_HEADERS, Headers
-from proxy.state.models.view import ModelView
+from proxy.state.models.model_policy import ModelView
 from proxy.wire.codec import Request
 from rules.conversation import Conversation
 

@@ -11,12 +11,12 @@ from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import run_work
 from proxy.exchange.call import Call, find_credentials_for
 from proxy.exchange.early_answer import wait_aloud
-from proxy.exchange.record import Phases
+from proxy.exchange.report import Phases
 from proxy.exchange.services import Services
 from proxy.http.client import target_url
 from proxy.http.headers import AFFINITY_HEADERS
 from proxy.http.relay import Reply
-from proxy.state.models.view import ModelView, name_model
+from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
 from proxy.wire.dialects import DEFAULT
 from rules.policy import OnExceeded

@@ -11,13 +11,13 @@ from proxy.compaction.compactor import Compacted, Planned, describe_refused
 from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, Route, find_credentials_for
-from proxy.exchange.record import Phases, fail_open
+from proxy.exchange.choose_summary import Chosen, choose_text
+from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
-from proxy.exchange.summary import Chosen, choose_text
 from proxy.http.errors import ContextExceededError
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
-from proxy.state.models.view import ModelView, name_model
+from proxy.state.models.model_policy import ModelView, name_model
 from proxy.wire.codec import Request, UndecodableError
 from rules.pipeline.exceeded import LimitExceededError
 

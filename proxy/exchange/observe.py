@@ -7,11 +7,11 @@ from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
 from proxy.exchange.call import Call, Route, is_text_only
 from proxy.exchange.compact import Attempt
-from proxy.exchange.record import Answered, Recorder, fail_open
+from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
 from proxy.http.headers import find_credentials
 from proxy.state.models.calibration import Report as Sample
-from proxy.state.models.view import name_model
+from proxy.state.models.model_policy import name_model
 from proxy.wire.tap import Tap
 
 

@@ -14,7 +14,7 @@ from proxy.compaction.offload import run_work
 from proxy.exchange.call import Call, is_text_only
 from proxy.exchange.compact import Attempt, carry_out, prepare_call
 from proxy.exchange.early_answer import Opening
-from proxy.exchange.record import Phases, fail_open
+from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson, Sent, draw_lesson

@@ -16,13 +16,13 @@ from aiohttp import web
 from proxy.compaction.offload import LARGE_BODY_BYTES, run_bounded
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Route, choose_route, describe_target
+from proxy.exchange.choose_summary import write_ahead
 from proxy.exchange.compact import Attempt, compact
 from proxy.exchange.early_answer import Opening, read_opening
 from proxy.exchange.observe import SafeTap, count_answer, observe
-from proxy.exchange.record import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.recover import learn_from_retry, recover
+from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.services import Services
-from proxy.exchange.summary import write_ahead
 from proxy.http.client import target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers, write_own_headers

@@ -9,7 +9,7 @@ from proxy.compaction.pool import Compactors
 from proxy.compaction.prefix_watch import PrefixWatch
 from proxy.config.schema import Config
 from proxy.exchange.early_answer import Patience
-from proxy.exchange.record import Recorder
+from proxy.exchange.report import Recorder
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
 from proxy.state.models.service import Models

@@ -14,7 +14,7 @@ from aiohttp import web
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
-from proxy.exchange.record import Recorder
+from proxy.exchange.report import Recorder
 from proxy.exchange.services import Lifecycle, Services
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient

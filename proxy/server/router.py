@@ -13,7 +13,7 @@ from aiohttp import HttpVersion11, web
 
 from proxy.exchange.arrival import find_secrets, read_arrival, tell_path, tell_upstream
 from proxy.exchange.compact import Attempt
-from proxy.exchange.record import Target
+from proxy.exchange.report import Target
 from proxy.exchange.serve import Journey, serve
 from proxy.exchange.services import Services
 from proxy.http.aiohttp_fixes import loses_what_follows

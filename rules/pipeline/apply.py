@@ -6,7 +6,7 @@ Law: pure. What stands behind the cut keeps its place until the summary is splic
 from rules.conversation import Conversation, CountTokens, Outcome, count_leading
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.plan import Plan
-from rules.pipeline.transcript import States, name_state
+from rules.pipeline.transcript_state import States, name_state
 from rules.policy import OnExceeded, Policy
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.work import Work

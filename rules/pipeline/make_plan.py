@@ -6,7 +6,7 @@ Law: pure. What is remembered saves time and changes nothing else.
 from rules.conversation import Conversation, CountTokens, Outcome
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.plan import Plan
-from rules.pipeline.transcript import States, TranscriptState, name_state, take_state
+from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
 from rules.policy import OnExceeded, Policy
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work

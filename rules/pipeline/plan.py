@@ -1,6 +1,6 @@
 """What is to be done with one request.
 
-Law: a value. decide.py makes it, apply.py carries it out; between the two stands the shell's only wait, for the text of
+Law: a value. make_plan.py makes it, apply.py carries it out; between the two stands the shell's only wait, for the text of
 `request`.
 """
 

@@ -18,7 +18,7 @@ from proxy.config.load import load_config
 from proxy.exchange.arrival import Arrival, find_secrets
 from proxy.exchange.call import Call, Route, choose_route
 from proxy.exchange.compact import Attempt, compact, prepare_call
-from proxy.exchange.record import Recorder, Target
+from proxy.exchange.report import Recorder, Target
 from proxy.exchange.services import Services
 from proxy.http.client import UpstreamClient
 from proxy.http.relay import Reply

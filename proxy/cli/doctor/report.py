@@ -23,8 +23,8 @@ from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.state.models.facts import complete, recall
+from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.models.records import Record, Records
-from proxy.state.models.view import ModelView, name_model
 from proxy.state.stores import SummaryStore, open_store
 from rules.tokens.families import Family, find_family
 

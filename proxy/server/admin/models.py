@@ -9,8 +9,8 @@ import orjson
 
 from proxy.exchange.services import Services
 from proxy.state.models.facts import Known
+from proxy.state.models.model_policy import ModelView
 from proxy.state.models.records import ModelName
-from proxy.state.models.view import ModelView
 
 MAX_SHOWN = 500
 

@@ -9,7 +9,7 @@ from upstreams.recording import completion
 
 from proxy.exchange.compact import Attempt
 from proxy.exchange.observe import count_answer, observe
-from proxy.exchange.record import Answered
+from proxy.exchange.report import Answered
 from proxy.state.models.calibration import URGENT_SAMPLES
 from proxy.state.models.facts import Known
 from proxy.wire.chat.codec import CHAT

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.journeys import ARRIVAL, DECISIONS, TARGET
 
-from proxy.exchange.record import Answered, Phases, Prompt, Recorder, Report, Target, fail_open
+from proxy.exchange.report import Answered, Phases, Prompt, Recorder, Report, Target, fail_open
 from proxy.http.errors import ContextExceededError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.pace import Pace

@@ -22,8 +22,8 @@ from support.checker import expand, read_pointer
 
 from rules.conversation import Conversation, Message, Outcome, Role
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
 from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy
 from rules.summary.request import Summary

@@ -34,8 +34,8 @@ from support.results import tidy_tool_results, truncate_tool_results
 
 from rules.conversation import Conversation, Message, Outcome
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
 from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.dedupe import dedupe_tool_results

@@ -14,7 +14,7 @@ sys.path[:0] = ["tests"]
 from hashlib import sha256
 from support.builders import assistant, call, conversation, count, result, system, user
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
+from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy
 
 words = "alpha beta gamma delta error warning failed passed timeout module found result".split()

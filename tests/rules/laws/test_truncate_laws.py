@@ -17,7 +17,7 @@ from support.sessions import DATA, needs_data
 
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import CountTokens
-from rules.pipeline.decide import plan
+from rules.pipeline.make_plan import plan
 from rules.policy import Policy
 from rules.results.tools.exit_status import says_failure
 from rules.results.work import Work

@@ -7,8 +7,8 @@ from support.builders import FREE, KeptStates, assistant, conversation, count, f
 
 from rules.conversation import Conversation, Outcome
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
 from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy
 from rules.summary.request import Summary
 from rules.treatment import Budget

@@ -27,8 +27,8 @@ from support.builders import (
 
 from rules.conversation import Conversation, Message, Origin, Outcome
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
 from rules.pipeline.exceeded import LimitExceededError
+from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.work import Work

@@ -28,7 +28,7 @@ from support.builders import (
 
 from rules.conversation import Conversation, Message
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
+from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.summary.request import Summary, request_summary

@@ -20,7 +20,7 @@ from support.builders import (
 )
 
 from rules.pipeline.apply import apply
-from rules.pipeline.decide import plan
+from rules.pipeline.make_plan import plan
 from rules.policy import Policy
 from rules.summary.request import Summary
 from rules.tokens.sections import Sections, count_sections, find_blocks

@@ -25,7 +25,7 @@ from support.builders import (
 
 from proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from rules.conversation import Decision, Media, Message
-from rules.pipeline.decide import plan
+from rules.pipeline.make_plan import plan
 from rules.policy import Policy
 from rules.treatment import Budget
 from rules.window.prune import PLACEHOLDER_TOKENS, prune_tool_results

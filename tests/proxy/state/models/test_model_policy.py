@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proxy.config.load import load_config
 from proxy.config.schema import Config, PolicyConfig
 from proxy.state.models.facts import Facts
-from proxy.state.models.view import ModelView, name_model
+from proxy.state.models.model_policy import ModelView, name_model
 
 WINDOWS = st.none() | st.integers(1024, 200_000)
 
