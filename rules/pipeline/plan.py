@@ -1,7 +1,7 @@
 """What is to be done with one request.
 
-Law: a value. make_plan.py makes it, apply.py carries it out; between the two stands the shell's only wait, for the text of
-`request`.
+Law: a value. make_plan.py makes it, apply.py carries it out; between the two stands the shell's only wait, for the text
+of `request`.
 """
 
 from collections.abc import Sequence
