@@ -80,7 +80,7 @@ def _find_module(test: Path, modules: set[Path]) -> Path | None:
 
 
 def _has_code(path: Path) -> bool:
-    """Any module but a package's `__init__.py` of nothing but a docstring, imports and `__all__`."""
+    """Any module but a package's `__init__.py` that has only a docstring, imports and `__all__`."""
     if path.name != "__init__.py":
         return True
     body = ast.parse(path.read_bytes()).body

@@ -10,7 +10,7 @@ from rules.conversation import Conversation, Message
 
 MAX_BYTES = 8 * 1024 * 1024
 FINGERPRINT_BYTES = 40
-MAX_GROWTH = 1000
+MAX_NEW_MESSAGES = 1000
 """Messages by which a session may grow between two requests and still be known."""
 
 Fingerprints = tuple[int, ...]
@@ -30,11 +30,11 @@ class PrefixWatch:
         """The share of the prompt's tokens that stand as they did in the session's request before.
 
         `client` names whose cache it is. `hashes` are those of the transcript at each length: the request before is
-        the longest one known, at most MAX_GROWTH messages shorter. `fixed` is what stands outside the messages. None if
+        the longest one known, at most MAX_NEW_MESSAGES shorter. `fixed` is what stands outside the messages. None if
         no request before is known.
         """
         now = (hash(tuple(fixed)), *map(_fingerprint, forwarded.messages))
-        shortest = max(len(hashes) - 1 - MAX_GROWTH, 0)
+        shortest = max(len(hashes) - 1 - MAX_NEW_MESSAGES, 0)
         before = self._forwarded.pop_first([(client, known) for known in hashes[:shortest:-1]])
         self._forwarded[client, hashes[-1]] = now
         if before is None:

@@ -233,19 +233,13 @@ class Config(Section):
         require(is_plain, "must be plain ASCII, without a space and any of % ? #")
         return path
 
-    def over_defaults(self, patch: PolicyConfig) -> PolicyConfig:
-        """The defaults with what the patch sets; the same object each time."""
-        return _overlay(Same(self.defaults), Same(patch))
+    def over_defaults(self, patch: PolicyConfig | None) -> PolicyConfig:
+        """The defaults with what the patch sets, if there is one; the same object each time."""
+        return self.defaults if patch is None else _overlay(Same(self.defaults), Same(patch))
 
-    def policy_for(self, model: str, profile: str | None = None) -> PolicyConfig:
-        """The policy of a request: its profile's, else the first match's, else the defaults.
-
-        Raises KeyError for an unknown profile.
-        """
-        if profile is not None:
-            return self.over_defaults(self.profiles[profile])
-        matched = self.match_for(model)
-        return self.defaults if matched is None else self.over_defaults(matched)
+    def policy_for(self, model: str) -> PolicyConfig:
+        """The policy of a model whose request names no profile: the first match's, else the defaults."""
+        return self.over_defaults(self.match_for(model))
 
     def match_for(self, model: str) -> ModelConfig | None:
         """The first entry of `models` whose glob matches; none does for a name beyond MAX_MODEL_CHARS."""

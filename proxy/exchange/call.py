@@ -91,7 +91,7 @@ def _choose_settings(config: Config, matched: ModelConfig | None, profiles: set[
             message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
             raise UnknownProfileError(message)
         return config.over_defaults(config.profiles[profile])
-    return config.defaults if matched is None else config.over_defaults(matched)
+    return config.over_defaults(matched)
 
 
 def _lower_mode(configured: str, wanted: Iterable[str]) -> str:

@@ -168,7 +168,7 @@ def _route(services: Services, journey: Journey, model: str) -> Route:
 
 
 async def _read(codec: Codec, body: bytes) -> Request | None:
-    """The request split into its elements; None if it is none of this dialect, and the upstream shall judge."""
+    """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge."""
     try:
         return await run_bounded(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
     except UndecodableError:

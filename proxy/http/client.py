@@ -31,7 +31,7 @@ Body = bytes | AsyncIterator[bytes]
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:
     """`/v1/X` is base_url/X, any other path is on base_url's origin; `is_api` paths belong to base_url without /v1.
 
-    The path goes out as it came in, percent-encoding, empty query and all; the host is always the upstream's.
+    The path goes out unchanged, percent-encoding, empty query and all; the host is always the upstream's.
     """
     base = urlsplit(upstream.base_url)
     path = origin_form(path)

@@ -84,7 +84,7 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBody:
-    """A body as it came, and what it says.
+    """A body's bytes as received, and what they say.
 
     `wire` is the client's bytes, or the first pieces of a body that is too large to be read whole; `rest` then is
     what follows. `json` is the same decompressed; None where it cannot be read. `beginning` is what could be read of

@@ -62,21 +62,24 @@ def _read_version() -> str:
 
 
 class _Row(Generic[C]):
-    """A row of the table: what a collector is made by. Read from a Metrics, it is that one's collector."""
+    """A row of the table: what a collector is made by. Read from a Metrics, it is that one's collector.
+
+    As with `functools.cached_property`, the collector stands in an attribute of the same name from the first look on.
+    """
 
     def __init__(self, kind: type[C], documentation: str, labels: str = "", *, name: str = "", **options: Any) -> None:
-        self._name = name
+        self._name, self._attribute = name, ""
         self._make: Callable[..., C] = partial(kind, documentation=documentation, labelnames=labels.split(), **options)
 
     def __set_name__(self, _: type, name: str) -> None:
-        self._name = f"trimtab_{self._name or name}"
-
-    def make(self, registry: CollectorRegistry) -> C:
-        """The collector."""
-        return self._make(self._name, registry=registry)
+        self._name, self._attribute = f"trimtab_{self._name or name}", name
 
     def __get__(self, metrics: "Metrics", _: type) -> C:
-        raise NotImplementedError  # for the type alone: each Metrics has its collector in an attribute of the same name
+        collector = self._make(self._name, registry=metrics.registry)
+        # The library takes a lock and builds strings each time that labels are looked up.
+        collector.labels = lru_cache(MAX_CHILDREN)(collector.labels)  # type: ignore[method-assign]
+        vars(metrics)[self._attribute] = collector
+        return collector
 
 
 class Metrics:
@@ -151,11 +154,9 @@ class Metrics:
         GCCollector(registry=self.registry)
         build = Info("trimtab_build", "The version that runs.", registry=self.registry)
         build.info({"version": _read_version(), "python": platform.python_version()})
-        for name, row in vars(Metrics).items():
+        for row in vars(Metrics).values():
             if isinstance(row, _Row):
-                collector = vars(self)[name] = row.make(registry=self.registry)
-                # The library takes a lock and builds strings each time that labels are looked up.
-                collector.labels = lru_cache(MAX_CHILDREN)(collector.labels)
+                row.__get__(self, Metrics)  # a series without a value is on the page, too
 
     def label_model(self, model: str, match: str | None) -> str:
         """The label of a model: the configuration's glob that it matches, a name vouched for, else `other`."""

@@ -23,7 +23,7 @@ Parameter = Literal["temperature", "completion_limit"]
 
 
 class UndecodableError(ValueError):
-    """The body is no request of this dialect. It is forwarded as it came, and the upstream judges."""
+    """The body is not a request of this dialect. It is forwarded unchanged, and the upstream judges."""
 
 
 @dataclass(frozen=True, slots=True)

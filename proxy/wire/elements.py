@@ -13,9 +13,9 @@ from rules.conversation import Conversation, Message, Origin
 Placed = tuple[Message, Origin | None]
 """A message, and where the request says it; None for one that a rule made."""
 WriteElement = Callable[[Sequence[Placed]], bytes]
-"""The JSON of an element that holds these messages; never called for one that is as it came."""
+"""The JSON of an element that holds these messages; never called for one that is unchanged."""
 Shares = Callable[[Message, Message], bool]
-"""Whether two neighbours, of which one is not as it came, must stand in one element."""
+"""Whether two neighbours, of which one has changed, must stand in one element."""
 
 
 class _Group(NamedTuple):

@@ -39,7 +39,7 @@ def plan(
     state = take_state(states, messages, policy, work)
     planned = _decide(conversation, paired, policy, request_max_tokens, state, work)
     if states is not None:
-        state.plan, state.max_tokens = planned, request_max_tokens
+        state.last = planned, request_max_tokens
         states[name_state(messages, policy, work)] = state
     return planned
 

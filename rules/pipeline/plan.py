@@ -59,7 +59,7 @@ class Plan:
         return tokens
 
     def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
-        """What is forwarded of the messages before `at`; None where that message is not forwarded as it came.
+        """What is forwarded of the messages before `at`; None where that message is not forwarded unchanged.
 
         Counted from the end, as messages may stand twice; a bridging line of ours may stand behind `at`, too.
         """

@@ -52,14 +52,13 @@ class TranscriptState:
     """What the rules made of a transcript so far. Each part goes on from message to message.
 
     `hashes` are those of the prefixes (prefix.py). After a LargeWorkError the part that raised it is of no use.
-    `plan` is the last one made, for a request of `max_tokens`. `left_alone` is one that was carried out and changed
-    nothing.
+    `last` is the last plan made, and the completion's `max_tokens` that it is for. `left_alone` is one that was carried
+    out and changed nothing.
     """
 
     edits: Edits
     hashes: Sequence[bytes] = ()
-    plan: Plan | None = None
-    max_tokens: int | None = None
+    last: tuple[Plan, int | None] | None = None
     left_alone: Plan | None = None
     _fold: Fold | None = None
     _view: View | None = None
@@ -72,8 +71,9 @@ class TranscriptState:
 
     def find_plan(self, conversation: Conversation, max_tokens: int | None) -> Plan | None:
         """The last plan, if it is about this very conversation and a completion of `max_tokens`."""
-        plan = self.plan
-        return plan if plan is not None and self.max_tokens == max_tokens and plan.original == conversation else None
+        # Taken at once: another thread may go on with this state meanwhile.
+        plan, planned_max_tokens = self.last or (None, None)
+        return plan if plan and planned_max_tokens == max_tokens and plan.original == conversation else None
 
     def edit(self, conversation: Conversation, policy: Policy, work: Work) -> Outcome:
         """The conversation with its results tidied and truncated. Raises LargeWorkError."""

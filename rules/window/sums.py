@@ -12,7 +12,7 @@ from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
 """Messages of the user, and of the system, that count as one request with the last of them. Chosen: clients put a
-reminder or two behind what the user said; a transcript of nothing but such messages must be cut all the same."""
+reminder or two behind what the user said; a transcript of such messages alone must be cut all the same."""
 
 
 def _tokens(*values: int) -> "array[int]":

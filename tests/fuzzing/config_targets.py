@@ -83,7 +83,7 @@ def _use(config: Config, name: str) -> None:
     assert len(split_address(config.listen)) == 2
     config.discovered_upstreams()
     assert len(config.open_addresses()) <= 2
-    for settings in (config.policy_for(name), *(config.policy_for(name, profile) for profile in config.profiles)):
+    for settings in (config.policy_for(name), *map(config.over_defaults, config.profiles.values())):
         config.upstream_for(settings.upstream)
         policy = settings.to_policy(config.prices.to_prices(), token_ratio=1.5)
         assert 0 < policy.limit_tokens(10**9) <= policy.limit_tokens(), "no room for a prompt"

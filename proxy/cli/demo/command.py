@@ -1,6 +1,6 @@
 """`trimtab demo`: the replay as a person sees it, a bar while it runs and a table when it is done.
 
-Law: shows what replay.py measured; computes nothing but sums and shares of it.
+Law: shows what replay.py measured; computes only sums and shares of it.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The checks of `trimtab doctor`: upstreams, the address, the store, the limit of open files.
 
-Law: they ask what `trimtab serve` would ask, and change nothing but what opening a store does. No key and no password
+Law: they ask what `trimtab serve` would ask, and change only what opening a store changes. No key and no password
 is repeated; a key goes to its own upstream and to no other.
 """
 

@@ -69,7 +69,7 @@ class Calibration:
         self._most_in_full = 0
 
     def add(self, report: Report, ratio: float, expected_ratio: float) -> None:
-        """Take in a report; `ratio` is the one that is gone by, `expected_ratio` the family's."""
+        """Take in a report; `ratio` is the one in use, `expected_ratio` the family's."""
         sample = report.reported_tokens / max(report.counted_tokens, 1)
         self.error += (min(abs(sample / ratio - 1), 1.0) - self.error) * ERROR_WEIGHT
         self._answers_off = self._answers_off + 1 if self.error > WARNED_ERROR else 0
@@ -115,7 +115,7 @@ class Calibration:
         return is_settled and self._answers_off >= WARM_UP_SAMPLES
 
     def restart(self, *, is_calibrated: bool) -> None:
-        """Another ratio, or another window, is gone by from now on."""
+        """Another ratio, or another window, is in use from now on."""
         self.error, self._answers_off = 0.0, 0
         self._cut.clear()
         if is_calibrated:

@@ -140,7 +140,7 @@ def _choose_ratio(scale: float, limit: int, policy: Policy, sent: Sent) -> float
 
 
 def _guess(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
-    """A window of what is left where the excess is told, else of three quarters; of nothing but text only."""
+    """A window of what is left where the excess is told, else of three quarters; of text alone only."""
     excess = overflow.excess_tokens or 0
     rest = believed_tokens - excess if 0 < excess < believed_tokens else SHRINK_SHARE * believed_tokens
     window_tokens = _round_down(rest)

@@ -24,7 +24,7 @@ class Model:
     """One model. `known` is its family's, the store's last record, or what a refusal has made of it since.
 
     `is_vouched`: its upstream has answered a request with success. Only then is anything of it written: names can be
-    invented. `is_taught`: a refusal has taught what the store does not have; so until the next record is gone by.
+    invented. `is_taught`: a refusal has taught what the store does not have; so until the next record is used.
     `generation` is how many records the store has of it, `discovered` the window that its upstream told last.
     """
 
@@ -52,7 +52,7 @@ class Model:
             self.is_taught = True
 
     def adopts(self, generation: int, record: Record) -> bool:
-        """Whether a record that was read is to be gone by: a newer one, or another in its place; not over a lesson."""
+        """Whether a record that was read is to be used: a newer one, or another in its place; not over a lesson."""
         is_another = record.ratio != self.known.ratio and not self.is_taught
         return generation > self.generation or is_another
 

@@ -55,7 +55,7 @@ class LayeredStore:
         self._unwritten: dict[str, None] = {}
         self.max_unwritten = MAX_UNWRITTEN
         self._tasks = Tasks(lambda error: log.error("store_fault", error=type(error).__name__))
-        """Nothing but a recovery: while one is under way, the durable store is out."""
+        """Only a recovery: while one is under way, the durable store is out."""
 
     async def get(self, summary_id: str) -> bytes | None:
         """The summary under an id: memory's, else the durable store's."""

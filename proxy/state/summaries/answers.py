@@ -68,7 +68,7 @@ def read_completion(answer: bytes, codec: Codec) -> Completion:
 
 
 def accept_note(completion: Completion, covered_tokens: int, count: CountTokens) -> str:
-    """The note that a completion is. Raises NoNoteError if it is none, or not shorter than what it stands for."""
+    """The note that a completion is. Raises NoNoteError if it is not a note, or not shorter than what it stands for."""
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
     if not answer.text or completion.calls_tool:  # what stands beside a call is about the call
         reason = "empty"

@@ -67,7 +67,7 @@ class Summaries:
         return await self._keep(summary_id, task.summariser, await self._digest(task))
 
     def prefetch(self, task: Task) -> bool:
-        """Have a text written in the background; whether that was begun. A failure costs nothing but a pause."""
+        """Have a text written in the background; whether that was begun. A failure costs only a pause."""
         summary_id = task.summariser.name_summary(task.request.key)
         if summary_id in self._under_way or self.is_paused(task.summariser):
             return False

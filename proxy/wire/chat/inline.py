@@ -1,6 +1,6 @@
 """What a question behind a conversation takes over from the client's request.
 
-Law: whatever the upstream renders into the prompt, or finds its cache by, goes along as it came, so that the question
+Law: whatever the upstream renders into the prompt, or finds its cache by, goes along unchanged, so that the question
 reads the cache of the conversation before it. What only says how to answer stays behind.
 
 Sources: OpenAI's, Anthropic's, OpenRouter's, Fireworks', Mistral's and DashScope's references of chat completions and

@@ -194,7 +194,7 @@ def _find_markers_within(raw: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _write_content(message: Message, content: msgspec.Raw | None) -> bytes:
-    """The content of a message that is not as it came, in the form that the client chose: one string, or parts.
+    """The content of a message that has changed, in the form that the client chose: one string, or parts.
 
     A cache marker can stand on a part only: then the string becomes one part.
     """

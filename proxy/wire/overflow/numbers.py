@@ -10,7 +10,7 @@ from proxy.wire.overflow.wordings import FIGURES, MEANINGS, NUMBER
 
 MAX_NUMBER = 10**12
 MAX_QUOTIENT = 10_000
-"""Of two numbers, if nothing but their order says which is the limit."""
+"""Of two numbers, if only their order says which is the limit."""
 MIN_NUMBER = 256
 """Smaller numbers are statuses, versions and indexes."""
 _COUNTED = re.compile(rf"({NUMBER})(?!\.\d| ?[km]\b) ?tokens?\b", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Rung 1: a tool result loses what says nothing.
+"""Rung 1: a tool result loses what carries no information.
 
 Law: by the result and its own call alone, never by its age or its place, so the forwarded prefix stays as it is.
 """

@@ -18,7 +18,7 @@ def tidy_text(text: str, tidying: Tidying, *, is_file: bool, fits: Callable[[str
     `is_file` says that a file was read: its JSON stays as it is, because the agent may copy it into an exact edit.
     `fits` says whether a text is within its budget; JSON is written anew only if it then fits, because a reader must
     find the excerpt of a truncated text again to the letter. It is asked once at most.
-    A text of which only white space would be left stays as it came: some upstreams refuse an empty one.
+    A text of which only white space would be left stays unchanged: some upstreams refuse an empty one.
     """
     tidied = text
     if tidying.ansi:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, conversation, result, session, user
 
-from proxy.compaction.prefix_watch import MAX_GROWTH, PrefixWatch
+from proxy.compaction.prefix_watch import MAX_NEW_MESSAGES, PrefixWatch
 from rules.conversation import Message
 from rules.prefix import hash_prefixes
 
@@ -67,7 +67,7 @@ def test_parallel_branches_do_not_mix() -> None:
 
 def test_the_search_for_the_request_before_is_bounded() -> None:
     """A transcript that has grown by more is a new one."""
-    watch, messages = PrefixWatch(), session(MAX_GROWTH)
-    for growth, is_known in ((MAX_GROWTH - 1, True), (MAX_GROWTH, False)):
+    watch, messages = PrefixWatch(), session(MAX_NEW_MESSAGES)
+    for growth, is_known in ((MAX_NEW_MESSAGES - 1, True), (MAX_NEW_MESSAGES, False)):
         assert observe(watch, messages[:4], client=str(growth)) is None
         assert (observe(watch, messages[: 4 + growth], client=str(growth)) is not None) is is_known

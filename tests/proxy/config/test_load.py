@@ -79,7 +79,7 @@ def test_autocompact_percent_overrides_high_water_everywhere() -> None:
     profiles: {p: {high_water: 0.9, low_water: 0.3}}
     """
     config = _load(text, TRIMTAB_AUTOCOMPACT_PCT="60")
-    policies = [config.policy_for("x"), config.policy_for("a"), config.policy_for("b"), config.policy_for("x", "p")]
+    policies = [*map(config.policy_for, "xab"), config.over_defaults(config.profiles["p"])]
 
     assert [policy.high_water for policy in policies] == [0.6] * 4
     assert [policy.low_water for policy in policies] == pytest.approx([0.3, 0.45, 0.48, 0.2])

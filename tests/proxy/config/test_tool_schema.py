@@ -49,7 +49,7 @@ def test_switches_are_laid_over_the_others(defaults: str, own: str, expected: Ti
     assert policy(text).tools[0].treatment.tidying == expected
     text = f"{{defaults: {{tidy: {defaults}}}, models: [{{match: m, tidy: {own}}}], profiles: {{p: {{tidy: {own}}}}}}}"
     config = load_config(text, environment={})
-    for found in (config.policy_for("m"), config.policy_for("", "p")):
+    for found in (config.policy_for("m"), config.over_defaults(config.profiles["p"])):
         assert found.to_policy(Prices()).tidying == expected
     # And a tool's over the model's.
     text = f"{{defaults: {{tidy: {defaults}}}, models: [{{match: m, tools: {{x: {{tidy: {own}}}}}}}]}}"

@@ -231,7 +231,7 @@ def _encode(text: str) -> bytes:
 
 
 def _read(text: str) -> Any:
-    """A record; None where it is none, or holds more than can be read: then it is no news."""
+    """A record; None if it is not one, or holds more than can be read: then it is no news."""
     try:
         return _decode(_encode(text))
     except (msgspec.DecodeError, RecursionError):
