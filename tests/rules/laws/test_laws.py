@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import policies
 from support.builders import (
     FREE,
     assistant,
@@ -46,18 +47,7 @@ from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 from rules.window.prune import prune_tool_results
 
-POLICY = Policy(
-    context_window=2400,
-    completion_reserve=0,
-    on_exceeded=OnExceeded.FORWARD,
-    result_budget=Budget(300),
-    tidying=None,
-    dedupe=False,
-    protect_turns=1,
-    keep_user_tokens=200,
-    summary_max_tokens=200,
-    summary_min_steps=3,
-)
+POLICY = replace(policies.POLICY, context_window=2400, protect_turns=1, prices=Prices())
 BY_TOOL = replace(
     POLICY,
     tools=(

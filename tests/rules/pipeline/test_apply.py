@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from support.builders import FREE, KeptStates, assistant, conversation, count, fill, session, system, user
+from support.builders import KeptStates, assistant, conversation, count, fill, session, system, user
+from support.policies import POLICY
 
 from rules.conversation import Conversation, Outcome
 from rules.pipeline.apply import apply
@@ -11,21 +12,6 @@ from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy
 from rules.summary.request import Summary
-from rules.treatment import Budget
-
-POLICY = Policy(
-    context_window=3200,
-    completion_reserve=0,
-    on_exceeded=OnExceeded.FORWARD,
-    result_budget=Budget(300),
-    tidying=None,
-    dedupe=False,
-    protect_turns=0,
-    keep_user_tokens=200,
-    summary_max_tokens=200,
-    summary_min_steps=3,
-    prices=FREE,
-)
 
 
 def run(before: Conversation, policy: Policy = POLICY) -> Outcome:

@@ -24,6 +24,7 @@ from support.builders import (
     valid_transcripts,
     write_all,
 )
+from support.policies import POLICY
 
 from rules.conversation import Conversation, Message, Origin, Outcome
 from rules.pipeline.apply import apply
@@ -38,19 +39,6 @@ from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
 from rules.window.state import CutKind
 
-POLICY = Policy(
-    context_window=3200,
-    completion_reserve=0,
-    on_exceeded=OnExceeded.FORWARD,
-    result_budget=Budget(300),
-    tidying=None,
-    dedupe=False,
-    protect_turns=0,
-    keep_user_tokens=200,
-    summary_max_tokens=200,
-    summary_min_steps=3,
-    prices=FREE,
-)
 SUMMARY = "The build was mended in part."
 CUTTING = [strategy for strategy in OverflowStrategy if strategy is not OverflowStrategy.ERROR]
 

@@ -25,29 +25,16 @@ from support.builders import (
     valid_transcripts,
     write,
 )
+from support.policies import POLICY
 
 from rules.conversation import Conversation, Message
 from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
-from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
 from rules.summary.request import Summary, request_summary
-from rules.treatment import Budget
 from rules.window.state import Window
 
-POLICY = Policy(
-    context_window=3200,
-    completion_reserve=0,
-    on_exceeded=OnExceeded.FORWARD,
-    result_budget=Budget(300),
-    tidying=None,
-    dedupe=False,
-    protect_turns=0,
-    keep_user_tokens=200,
-    summary_max_tokens=200,
-    summary_min_steps=3,
-    prices=FREE,
-)
 SUMMARIZE = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)
 POLICIES = pytest.mark.parametrize("policy", [POLICY, SUMMARIZE, replace(POLICY, prices=Prices())])
 HEAD = (system(), user("Begin."))
