@@ -70,7 +70,7 @@ class Answering(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """Count the body's bytes; look at nothing but the head."""
+        """Count the body's bytes; look at the head alone."""
         if self._missing_bytes:
             self._missing_bytes -= len(data)
         else:

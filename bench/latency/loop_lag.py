@@ -54,7 +54,7 @@ BREATH_SECONDS = 0.2
 """Before a case begins, so that what prepared it is not part of it."""
 WIDE, NARROW = "wide", "narrow"
 WINDOWS = {WIDE: 10_000_000, NARROW: 32_768}
-"""Counted, and passed on as it came; or cut."""
+"""Counted, and passed on unchanged; or cut."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The text that stands where a model would have written a summary: made of the prompt's own words.
 
-Law: the same prompt makes the same note. Needs nothing but the standard library, so that the peers' own environments
+Law: the same prompt makes the same note. Needs the standard library alone, so that the peers' own environments
 can import it.
 """
 

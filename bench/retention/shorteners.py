@@ -53,7 +53,7 @@ def tidy_ours(
 def tidy_worthwhile(
     text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
 ) -> str:
-    """The same, but the text as it came where too little would be saved."""
+    """The same, but the original text where too little would be saved."""
     tidied = tidy_ours(text, limit_tokens, count, is_file=is_file, tidying=tidying)
     return tidied if tidied is not text and count(tidied) <= count(text) * (1 - MIN_SAVED_SHARE) else text
 

@@ -93,7 +93,7 @@ async def test_the_images_health_check_follows_the_configured_port(listen, upstr
 
 
 async def test_the_health_check_reads_the_same_configuration(upstream, tmp_path) -> None:
-    """File, environment and options as `serve` does; of the file nothing but the address is looked at."""
+    """File, environment and options as `serve` does; of the file only the address is looked at."""
     file = tmp_path / "trimtab.yaml"
     async with serving("--upstream", upstream.url) as (_, url):
         port = url.removesuffix("/v1").rpartition(":")[2]

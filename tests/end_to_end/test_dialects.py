@@ -172,7 +172,7 @@ async def test_an_error_of_the_proxys_own_is_written_in_the_dialect(start_proxy,
 
 
 async def test_what_is_no_request_of_the_dialect_is_left_to_the_upstream(start_proxy, client, upstream, log):
-    """It goes out as it came."""
+    """It goes out unchanged."""
     await ask(await start_proxy(codecs=DIALECTS), client, b'{"items":[{"blocks":5}]}')
 
     assert upstream.chats[-1].body == b'{"items":[{"blocks":5}]}'

@@ -67,7 +67,7 @@ async def test_a_fault_of_the_second_attempt_is_told_or_passed_on(fault, raw, st
      ("9" * 400, "9" * 400), ("7999.5", "nan"), ("", "")],
 )  # fmt: skip
 async def test_absurd_numbers_spoil_nothing(limit, requested, raw, start_proxy):
-    """Two attempts at most, the last refusal as it came; what is asked next is served, and is not refused by us."""
+    """Two attempts at most, the last refusal unchanged; what is asked next is served, and is not refused by us."""
     proxy = await start_proxy(*SMALL, *SETTINGS, f"upstream.base_url={raw.url}")
     refusal, good = write_refusal(limit, requested), raw.act
     raw.act = refuse(refusal)

@@ -1,6 +1,6 @@
 """Every fuzz target by its name, and what each is fed first.
 
-Law: a target takes any bytes, and raises nothing but AssertionError where a law is broken; whatever else comes out is a
+Law: a target takes any bytes, and raises only AssertionError, and that where a law is broken; whatever else comes out is a
 crash of the code under it. The same bytes do the same, in any process.
 """
 

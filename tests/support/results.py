@@ -1,6 +1,6 @@
 """The rules on tool results one at a time, each on a whole transcript or on one text.
 
-Law: nothing but the editors that the product runs, called as `rules/pipeline` calls them.
+Law: only the editors that the product runs, called as `rules/pipeline` calls them.
 """
 
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ _CHUNKED = re.compile(rb"(?im)^transfer-encoding: *chunked\r$")
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """The head as it came, without the blank line; the body without its framing; `reader` has what follows."""
+    """The head's own bytes, without the blank line; the body without its framing; `reader` has what follows."""
 
     head: bytes
     body: bytes

@@ -14,7 +14,7 @@ Handler = Callable[["Recorded", web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One request as it came: the path as written, headers in order, the body's bytes."""
+    """One request, unchanged: the path as written, headers in order, the body's bytes."""
 
     method: str
     path: str

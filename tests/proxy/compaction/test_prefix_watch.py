@@ -13,7 +13,7 @@ from rules.prefix import hash_prefixes
 def observe(
     watch: PrefixWatch, messages: tuple[Message, ...], *, client: str = "m", tools: bytes = b"[]"
 ) -> float | None:
-    """A request that is forwarded as it came, of ten tokens beside its messages."""
+    """A request that is forwarded unchanged, of ten tokens beside its messages."""
     return watch.observe(client, hash_prefixes(messages), conversation(*messages, fixed_tokens=10), (tools,))
 
 

@@ -241,7 +241,7 @@ async def test_a_request_waits_for_a_text_only_if_it_does_not_fit_without(
 
 
 async def test_two_cuts_without_their_texts_are_put_off_together(make_stages: MakeStages) -> None:
-    """The next cut may be due before the first one's text is there: what fits the window goes out as it came."""
+    """The next cut may be due before the first one's text is there: what fits the window goes out unchanged."""
     stages = await make_stages(*SETTINGS, "defaults.high_water=0.5", "defaults.low_water=0.2")
     twice = 0
     for steps in range(20, 45):
@@ -319,7 +319,7 @@ async def test_a_cut_that_asks_no_model_gets_its_digest_at_once(make_stages: Mak
 
 
 async def test_nobody_is_asked_for_a_request_that_is_only_observed(make_stages: MakeStages) -> None:
-    """It goes out as it came."""
+    """It goes out unchanged."""
     stages = await make_stages(*SETTINGS, "mode=observe")
     choice = await choose(stages, 51)
     assert (choice.waited, choice.chosen.text, choice.chosen.planned) == (False, None, choice.planned)

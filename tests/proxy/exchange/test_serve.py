@@ -269,7 +269,7 @@ class _Broken:
 
 
 async def test_fault_inside_compaction_forwards_the_original(client, upstream, start_proxy, log):
-    """The request goes out as it came; the fault is counted and logged by its type, without a word of text."""
+    """The request goes out unchanged; the fault is counted and logged by its type, without a word of text."""
     proxy = await start_proxy(*SMALL)
     proxy.current.services = replace(proxy.services, compactors=_Broken())
     body = orjson.dumps({"model": "m", "messages": make_session(60)["messages"][:-1]})

@@ -222,7 +222,7 @@ ERROR_EVENT = b'data: {"error":{"message":"slow down"}}\n\n'
 async def test_an_error_in_the_form_of_an_event_passes_as_it_is(
     status, mode, *, is_chunked, client, upstream, start_proxy
 ):
-    """Its type says event stream, its status says that it is none: not a byte is added to it."""
+    """Its type says event stream, its status says that it is not one: not a byte is added to it."""
 
     async def refuse(_recorded, request):
         response = web.StreamResponse(status=status, headers={"Content-Type": "text/event-stream"})

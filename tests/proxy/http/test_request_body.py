@@ -68,7 +68,7 @@ async def test_a_compressed_body_is_compacted(coding, client, upstream, start_pr
     ids=["cut", "garbage", "unknown", "no JSON", "large", "large already"],
 )
 async def test_what_cannot_be_read_is_passed_on(body, coding, outcome, *, client, upstream, start_proxy, log):
-    """Damaged, unknown or too large when decompressed: as it came, counted as what it was."""
+    """Damaged, unknown or too large when decompressed: unchanged, counted as what it was."""
     proxy = await start_proxy("limits.max_body_bytes=65536")
     headers = {"Content-Encoding": coding}
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **headers)

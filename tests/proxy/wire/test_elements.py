@@ -96,7 +96,7 @@ def test_whatever_a_rule_makes_of_it_is_written_in_its_order(shape: list[int], d
 
 
 def test_a_made_message_shares_the_element_of_its_neighbours() -> None:
-    """If the dialect says so; what is as it came stays apart from what is edited in its place."""
+    """If the dialect says so; what is unchanged stays apart from what is edited in its place."""
     body, raws, before = _build([1, 2, 1])
     made = Message(Role.USER, ("made",), edited=True)
     first, left, right, last = zip(before.messages, before.origins, strict=True)

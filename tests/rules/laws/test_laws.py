@@ -311,7 +311,7 @@ def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcom
 
     If messages that do not fit are shortened, any but an answer may: it shares the room with those before it. A result
     may still answer a call of the last stretch, which opens with the last assistant message behind anything but another
-    one. A transcript of nothing but results is forwarded as it is.
+    one. A transcript of results alone is forwarded as it is.
     """
     sent = outcome.conversation.messages
     if all(message.role == "tool" for message in messages):

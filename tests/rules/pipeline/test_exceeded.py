@@ -114,7 +114,7 @@ def test_nothing_to_do_is_the_same_object() -> None:
 
 
 def test_what_was_worked_out_once_is_remembered() -> None:
-    """A memo changes nothing but the work; more than is allowed for is not begun."""
+    """A memo changes only the work; more than is allowed for is not begun."""
     before = conversation(*step(fill("x", 3000)))
     memo = {}
     plain = shorten(before, Cap(2, 300))

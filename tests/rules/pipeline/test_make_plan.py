@@ -187,7 +187,7 @@ def test_thresholds_do_not_rename_summaries() -> None:
 
 @pytest.mark.parametrize(("left", "right", "same"), [(1025, 2048, True), (1, 1, True), (1000, 1500, False)])
 def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> None:  # noqa: FBT001
-    """Within a power of two the request's own maximum decides nothing but what may go out without a wait."""
+    """Within a power of two the request's own maximum decides only what may go out without a wait."""
     plans = [
         replace(plan(conversation(*session(40)), POLICY, count=count, request_max_tokens=wanted), fitting=0)
         for wanted in (left, right)

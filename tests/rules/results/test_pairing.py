@@ -101,7 +101,7 @@ def test_an_assistant_message_behind_another_closes_nothing() -> None:
 
 @pytest.mark.parametrize("messages", [(), (result("1"),), (result("1"), result(None))])
 def test_nothing_is_not_made_of_something(messages: tuple[Message, ...]) -> None:
-    """A transcript of nothing but results stays: an empty one would be no better, and the upstream judges."""
+    """A transcript of results alone stays: an empty one would be no better, and the upstream judges."""
     before = conversation(*messages)
     assert pair_tool_calls(before, count=count).conversation is before
 

@@ -24,7 +24,7 @@ NOTE = "The user wants a retry in `src/client.py`; it has a back-off of 0.5 s."
     ids=["refuses", "goes on", "reports", "asks back"],
 )  # fmt: skip
 def test_each_turn_of_phrase_is_known_in_several_languages(pattern: re.Pattern[str], texts: list[str]) -> None:
-    """At the beginning of a text; of a note that states a fact it is none."""
+    """At the beginning of a text; a note that states a fact has none."""
     assert [text for text in texts if pattern.match(text) is None] == []
     assert pattern.match(NOTE) is None
 

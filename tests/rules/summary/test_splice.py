@@ -78,7 +78,7 @@ def test_without_a_cut_there_is_nothing_to_splice(role: SummaryRole) -> None:
 
 
 def test_a_summary_stands_behind_the_task_in_one_message() -> None:
-    """System, then task and summary in the task's own message, then the tail as it came."""
+    """System, then task and summary in the task's own message, then the tail unchanged."""
     messages = session(6)
     sent = splice(messages, window(8))
     assert sent[0] is messages[0]

@@ -383,7 +383,7 @@ def test_words_that_no_answer_has_followed_are_one_request() -> None:
 
 
 def test_of_many_words_without_an_answer_only_the_newest_stay() -> None:
-    """A transcript of nothing but the user's messages can be cut, too."""
+    """A transcript of the user's messages alone can be cut, too."""
     window = fold((user("task"), *(user(fill(str(number), 200)) for number in range(60))))
     assert window.cuts
     assert window.caps == ()

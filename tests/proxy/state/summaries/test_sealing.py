@@ -83,7 +83,7 @@ def test_a_key_is_made_once(tmp_path) -> None:
 
 
 def test_all_who_start_at_once_end_with_the_same_key(tmp_path) -> None:
-    """And leave nothing but the key behind."""
+    """And leave only the key behind."""
     path = tmp_path / "key"
     barrier = threading.Barrier(8)
 

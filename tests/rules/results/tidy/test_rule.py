@@ -1,4 +1,4 @@
-"""Tool results lose what says nothing: which of them, and how much each may have."""
+"""Tool results lose what carries no information: which of them, and how much each may have."""
 
 from dataclasses import replace
 

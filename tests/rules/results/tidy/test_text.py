@@ -70,7 +70,7 @@ def test_a_file_of_json_keeps_its_form() -> None:
 
 
 def test_json_is_written_anew_only_where_it_fits() -> None:
-    """What is truncated anyway is truncated from the text as it came; so are the runs of lines in it."""
+    """What is truncated anyway is truncated from the original text; so are the runs of lines in it."""
     text = msgspec.json.format(msgspec.json.encode({"zeros": [0] * 40, "name": "one  two"})).decode()
     short = tidy(text)
     assert short == '{"zeros":[' + ",".join("0" * 40) + '],"name":"one  two"}'
