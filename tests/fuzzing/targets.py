@@ -1,7 +1,7 @@
 """Every fuzz target by its name, and what each is fed first.
 
-Law: a target takes any bytes, and raises only AssertionError, and that where a law is broken; whatever else comes out is a
-crash of the code under it. The same bytes do the same, in any process.
+Law: a target takes any bytes, and raises only AssertionError, and that where a law is broken; whatever else comes out
+is a crash of the code under it. The same bytes do the same, in any process.
 """
 
 import random

@@ -81,7 +81,7 @@ def test_data_is_no_call(text: str) -> None:
     ],
 )
 def test_a_fence_at_the_end_counts_by_what_stands_in_it(fenced: str, *, is_call: bool) -> None:
-    """Data in it is none."""
+    """Data in it is not a call."""
     assert ends("Words.\n\n" + fenced % LIKE_DATA[0]) is is_call
     assert not ends("Words.\n\n" + fenced % PLAIN[0])
 
