@@ -14,6 +14,7 @@ from aiohttp import web
 
 from proxy.http.client import origin_form
 from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers, split_headers
+from proxy.state.tenancy import Tenancy, Tenant
 from proxy.telemetry.logs import escape
 from proxy.wire.codec import Codec
 
@@ -35,7 +36,8 @@ class Arrival:
 
     `endpoint` is the name of the codec that claims it, else `other`. `method` and `path` are as they may be logged,
     `target` is the request's own. `headers` are in wire order; those that end on this hop are not in `end_to_end`.
-    `started_at` is of the monotonic clock. `secrets` are the credentials that the request shows.
+    `started_at` is of the monotonic clock. `secrets` are the credentials that the request shows, `tenant` is whose it
+    is.
     """
 
     endpoint: str
@@ -45,6 +47,7 @@ class Arrival:
     headers: Headers
     end_to_end: Headers
     secrets: frozenset[str]
+    tenant: Tenant
     request_id: str
     started_at: float
 
@@ -56,7 +59,7 @@ class Arrival:
         return tell_name(name, self.secrets), any(secret in name for secret in self.secrets)
 
 
-def read_arrival(request: web.BaseRequest, codec: Codec | None) -> Arrival:
+def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy) -> Arrival:
     """What the head of a request tells, which the codec claims; None if no codec does."""
     (headers, end_to_end), target = split_headers(request.raw_headers), request.raw_path
     found = find_secrets(headers)
@@ -68,6 +71,7 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None) -> Arrival:
         headers=headers,
         end_to_end=end_to_end,
         secrets=found,
+        tenant=tenancy.identify(headers),
         request_id=secrets.token_hex(12),
         started_at=time.monotonic(),
     )

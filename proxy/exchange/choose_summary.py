@@ -156,7 +156,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         url=target_url(upstream, call.arrival.target if own else codec.path, is_api=True),
         codec=codec,
         headers=(*find_credentials_for(upstream, headers), *affinity),
-        secret=services.tenancy.find_secret(call.arrival.end_to_end),
+        secret=call.arrival.tenant.secret,
         model=view.name.model,
         window_tokens=view.policy.limit_tokens(settings.max_tokens),
         label=call.label,

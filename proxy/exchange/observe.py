@@ -9,7 +9,6 @@ from proxy.exchange.call import Call, Route, is_text_only
 from proxy.exchange.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
-from proxy.http.headers import find_credentials
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
 from proxy.wire.tap import Tap
@@ -86,10 +85,7 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
 async def _observe_prefix(services: Services, call: Call, planned: Planned, compacted: Compacted) -> float | None:
     """How much of the prompt the upstream had read before."""
     hashes, forwarded = planned.plan.hashes, compacted.forwarded
-    # Whose cache it is the upstream knows by the credential, unless it changes: then we know by the tenant. Each model
-    # has a cache of its own. Python's hash is keyed.
-    tenancy, headers = services.tenancy, call.arrival.end_to_end
-    owner = find_credentials(headers) if tenancy.tenant == "authorization" else tenancy.find_secret(headers)
-    client = f"{hash(owner)} {hash(call.route.target.model)}"
+    # Each model has a cache of its own. Python's hash is keyed.
+    client = f"{call.arrival.tenant.id} {hash(call.route.target.model)}"
     work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)
     return await asyncio.to_thread(work) if len(hashes) > MANY_MESSAGES else work()

@@ -15,7 +15,7 @@ from proxy.http.request_body import Uploads
 from proxy.state.models.service import Models
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
-from proxy.state.summaries.tenancy import Tenancy
+from proxy.state.tenancy import Tenancy
 from proxy.wire.codec import Codec
 
 

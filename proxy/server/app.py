@@ -26,7 +26,7 @@ from proxy.state.stores import SummaryStore, data_directory, open_store
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.state.summaries.service import Summaries
-from proxy.state.summaries.tenancy import Tenancy
+from proxy.state.tenancy import Tenancy
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import CODECS, by_path
@@ -180,6 +180,10 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
         yield url
 
 
+def _make_tenancy(config: Config, key: bytes) -> Tenancy:
+    return Tenancy(config.tenant, key, config.client_keys or ())
+
+
 def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:
     """The summaries' store, and the key for clients that show no credential, which lies beside it.
 
@@ -188,11 +192,11 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
     store = open_store(config, lambda name: metrics.store_errors.labels(name).inc(), log)
     scheme, _, path = config.store.partition(":///")
     if config.store == "memory":
-        return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
+        return store, _make_tenancy(config, secrets.token_bytes(KEY_BYTES))
     beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory() / "key"
     try:
-        return store, Tenancy(config.tenant, load_key(beside))
+        return store, _make_tenancy(config, load_key(beside))
     except KeyFileError as error:
         # Nothing is lost but what clients without a credential find again after a restart.
         log.warning("key_missing", reason=str(error))
-        return store, Tenancy(config.tenant, secrets.token_bytes(KEY_BYTES))
+        return store, _make_tenancy(config, secrets.token_bytes(KEY_BYTES))

@@ -26,7 +26,7 @@ def adopt(current: Current, config: Config) -> list[str]:
     # What all requests share is bounded anew at once: what those in flight hold is counted there.
     services.uploads.left_bytes += config.limits.max_held_bytes - services.config.limits.max_held_bytes
     services.uploads.silence_seconds = config.limits.client_silence_seconds
-    tenancy = replace(services.tenancy, tenant=config.tenant)
+    tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=config.client_keys or ())
     current.services = replace(services, config=config.model_copy(update=fixed), tenancy=tenancy)
     for upstream in config.discovered_upstreams():
         services.models.seek_windows(upstream)

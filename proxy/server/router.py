@@ -54,7 +54,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     codec = services.codecs.get(request.path) if request.method == "POST" else None
     if codec is None and is_own(services.config, request.path):
         return _answer_page(services, request, of_pages=False)
-    journey = Journey(read_arrival(request, codec), Reply(request))
+    journey = Journey(read_arrival(request, codec, services.tenancy), Reply(request))
     services.recorder.record_arrival(journey.arrival)
     with services.lifecycle.serving(services.recorder.metrics.in_flight.set):
         return await _serve(services, journey, codec)

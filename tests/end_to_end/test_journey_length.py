@@ -15,8 +15,8 @@ from support.client import post
 import proxy
 import rules
 
-MAX_FILES = 35
-MAX_HOPS = 120
+MAX_FILES = 40
+MAX_HOPS = 135
 ROOTS = tuple(str(Path(package.__path__[0])) + "/" for package in (proxy, rules))
 CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 MESSAGES = [

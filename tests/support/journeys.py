@@ -27,12 +27,13 @@ from proxy.state.models.service import Models
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.service import Summaries
-from proxy.state.summaries.tenancy import Tenancy
+from proxy.state.tenancy import Tenancy
 from proxy.telemetry.metrics import Metrics
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.codec import Request
 from rules.conversation import Decision
 
+TENANCY = Tenancy("authorization", b"a key of this proxy's own")
 ARRIVAL = Arrival(
     endpoint="chat",
     method="POST",
@@ -41,6 +42,7 @@ ARRIVAL = Arrival(
     headers=(),
     end_to_end=(),
     secrets=frozenset(),
+    tenant=TENANCY.identify(()),
     request_id="id",
     started_at=100.0,
 )
@@ -55,7 +57,8 @@ NOTE = write_note("SUMMARY of the work so far.")
 def arrive(**headers: str) -> Arrival:
     """A request that has come with these headers, and a credential."""
     shown = tuple({"Authorization": "Bearer sk-of-the-client", **headers}.items())
-    return replace(ARRIVAL, headers=shown, end_to_end=shown, secrets=find_secrets(shown))
+    found, tenant = find_secrets(shown), TENANCY.identify(shown)
+    return replace(ARRIVAL, headers=shown, end_to_end=shown, secrets=found, tenant=tenant)
 
 
 def read(messages: list[dict[str, Any]], **more: Any) -> Request:
@@ -161,7 +164,7 @@ async def run_stages(compactors: Compactors, *settings: str) -> AsyncIterator[St
     summaries = Summaries(store, client, SummaryCalls(metrics, log))
     models = Models(store, client, metrics, log)
     uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
-    tenancy = Tenancy(config.tenant, b"a key of this proxy's own")
+    tenancy = replace(TENANCY, tenant=config.tenant)
     recorder = Recorder(metrics, log)
     services = Services(config, client, summaries, recorder, tenancy, compactors, models, uploads)
     try:

@@ -7,6 +7,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.journeys import TENANCY
 
 from proxy.exchange.arrival import (
     MAX_CHARS,
@@ -107,7 +108,9 @@ def _head(*headers: tuple[bytes, bytes]) -> Any:
 
 def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:
     """Its headers are decoded once; those that end on this hop go no further, and credentials are known by name."""
-    arrival = read_arrival(_head((b"Authorization", f"Bearer {KEY}".encode()), (b"TE", b"x"), (b"X-A", b"1")), CHAT)
+    arrival = read_arrival(
+        _head((b"Authorization", f"Bearer {KEY}".encode()), (b"TE", b"x"), (b"X-A", b"1")), CHAT, TENANCY
+    )
 
     assert (arrival.endpoint, arrival.method) == ("chat", "POST")
     assert (arrival.path, arrival.target) == ("/v1/*/x", f"/v1/{KEY}/x?y")
@@ -118,7 +121,7 @@ def test_an_arrival_tells_nothing_that_must_not_be_logged() -> None:
 
 def test_request_ids_are_all_different() -> None:
     """And long enough to stay so."""
-    ids = {read_arrival(_head(), None).request_id for _ in range(100)}
+    ids = {read_arrival(_head(), None, TENANCY).request_id for _ in range(100)}
 
     assert len(ids) == 100
     assert {len(item) for item in ids} == {24}

@@ -394,7 +394,7 @@ async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_accoun
 
     assert str(summariser.url) == "http://127.0.0.1:9/v1/chat/completions"
     assert summariser.headers == (("Authorization", "Bearer sk-of-the-client"), *tuple(ARRIVED.items())[:-1])
-    assert summariser.secret == stages.services.tenancy.find_secret(call.arrival.end_to_end)
+    assert summariser.secret == call.arrival.tenant.secret
     assert (summariser.model, summariser.label) == ("qwen3-8b", call.label)
     assert summariser.token_ratio == call.view.facts.ratio > 1
     assert summariser.window_tokens == call.view.policy.limit_tokens(300)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.config.load import load_config
 from proxy.server.access import admit_client
-from proxy.state.summaries.tenancy import Tenancy
+from proxy.state.tenancy import Tenancy
 
 KEY = b"k" * 32
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
@@ -81,3 +81,16 @@ def test_a_client_that_shows_one_thing_keeps_its_summaries() -> None:
     assert tenancy.find_secret([("x-trimtab-key", "k")]) == b"credential\0\0k"
     assert tenancy.find_secret([("x-trimtab-key", "k"), ("Authorization", "a")]) == b"credential\0a\0k"
     assert tenancy.find_secret([("Authorization", "a"), ("Authorization", "a")]) == b"credential\0a"
+
+
+@given(left=VALUES, right=VALUES)
+def test_a_tenant_is_named_by_its_credential_and_told_apart_by_the_key_that_let_it_in(left: str, right: str) -> None:
+    """The name is the same on every machine and holds no credential; a key that is not ours says nothing."""
+    tenancy, elsewhere = Tenancy("authorization", KEY, (left,)), Tenancy("authorization", b"x" * 32, (left,))
+    tenant = tenancy.identify([("api-key", left)])
+    assert tenant == elsewhere.identify([("api-key", left)])
+    assert len(tenant.id) == len(tenant.key_id) == 64
+    stranger = tenancy.identify([("api-key", right)])
+    assert (tenant.id == stranger.id) == (tenant.key_id == stranger.key_id) == (left == right)
+    assert Tenancy("authorization", KEY).identify([("api-key", left)]).key_id == ""
+    assert repr(tenant).count("secret") == 0

@@ -1,0 +1,31 @@
+"""Which of a proxy's own keys a request shows."""
+
+import pytest
+
+from proxy.http.keys import MAX_SHOWN, find_key
+
+KEYS = ("key-one", "key-two")
+
+
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [
+        ([("Authorization", "Bearer key-two")], "key-two"),
+        ([("AUTHORIZATION", "bearer  key-one")], "key-one"),
+        ([("api-key", "key-one"), ("x-api-key", "key-two")], "key-one"),
+        ([("x-trimtab-key", "key-two"), ("Authorization", "Bearer another")], "key-two"),
+        ([("Authorization", "key-one")], None),
+        ([("api-key", "key-on")], None),
+        ([], None),
+    ],
+)
+def test_a_key_is_found_wherever_a_client_may_show_it(headers: list[tuple[str, str]], key: str | None) -> None:
+    """Whole, and nowhere else; of several the first in the configuration counts."""
+    assert find_key(KEYS, headers) == key
+
+
+def test_only_the_first_credentials_are_looked_at() -> None:
+    """More are no client's."""
+    shown = [("api-key", f"wrong-{number}") for number in range(MAX_SHOWN)]
+
+    assert find_key(KEYS, [*shown, ("api-key", "key-one")]) is None
