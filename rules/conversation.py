@@ -86,7 +86,8 @@ class Message:
     `digest` is the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs
     as it stands, `saved_tokens` how much more it cost as the client sent it. `is_error` is set if the client says so of
     a tool result, `has_reasoning` if the message holds reasoning, which a server may drop. `taken_in` are the client's
-    bytes of other messages whose words this one has taken in.
+    bytes of other messages whose words this one has taken in. `has_uncounted` is set if the message has members that a
+    server may read and that are not counted.
     """
 
     role: Role
@@ -104,6 +105,7 @@ class Message:
     taken_in: tuple[bytes, ...] = ()
     wire_role: str = ""
     has_reasoning: bool = False
+    has_uncounted: bool = False
 
     @property
     def text(self) -> str:

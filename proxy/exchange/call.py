@@ -72,6 +72,11 @@ def is_text_only(conversation: Conversation) -> bool:
     return not any(message.media or message.has_reasoning for message in conversation.messages)
 
 
+def is_counted(request: Request, conversation: Conversation) -> bool:
+    """Whether every member of a request that a server may read is counted: then its prompt tells of the vocabulary."""
+    return not any(message.has_uncounted for message in conversation.messages) and request.codec.counts_all(request)
+
+
 def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
     """The client's credential headers; none for an upstream that has a key of its own."""
     return () if upstream.api_key is not None else [item for item in headers if item[0].lower() in SUMMARY_HEADERS]

@@ -172,7 +172,7 @@ def _view_other(services: Services, call: Call) -> ModelView:
     asked = config.policy_for(settings.summary.model) if settings.summary.model else settings
     upstream = settings.upstream if settings.summary.upstream is None else settings.summary.upstream
     name = replace(
-        name_model(config, asked, settings.summary.model or call.route.target.model),
+        name_model(config, asked, settings.summary.model or call.route.target.model, call.arrival.tenant),
         base_url=config.upstream_for(upstream).base_url,
     )
     return ModelView.of(config, asked, name, services.models.recall(name))

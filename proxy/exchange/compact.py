@@ -29,7 +29,8 @@ class Attempt:
     `outcome` is the metrics' word for it. `call` and `chosen` are None if the request could not be compacted, or was
     not to be; `compacted` is what is known of a request that is refused, too. `body` is what goes out, None for the
     client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit. `lesson` is what the success
-    of a second attempt teaches. `seconds` are those of each phase.
+    of a second attempt teaches. `is_test`: it goes out as if nothing had been learned. `seconds`
+    are those of each phase.
     """
 
     outcome: str
@@ -39,6 +40,7 @@ class Attempt:
     body: bytes | None = None
     refusal: ContextExceededError | None = None
     lesson: Lesson | None = None
+    is_test: bool = False
     seconds: tuple[tuple[str, float], ...] = ()
 
 
@@ -63,22 +65,50 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     """The call, with what is known of its model."""
     settings, label = route.settings, services.recorder.label(route.target)
     compactor = await services.compactors.get(settings, route.target.model)
-    name = name_model(services.config, settings, route.target.model)
+    name = name_model(services.config, settings, route.target.model, arrival.tenant)
     facts = await services.models.look_up(name, label)
     if settings.context_window == "auto":
-        services.models.seek_windows(route.upstream, find_credentials_for(route.upstream, arrival.end_to_end))
+        shown = find_credentials_for(route.upstream, arrival.end_to_end)
+        services.models.seek_windows(route.upstream, shown, arrival.tenant.id)
     view = ModelView.of(services.config, settings, name, facts)
     return Call(arrival, route, request, compactor, view, label)
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
+    """The attempt by what was learned; by what was told alone if that is to be tested, or if nothing fits by it.
+
+    Raises LimitExceededError, never on the word of a lesson alone, and UndecodableError.
+    """
+    unlearned = replace(call, view=call.view.forget(services.config)) if call.view.has_learned else None
+    try:
+        planned, in_thread = await _plan(call, phases)
+        if unlearned is None or not _is_test(services, call, planned):
+            return await carry_out(services, call, planned, reply, phases, in_thread=in_thread)
+    except LimitExceededError:
+        if unlearned is None:
+            raise
+    planned, in_thread = await _plan(unlearned, phases)
+    attempt = await carry_out(services, unlearned, planned, reply, phases, in_thread=in_thread)
+    return replace(attempt, is_test=True)
+
+
+def _is_test(services: Services, call: Call, planned: Planned) -> bool:
+    """Whether a request that a learned window cuts is to go out uncut, to see whether it is true still."""
+    window = planned.plan.window
+    is_ours = call.view.has_learned_window and call.route.target.mode == "enforce"
+    is_cut = window.cut is not None or window.prune_stop > 0
+    return is_ours and is_cut and services.models.take_test(call.view.name)
+
+
+async def _plan(call: Call, phases: Phases) -> tuple[Planned, bool]:
+    """The plan of a request, and whether it was worth a thread. Raises UndecodableError."""
     request, compactor = call.request, call.compactor
     large = len(request.body) > LARGE_BODY_BYTES or len(request.raws) > MANY_MESSAGES
     in_thread = large or compactor.uncounted_bytes(request) > INLINE_BYTES
     with phases.timed("plan"):
         # Messages may be known, and what became of them forgotten.
         planned = await run_bounded(partial(compactor.plan, request, call.view.policy), in_thread=in_thread)
-    return await carry_out(services, call, planned, reply, phases, in_thread=in_thread)
+    return planned, in_thread
 
 
 async def carry_out(

@@ -5,12 +5,13 @@ from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned
 from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
-from proxy.exchange.call import Call, Route, is_text_only
+from proxy.exchange.call import Call, Route, is_counted, is_text_only
 from proxy.exchange.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
+from proxy.state.tenancy import Tenant
 from proxy.wire.tap import Tap
 
 
@@ -48,8 +49,8 @@ class SafeTap:
                 self.tap = tap
 
 
-async def count_answer(services: Services, route: Route, tap: Tap) -> Answered:
-    """The answer's tokens: the upstream's own figures, else ours."""
+async def count_answer(services: Services, route: Route, tenant: Tenant, tap: Tap) -> Answered:
+    """The tokens of the answer to a tenant's request: the upstream's own figures, else ours."""
     usage = tap.usage
     prompt_tokens, cached_tokens = (usage.prompt_tokens, usage.cached_tokens) if usage else (None, 0)
     if usage is not None and usage.completion_tokens is not None:
@@ -59,7 +60,8 @@ async def count_answer(services: Services, route: Route, tap: Tap) -> Answered:
     compactor = await services.compactors.get(settings, model)
     work = partial(tap.count_completion, compactor.count)
     tokens = await run_work(work, in_thread=tap.text_chars > INLINE_BYTES)
-    tokens = round(services.models.recall(name_model(services.config, settings, model)).ratio * tokens)
+    name = name_model(services.config, settings, model, tenant)
+    tokens = round(services.models.recall(name).ratio * tokens)
     return Answered(prompt_tokens, cached_tokens, tokens, is_estimated=True, streamed_tokens=tokens)
 
 
@@ -75,7 +77,10 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
         services.models.vouch_for(call.view.name)
     is_enforced = call.route.target.mode == "enforce"
     sent = compacted.forwarded if is_enforced else chosen.planned.original
-    if answered.prompt_tokens and is_text_only(sent):
+    if is_enforced:
+        reported_tokens = answered.prompt_tokens or (compacted.sent_tokens if attempt.is_test else 0)
+        services.models.note_answer(call.view.name, reported_tokens)
+    if answered.prompt_tokens and is_text_only(sent) and is_counted(call.request, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
         sample = Sample(sent.tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)

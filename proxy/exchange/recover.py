@@ -7,20 +7,19 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-import orjson
-
 from proxy.compaction.compactor import Compacted
-from proxy.compaction.offload import run_work
-from proxy.exchange.call import Call, is_text_only
+from proxy.compaction.offload import INLINE_BYTES, run_work
+from proxy.exchange.call import Call, is_counted, is_text_only
 from proxy.exchange.compact import Attempt, carry_out, prepare_call
 from proxy.exchange.early_answer import Opening
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson, Sent, draw_lesson
+from proxy.state.models.records import find_ratios
 from proxy.wire.codec import UndecodableError
 from proxy.wire.overflow.classify import Overflow
-from rules.conversation import Conversation
+from proxy.wire.overflow.quotes import Quoted, find_quotes
 from rules.pipeline.exceeded import LimitExceededError
 
 
@@ -29,6 +28,8 @@ async def recover(services: Services, attempt: Attempt, overflow: Overflow, repl
     call, refused, phases = attempt.call, attempt.compacted, Phases("recover")
     if call is None or refused is None:
         return None
+    if attempt.is_test:
+        services.models.fail_test(call.view.name)
     with (
         suppress(LimitExceededError, UndecodableError),
         fail_open(services.recorder, call.arrival.request_id, "recover"),
@@ -38,22 +39,22 @@ async def recover(services: Services, attempt: Attempt, overflow: Overflow, repl
     return None
 
 
-async def learn_from_retry(services: Services, attempt: Attempt, first: Overflow, opening: Opening) -> None:
-    """Learn from the answer to a second attempt, to which the refusal of the `first` had led."""
+async def learn_from_retry(services: Services, attempt: Attempt, opening: Opening) -> None:
+    """Learn from the answer to a second attempt, to which the refusal of a first one had led."""
     call, compacted, lesson = attempt.call, attempt.compacted, attempt.lesson
     if call is None or compacted is None or lesson is None:
         return
     with fail_open(services.recorder, call.arrival.request_id, "recover"):
         if opening.overflow is not None:
-            await _learn(services, call, compacted.forwarded, opening.overflow)
+            await _learn(services, call, compacted, opening.overflow)
         elif opening.status == 200:
-            _confirm(services, call, lesson, first)
+            _confirm(services, call, lesson)
 
 
 async def _plan_again(
     services: Services, call: Call, refused: Compacted, overflow: Overflow, reply: Reply, phases: Phases
 ) -> Attempt | None:
-    lesson = await _learn(services, call, refused.forwarded, overflow)
+    lesson = await _learn(services, call, refused, overflow)
     if lesson is None:
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request)
@@ -65,33 +66,40 @@ async def _plan_again(
     return replace(shorter, outcome="compacted", lesson=lesson)
 
 
-async def _learn(services: Services, call: Call, forwarded: Conversation, overflow: Overflow) -> Lesson | None:
-    """What the refusal of what was sent teaches; the models learn at once what is certain."""
-    sent = Sent(forwarded.tokens, call.request.max_tokens, is_text=is_text_only(forwarded))
-    lesson = draw_lesson(overflow, call.view.policy, sent)
+async def _learn(services: Services, call: Call, refused: Compacted, overflow: Overflow) -> Lesson | None:
+    """What the refusal of what was sent teaches; the client's model learns at once what is certain."""
+    lesson = draw_lesson(overflow, call.view.policy, _describe_sent(call, refused))
     if lesson is None:
         return None
-    if _is_quoted(overflow, call.request.body):  # whoever wrote that must not decide for others
-        return replace(lesson, is_certain=False)
+    body = call.request.body
+    quoted = await run_work(partial(find_quotes, overflow, body), in_thread=len(body) > INLINE_BYTES)
+    if quoted is not Quoted.NOTHING:  # whoever wrote that must not decide for others
+        return replace(lesson, is_certain=False, teaches=quoted is Quoted.NUMBER)
     if lesson.is_certain:
         await services.models.learn(call.view.name, call.view.believed_tokens, lesson)
     return lesson
 
 
-def _confirm(services: Services, call: Call, lesson: Lesson, overflow: Overflow) -> None:
-    """The second attempt has gone through: a guess is learned, if nobody knows better and no client has made it up.
+def _describe_sent(call: Call, refused: Compacted) -> Sent:
+    request, forwarded = call.request, refused.forwarded
+    around_bytes = len(request.body) - sum(map(len, request.raws))
+    return Sent(
+        forwarded.tokens,
+        request.max_tokens,
+        is_text=is_text_only(forwarded),
+        is_counted=is_counted(request, forwarded),
+        messages_share=1 - around_bytes / max(len(refused.body), 1),
+        ratios=find_ratios(call.view.name.model),
+    )
+
+
+def _confirm(services: Services, call: Call, lesson: Lesson) -> None:
+    """The second attempt has gone through: a guess at the window is learned, unless the upstream tells a window.
 
     A window that the upstream tells, when asked or in a refusal, is better than a guess.
     """
     view, facts = call.view, services.models.recall(call.view.name)
     is_told = view.settings.context_window == "auto" and facts.window_tokens is not None and not facts.from_catalogue
-    if not (lesson.is_certain or is_told or _is_quoted(overflow, call.request.body)):
-        services.models.learn_soon(view.name, view.believed_tokens, lesson)
-
-
-def _is_quoted(overflow: Overflow, body: bytes) -> bool:
-    """Whether the telling words of the refusal stand in the request itself, however that writes its JSON."""
-    with suppress(orjson.JSONDecodeError, TypeError):
-        is_plain = b"\\u" not in body and b"\\/" not in body
-        body = body if is_plain else orjson.dumps(orjson.loads(body))
-    return any(orjson.dumps(words)[1:-1] in body for words in overflow.telling_words)
+    if lesson.teaches and not lesson.is_certain and not is_told:
+        guess = replace(lesson, ratio=None, added_tokens=None, source="second attempt")
+        services.models.learn_soon(view.name, view.believed_tokens, guess)

@@ -148,7 +148,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         async with _send(services, journey, route, received) as answer:
             opening = journey.opening = await _open(journey, codec, answer)
             if refused is not None:
-                await learn_from_retry(services, journey.attempt, refused, opening)
+                await learn_from_retry(services, journey.attempt, opening)
             shorter = await _shorten(services, journey, opening)
             if shorter is None:
                 return await _finish(services, journey, route, codec, answer)
@@ -240,5 +240,5 @@ async def _relay(
     response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
     if tap is not None and tap.tap is not None:
         with fail_open(services.recorder, request_id, "count"):
-            journey.answered = await count_answer(services, route, tap.tap)
+            journey.answered = await count_answer(services, route, journey.arrival.tenant, tap.tap)
     return response

@@ -131,6 +131,9 @@ class Codec(Protocol):
     def count_format(self, request: Request, counting: Counting) -> int:
         """Of the conversation's fixed tokens those that are not the tools'."""
 
+    def counts_all(self, request: Request) -> bool:
+        """Whether all that a server may read of a body, but for its transcript, is counted or costs no tokens."""
+
     def encode(self, request: Request, before: Conversation, after: Conversation) -> bytes:
         """The body with the transcript `after`; the body itself if that is `before`, which `decode` returned.
 

@@ -17,6 +17,8 @@ from proxy.telemetry.metrics import Metrics
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
 LIMIT = 40_000
 """What a prompt may have; TOKENS is not far below it."""
+NOW = 1_700_000_000.0
+"""Seconds since 1970, at which all is learned."""
 TOKENS = 10_000
 
 
@@ -101,7 +103,7 @@ async def run_processes(clock: Clock) -> AsyncIterator[Start]:
 
         def start(store: SummaryStore = shared) -> Process:
             client, metrics, log = UpstreamClient(), Metrics(), ListLog()
-            models = Models(store, client, metrics, log, clock)
+            models = Models(store, client, metrics, log, clock, lambda: NOW)
             stack.push_async_callback(client.close)
             stack.push_async_callback(models.close)
             return Process(models, metrics, log)

@@ -1,14 +1,19 @@
 """What is known of models, for people to look at.
 
-Law: no name is shown that only a client has said, and of an upstream no more than its host.
+Law: no name is shown that only a client has said, of an upstream no more than its host, and of a client only that there
+is one.
 """
 
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import orjson
 
 from proxy.exchange.services import Services
-from proxy.state.models.facts import Known
+from proxy.state.models.facts import Known, Learned
 from proxy.state.models.model_policy import ModelView
 from proxy.state.models.records import ModelName
 
@@ -17,11 +22,25 @@ MAX_SHOWN = 500
 
 def write_models(services: Services, max_shown: int = MAX_SHOWN) -> bytes:
     """JSON: the models that an upstream has answered for, and those whose windows one has told; and how many more."""
-    known = {(one.name.base_url, one.name.model): one for one in services.models.list_known()}
-    told = [place for place in services.models.list_told() if place not in known]
-    every = [*reversed(known.values()), *(_recall(services, *place) for place in told[:max_shown])]
+    met: defaultdict[tuple[str, str], list[Known]] = defaultdict(list)
+    for one in reversed(services.models.list_known()):
+        met[one.name.base_url, one.name.model].append(one)
+    told = [place for place in services.models.list_told() if place not in met]
+    every = [_agree(known) for known in met.values()] + [_recall(services, *place) for place in told[:max_shown]]
     shown = [_show(services, one) for one in every[:max_shown]]
-    return orjson.dumps({"models": shown, "unlisted": len(known) + len(told) - len(shown)})
+    return orjson.dumps({"models": shown, "unlisted": len(met) + len(told) - len(shown)})
+
+
+def _agree(known: Sequence[Known]) -> Known:
+    """A model's figures that count for every client that has asked for it; and what was learned, by whomever.
+
+    If single clients have met other things, they are the figures of a client that has met nothing.
+    """
+    of_all = next((one for one in known if not one.name.tenant), known[0])
+    of_clients = [one for one in known if one.name.tenant] or [of_all]
+    learned = tuple(dict.fromkeys(item for one in known for item in one.learned))
+    is_one = all(one.facts == of_clients[0].facts for one in of_clients)
+    return replace(of_clients[0] if is_one else of_all, learned=learned)
 
 
 def _recall(services: Services, base_url: str, model: str) -> Known:
@@ -44,4 +63,16 @@ def _show(services: Services, known: Known) -> dict[str, object]:
         "calibrated": known.is_calibrated,
         "samples": known.samples,
         "mean_error": round(known.mean_error, 4),
+        "learned": [show_learned(item) for item in known.learned],
+    }
+
+
+def show_learned(learned: Learned) -> dict[str, object]:
+    """One thing that was learned of a model: what, how, how long ago, and for whom it counts."""
+    told = {"window_tokens": learned.window_tokens, "token_ratio": learned.ratio}
+    return {
+        **{name: value for name, value in told.items() if value is not None},
+        "source": learned.source,
+        "age_seconds": max(round(time.time() - learned.at), 0),
+        "counts_for": "all clients" if learned.for_all else "one client",
     }

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from statistics import median
 
-from proxy.state.models.records import MAX_RATIO
+from proxy.state.models.records import ANY_RATIO, MAX_RATIO, Bounds
 
 MIN_SAMPLE_TOKENS = 500
 """A smaller request says more of its frame than of the vocabulary."""
@@ -80,20 +80,20 @@ class Calibration:
         if report.reported_tokens * URGENT_SHARE >= report.limit_tokens:
             self._urgent.append(sample)
 
-    def choose_ratio(self, current: float, *, is_calibrated: bool) -> float | None:
-        """The ratio to go by from now on; None where nothing is to change."""
+    def choose_ratio(self, current: float, *, is_calibrated: bool, ratios: Bounds = ANY_RATIO) -> float | None:
+        """The ratio to go by from now on, one of `ratios`; None where nothing is to change."""
         samples, urgent = self.samples, self._urgent
         if is_calibrated:
             if len(samples) < KEPT_SAMPLES:
                 return None
-            found = clamp(median(samples))
+            found = clamp(median(samples), ratios)
             return found if abs(found / current - 1) > KEPT_SHARE else None
         if len(samples) >= WARM_UP_SAMPLES:
-            found = clamp(median(samples))
+            found = clamp(median(samples), ratios)
             return found if abs(found / current - 1) > NOISE_SHARE else current
         if not urgent or (len(urgent) < URGENT_SAMPLES and urgent[0] > MAX_RATIO):
             return None
-        least = clamp(min(urgent))
+        least = clamp(min(urgent), ratios)
         return least if least > URGENT_RATIO * current else None
 
     def find_window(self) -> int | None:
@@ -138,6 +138,7 @@ class Calibration:
             self._cut.clear()
 
 
-def clamp(ratio: float) -> float:
+def clamp(ratio: float, ratios: Bounds = ANY_RATIO) -> float:
     """Within what a ratio may be, and short enough to be the same everywhere."""
-    return round(min(max(ratio, 1 / MAX_RATIO), MAX_RATIO), 4)
+    least, largest = ratios
+    return round(min(max(ratio, least), largest), 4)

@@ -1,9 +1,9 @@
 """What is known of a model."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from proxy.state.models.catalogue import find_window
-from proxy.state.models.records import ModelName, Record
+from proxy.state.models.records import ModelName, Record, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,9 @@ class Facts:
     `from_catalogue` where nobody but the catalogue knows it. `learned_tokens` is what it turned out to be where prompts
     were refused, or cut short, that went by one of the windows `refuted`; `added_tokens` is set where
     the upstream adds what the completion may have to the prompt: so much where a request asks for no maximum.
+    `has_ratio`: the ratio was learned, and is not the family's; `is_calibrated`: it is the upstream's own word, given
+    with several answers. `answered_tokens` is the longest prompt that has
+    contradicted a learned window.
     """
 
     ratio: float
@@ -22,12 +25,39 @@ class Facts:
     learned_tokens: int | None = None
     added_tokens: int | None = None
     refuted: tuple[int, ...] = ()
+    has_ratio: bool = field(default=False, compare=False)
+    is_calibrated: bool = field(default=False, compare=False)
+    answered_tokens: int = field(default=0, compare=False)
 
     def correct(self, window_tokens: int, *, is_configured: bool = False) -> int:
         """The window to go by where `window_tokens` is found or assumed; or configured: then it is made no larger."""
         if self.learned_tokens is None or window_tokens not in self.refuted:
             return window_tokens
         return min(self.learned_tokens, window_tokens) if is_configured else self.learned_tokens
+
+    def has_outgrown(self, window_tokens: int) -> bool:
+        """Whether a longer prompt than such a window holds has been answered."""
+        return self.answered_tokens > window_tokens
+
+    def forget(self, family_ratio: float) -> "Facts":
+        """What is known without anything that refusals have taught, or too few answers."""
+        ratio = self.ratio if self.is_calibrated else family_ratio
+        has_ratio = self.has_ratio and self.is_calibrated
+        return replace(self, ratio=ratio, learned_tokens=None, added_tokens=None, refuted=(), has_ratio=has_ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """One thing that was learned of a model: its window, or its ratio; when, in seconds since 1970, and how.
+
+    `for_all`: it counts for all clients, and not only for one.
+    """
+
+    source: Source
+    at: float
+    window_tokens: int | None = None
+    ratio: float | None = None
+    for_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +69,7 @@ class Known:
     is_calibrated: bool = False
     samples: int = 0
     mean_error: float = 0.0
+    learned: tuple[Learned, ...] = ()
 
 
 def recall(record: Record) -> Facts:
@@ -49,7 +80,20 @@ def recall(record: Record) -> Facts:
         learned_tokens=record.learned_tokens,
         added_tokens=record.added_tokens,
         refuted=record.refuted,
+        has_ratio=bool(record.ratio_source),
+        is_calibrated=record.calibrated,
+        answered_tokens=record.answered_tokens,
     )
+
+
+def list_learned(record: Record, *, for_all: bool) -> tuple[Learned, ...]:
+    """What a record says that was learned, its age and its source."""
+    found = []
+    if record.learned_tokens is not None:
+        found.append(Learned(record.window_source, record.window_at, record.learned_tokens, for_all=for_all))
+    if record.ratio_source:
+        found.append(Learned(record.ratio_source, record.ratio_at, ratio=record.ratio, for_all=for_all))
+    return tuple(found)
 
 
 def complete(name: ModelName, facts: Facts) -> Facts:

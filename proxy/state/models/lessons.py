@@ -8,8 +8,8 @@ from typing import Any
 
 from proxy.state.models.calibration import MIN_SAMPLE_TOKENS, clamp
 from proxy.state.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from proxy.state.models.facts import Facts
-from proxy.state.models.records import MAX_RATIO, MAX_REFUTED
+from proxy.state.models.facts import recall
+from proxy.state.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
 from rules.policy import Policy
@@ -23,6 +23,8 @@ ENOUGH_SHARE = 0.97
 NOISE_SHARE = 0.02
 TEACHING_SHARE = 0.25
 """Of the limit: a smaller prompt says more of the server's own preamble than of the vocabulary."""
+MESSAGES_SHARE = 0.9
+"""Of the body that messages must be if its size in bytes is to teach anything of its tokens."""
 STEPS = 4
 """Guesses are rounded down to quarters of an octave: what one session is refused gives one guess."""
 
@@ -31,12 +33,17 @@ STEPS = 4
 class Sent:
     """What was refused: its prompt as we count it, and the completion that it asked for.
 
-    `is_text`: nothing in it but text that every model reads, so that its tokens tell of the vocabulary.
+    `is_text`: nothing in it but text that every model reads. `is_counted`: no member of the request is left out of the
+    count that a server may read, so that the prompt's tokens tell of the vocabulary. `messages_share` is the share of
+    the body that its messages are. `ratios` are those that the model's vocabulary may have.
     """
 
     prompt_tokens: int
     max_tokens: int | None = None
     is_text: bool = True
+    is_counted: bool = True
+    messages_share: float = 1.0
+    ratios: Bounds = ANY_RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,8 @@ class Lesson:
     `window_tokens` and `ratio` hold from now on, None where they stay, and so does `added_tokens`: the upstream adds
     what the completion may have to the prompt, so much where none is asked for. `ceiling_tokens` is what the prompt may
     have this time. `is_certain`: said in words, and true even if the second attempt fails; else it is a guess.
-    `refused_tokens` is what was refused.
+    `refused_tokens` is what was refused, `source` how the lesson came about. `teaches`: it may be kept; else it is for
+    this one request, because the refusal repeats the request's own words.
     """
 
     window_tokens: int | None = None
@@ -55,6 +63,8 @@ class Lesson:
     is_certain: bool = True
     added_tokens: int | None = None
     refused_tokens: int = field(default=0, compare=False)
+    source: Source = "refused prompt"
+    teaches: bool = True
 
     def given(self, answered_tokens: int) -> "Lesson":
         """The lesson, knowing that a prompt of so many tokens was answered: the window is no smaller than that."""
@@ -102,16 +112,18 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
     return replace(lesson, ceiling_tokens=_round_down(SHRINK_SHARE * planned.token_ratio * sent.prompt_tokens))
 
 
-def find_changes(known: Facts, believed_tokens: int, lesson: Lesson) -> dict[str, Any]:
-    """What a lesson about a window of `believed_tokens` changes of what is known of a model."""
+def find_changes(believed_tokens: int, lesson: Lesson, known: Record, *, now: float) -> dict[str, Any]:
+    """What a lesson about a window of `believed_tokens` changes of what is known of a model, at a time since 1970."""
     changes: dict[str, Any] = {}
     window_tokens = lesson.window_tokens or 0
+    believed_anew = recall(known).correct(believed_tokens)
     is_guess_too_many = not lesson.is_certain and window_tokens > (known.learned_tokens or window_tokens)
-    if window_tokens >= MIN_WINDOW_TOKENS and known.correct(believed_tokens) != window_tokens and not is_guess_too_many:
+    if window_tokens >= MIN_WINDOW_TOKENS and believed_anew != window_tokens and not is_guess_too_many:
         others = tuple(item for item in known.refuted if item != believed_tokens)
         changes |= {"learned_tokens": window_tokens, "refuted": (*others, believed_tokens)[-MAX_REFUTED:]}
+        changes |= {"window_source": lesson.source, "window_at": now, "refused_tokens": lesson.refused_tokens or None}
     if lesson.ratio is not None and clamp(lesson.ratio) != known.ratio:
-        changes["ratio"] = clamp(lesson.ratio)
+        changes |= {"ratio": clamp(lesson.ratio), "ratio_source": lesson.source, "ratio_at": now, "calibrated": False}
     if lesson.added_tokens is not None and lesson.added_tokens > (known.added_tokens or -1):
         changes["added_tokens"] = lesson.added_tokens
     return changes
@@ -134,9 +146,9 @@ def _learn_from_prompt(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson
 def _choose_ratio(scale: float, limit: int, policy: Policy, sent: Sent) -> float | None:
     """The ratio where so many times more was counted upstream than we believed; None where that says nothing of it."""
     is_large = sent.prompt_tokens >= MIN_SAMPLE_TOKENS and scale * sent.prompt_tokens >= TEACHING_SHARE * limit
-    if scale <= 1 + NOISE_SHARE or not sent.is_text or not is_large:
+    if scale <= 1 + NOISE_SHARE or not (sent.is_text and sent.is_counted and is_large):
         return None
-    return min(policy.token_ratio * scale, MAX_RATIO)
+    return clamp(policy.token_ratio * scale, sent.ratios)
 
 
 def _guess(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
@@ -158,6 +170,7 @@ def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> 
     ceiling_tokens = _round_down(ENOUGH_SHARE * share * believed_tokens)
     is_rate = overflow.unit == "tokens" and limit is not None
     is_window = sent.is_text and not is_rate and ceiling_tokens >= MIN_LIMIT_TOKENS
+    is_window = is_window and (overflow.unit == "tokens" or sent.messages_share >= MESSAGES_SHARE)
     return Lesson(ceiling_tokens if is_window else None, None, ceiling_tokens, is_certain=False)
 
 

@@ -9,6 +9,7 @@ from typing import Self
 from proxy.config.schema import Config, PolicyConfig, PricesConfig
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.records import ModelName
+from proxy.state.tenancy import Tenant
 from rules.policy import Policy
 from rules.tokens.families import find_family
 
@@ -46,6 +47,21 @@ class ModelView:
         return cls.of(config, settings, name, complete(name, facts) if settings.context_window == "auto" else facts)
 
     @property
+    def has_learned(self) -> bool:
+        """Whether anything goes into the policy that refusals have taught, or too few answers."""
+        return self.has_learned_window or (self.facts.has_ratio and not self.facts.is_calibrated)
+
+    @property
+    def has_learned_window(self) -> bool:
+        """Whether a learned window, or a learned addition to prompts, makes the room smaller."""
+        return self.policy.context_window < self.believed_tokens or self.policy.added_tokens is not None
+
+    def forget(self, config: Config) -> Self:
+        """The view without anything that `has_learned` tells of."""
+        facts = self.facts.forget(find_family(self.name.model).ratio)
+        return self.of(config, self.settings, self.name, facts)
+
+    @property
     def window_from(self) -> str:
         """Where the policy's window comes from: configured, discovered, catalogue, default, or learned."""
         if self.policy.context_window != self.believed_tokens:
@@ -57,9 +73,15 @@ class ModelView:
         return "catalogue" if self.facts.from_catalogue else "discovered"
 
 
-def name_model(config: Config, settings: PolicyConfig, model: str) -> ModelName:
-    """The name under which facts about a model are kept, for requests that are served by `settings`."""
-    return ModelName(config.upstream_for(settings.upstream).base_url, model, settings.count)
+def name_model(config: Config, settings: PolicyConfig, model: str, tenant: Tenant | None = None) -> ModelName:
+    """The name under which facts about a model are kept, for a tenant's requests that are served by `settings`.
+
+    Without a tenant it is what counts for all.
+    """
+    base_url = config.upstream_for(settings.upstream).base_url
+    if tenant is None:
+        return ModelName(base_url, model, settings.count)
+    return ModelName(base_url, model, settings.count, tenant.id, tenant.key_id)
 
 
 def _derive_policy(settings: PolicyConfig, prices: PricesConfig, facts: Facts) -> tuple[Policy, int]:

@@ -2,7 +2,7 @@
 
 Law: no I/O and no clock. A client can name any model and have it refused; what that teaches stays in this process and
 with that name until an upstream has answered for the model. Only then is a record written, and only by a record does
-another process learn anything.
+another process learn anything. Whom it is about besides, hypotheses.py says.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ import msgspec
 
 from proxy.state.models.calibration import Calibration
 from proxy.state.models.facts import Facts, recall
+from proxy.state.models.hypotheses import contradict, is_test_due
 from proxy.state.models.lessons import Lesson, find_changes
 from proxy.state.models.records import Record
 
@@ -26,6 +27,7 @@ class Model:
     `is_vouched`: its upstream has answered a request with success. Only then is anything of it written: names can be
     invented. `is_taught`: a refusal has taught what the store does not have; so until the next record is used.
     `generation` is how many records the store has of it, `discovered` the window that its upstream told last.
+    `cut_requests` is how many requests a learned window has cut since it was tested last.
     """
 
     known: Record
@@ -33,6 +35,7 @@ class Model:
     is_taught: bool = False
     generation: int = 0
     discovered: int | None = None
+    cut_requests: int = 0
     calibration: Calibration = field(default_factory=Calibration)
 
     @property
@@ -40,10 +43,25 @@ class Model:
         """What requests are planned by."""
         return recall(self.known)
 
-    def find_changes(self, believed_tokens: int, lesson: Lesson) -> dict[str, Any]:
+    def find_changes(self, believed_tokens: int, lesson: Lesson, now: float) -> dict[str, Any]:
         """What a lesson about a window of `believed_tokens` changes of the record."""
-        changes = find_changes(self.facts, believed_tokens, lesson)
-        return changes | {"calibrated": False} if "ratio" in changes else changes
+        return find_changes(believed_tokens, lesson, self.known, now=now)
+
+    def find_contradiction(self, answered_tokens: int) -> dict[str, Any]:
+        """What the answer to a prompt of so many tokens changes of the record."""
+        return contradict(self.known, answered_tokens)
+
+    def take_test(self) -> bool:
+        """A learned window has cut a request; whether that is to go out as if the window had not been learned."""
+        self.cut_requests += 1
+        is_due = is_test_due(self.known, self.cut_requests)
+        self.cut_requests = 0 if is_due else self.cut_requests
+        return is_due
+
+    def forget(self, record: Record) -> None:
+        """Begin anew with a record."""
+        self.known, self.is_taught, self.cut_requests = record, False, 0
+        self.calibration = Calibration()
 
     def teach(self, changes: dict[str, Any]) -> None:
         """Learn what a lesson changes, in this process alone."""

@@ -20,6 +20,7 @@ class ChatCodec:
     uncounted_bytes = staticmethod(request.uncounted_bytes)
     decode = staticmethod(request.decode_request)
     count_format = staticmethod(request.count_format_tokens)
+    counts_all = staticmethod(request.counts_all)
     encode = staticmethod(request.encode_request)
 
     tap = staticmethod(answer.make_tap)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from proxy.wire.chat.cost import count_part, count_wire_message
+from proxy.wire.chat.cost import EXTRA_TEXT_KEYS, REASONING_KEYS, count_part, count_wire_message
 from proxy.wire.codec import UndecodableError
 from proxy.wire.json.repair import decode_any, decode_member, mend
 from rules.conversation import CountTokens, Media, Message, Role, ToolCall
@@ -32,6 +32,17 @@ CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
 They roll: a client marks the end of its transcript at each request. So they are no part of what is said.
 """
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+_COUNTED = frozenset(
+    {
+        "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "status", *EXTRA_TEXT_KEYS,
+        *REASONING_KEYS, *ERROR_KEYS, *CACHE_MARKERS,
+    }
+)  # fmt: skip
+_COUNTED_OF_PART = frozenset({"type", "text", *CACHE_MARKERS})
+_COUNTED_OF_CALL = frozenset({"id", "type", "function", "custom", "index", *CACHE_MARKERS})
+TOLERATED_BYTES = 32
+"""Of a member that is not counted: null, nothing, a number."""
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -57,10 +68,27 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         raw=raw,
         wire_role="" if wire_role == role else wire_role,
         has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
+        has_uncounted=_has_uncounted(members),
     )
     tokens = count_wire_message(message, members, count, costs)
     is_error = role is Role.TOOL and _is_error(members)
     return replace(message, tokens=tokens, is_error=is_error, digest=digest_message(message, map(_canonical, media)))
+
+
+def _has_uncounted(members: dict[str, msgspec.Raw]) -> bool:
+    """Whether a message, a text of it or a call has members that are not counted, and that a server may read."""
+    if _is_uncounted(members, _COUNTED):
+        return True
+    for name, counted in (("content", _COUNTED_OF_PART), ("tool_calls", _COUNTED_OF_CALL)):
+        listed = bytes(members.get(name, b""))
+        parts = map(bytes, _decode_list(listed)) if listed[:1] == b"[" else ()
+        if any(part[:1] == b"{" and _is_uncounted(_decode_members(part), counted) for part in parts):
+            return True
+    return False
+
+
+def _is_uncounted(members: dict[str, msgspec.Raw], counted: frozenset[str]) -> bool:
+    return any(len(bytes(members[name])) > TOLERATED_BYTES for name in members.keys() - counted)
 
 
 def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | None:

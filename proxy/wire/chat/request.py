@@ -28,6 +28,20 @@ TOOLS_FACTOR = 16
 _MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 
+_COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
+_WITHOUT_TOKENS = frozenset(
+    {
+        "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
+        "min_p", "typical_p", "n", "stop", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
+        "repeat_penalty", "logit_bias", "logprobs", "top_logprobs", "user", "metadata", "store", "service_tier",
+        "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "ignore_eos",
+        "cache_prompt", "id_slot", "timings_per_token", "reasoning_effort", "verbosity",
+    }
+)  # fmt: skip
+"""Members that no server puts into the prompt. Source: the API references of OpenAI, vLLM and llama.cpp; what is not
+here (`documents`, `chat_template`, `chat_template_kwargs`, and whatever comes) may be."""
+
+
 class _Body(msgspec.Struct):
     messages: list[msgspec.Raw]
     model: Any = None
@@ -42,6 +56,7 @@ class _Body(msgspec.Struct):
 
 
 _decode_body = msgspec.json.Decoder(_Body).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def peek_model(beginning: bytes) -> str:
@@ -145,6 +160,15 @@ def _count_fixed(counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
     return FixedTokens(
         count_format(around, count, costs), count_tools(around, count, costs), has_functions=bool(around.functions)
     )
+
+
+def counts_all(request: Request) -> bool:
+    """Whether all that a server may read of a body, but for its messages, is counted or costs no tokens."""
+    try:
+        members = _decode_members(request.body)
+    except DECODE_ERRORS:
+        return False
+    return members.keys() <= _COUNTED | _WITHOUT_TOKENS
 
 
 def encode_request(request: Request, before: Conversation, after: Conversation) -> bytes:

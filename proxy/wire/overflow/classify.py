@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.wire.json.repair import try_decode
-from proxy.wire.overflow.numbers import MAX_NUMBER, read_number, read_numbers
-from proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, NUMBER, RATE, Kind
+from proxy.wire.overflow.numbers import MAX_NUMBER, read_numbers
+from proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, RATE, Kind
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
 """Source: the answers of some twenty servers; 500 is llama.cpp's, whose window filled while it generated."""
@@ -19,8 +19,6 @@ MAX_LAYERS = 3
 """Of errors within errors, as gateways write them."""
 MAX_TEXT_CHARS = 2000
 """What is read of a message. Behind that stands what the server quotes of the request."""
-QUOTE_CHARS = 24
-"""Before a number: enough to tell a server's own words from a client's."""
 MIN_STRING_CHARS = 100_000
 """A string limit below this is that of a name, not of what a message says."""
 
@@ -44,19 +42,9 @@ class Overflow:
     excess_tokens: int | None = None
     is_flat: bool = False
 
-    @property
-    def telling_words(self) -> list[str]:
-        """What of the text makes it an overflow: its limit with what stands before, else the words as such."""
-        numbers = [match for match in _DIGITS.finditer(self.text) if read_number(match[0]) == self.limit]
-        if numbers:
-            return [self.text[max(match.start() - QUOTE_CHARS, 0) : match.end()] for match in numbers]
-        found = (wording.pattern.search(self.text) for wording in MEANINGS if wording.kind is Kind.PROMPT)
-        return [match[0] for match in found if match is not None]
-
 
 _NOT_OUTWEIGHED = frozenset({Kind.STRING, Kind.COMPLETION, Kind.GENERATION})
 """What a text says more exactly than a code."""
-_DIGITS = re.compile(NUMBER)
 _CHARACTERS = re.compile(r"\d characters", re.IGNORECASE)
 _QUOTED = re.compile(r"""['"]?\binput(?:_value)?['"]?\s{0,3}[:=]\s{0,3}['"{\[]""")
 """What validators quote of the request begins here, and is none of theirs."""

@@ -410,7 +410,7 @@ async def test_what_a_client_may_have_written_is_learned_by_nobody_else(
         assert second is not None
         assert second.lesson is not None
         assert second.lesson.is_certain is (window == 4000)
-        await learn_from_retry(stages.services, second, overflow, Opening(200))
+        await learn_from_retry(stages.services, second, Opening(200))
         assert await _window_of(stages) == window
 
 
@@ -428,7 +428,7 @@ async def test_a_guess_is_learned_once_it_has_gone_through(make_stages: MakeStag
         (Opening(400, overflow=Overflow(Kind.COMPLETION)), 8000),
         (Opening(200), guess),
     ):
-        await learn_from_retry(stages.services, second, UNSAID, opening)
+        await learn_from_retry(stages.services, second, opening)
         assert await _window_of(stages) == window
 
 
@@ -437,14 +437,14 @@ async def test_a_second_refusal_teaches_too(make_stages: MakeStages) -> None:
     stages = await make_stages(*PRUNES)
     second = await recover(stages.services, await stages.attempt(read_session(40)), UNSAID, make_reply())
     assert second is not None
-    await learn_from_retry(stages.services, second, UNSAID, Opening(400, overflow=SAID))
+    await learn_from_retry(stages.services, second, Opening(400, overflow=SAID))
     assert await _window_of(stages) == 4000
 
 
 async def test_a_first_attempt_has_nothing_to_confirm(make_stages: MakeStages) -> None:
     """It was led to by no refusal."""
     stages = await make_stages(*PRUNES)
-    await learn_from_retry(stages.services, await stages.attempt(read_session(40)), SAID, Opening(200))
+    await learn_from_retry(stages.services, await stages.attempt(read_session(40)), Opening(200))
     assert await _window_of(stages) == 8000
     assert stages.count("fail_open_total", phase="recover") == 0
 
@@ -459,5 +459,5 @@ async def test_a_fault_of_the_recovery_lets_the_refusal_stand(make_stages: MakeS
     assert stages.count("fail_open_total", phase="recover") == 1
     second = await recover(stages.services, first, UNSAID, make_reply())
     assert second is not None
-    await learn_from_retry(broken, second, UNSAID, Opening(200))
+    await learn_from_retry(broken, second, Opening(200))
     assert stages.count("fail_open_total", phase="recover") == 2

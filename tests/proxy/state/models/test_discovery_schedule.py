@@ -1,12 +1,14 @@
 """When an upstream is asked for its windows."""
 
+from dataclasses import replace
+
 import pytest
 from support.model_learning import NAME, Clock
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.state.models.discovery import Windows
-from proxy.state.models.discovery_schedule import FIRST_RETRY_SECONDS, MAX_TRIED, REDISCOVER_SECONDS, Told
+from proxy.state.models.discovery_schedule import FIRST_RETRY_SECONDS, MAX_ASKING, REDISCOVER_SECONDS, Told
 
 UPSTREAM = UpstreamConfig(base_url=NAME.base_url)
 NOTHING = Windows({}, None)
@@ -36,8 +38,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Windows]:
     return answers
 
 
-def _credential(number: int) -> list[tuple[str, str]]:
-    return [("Authorization", f"Bearer {number}")]
+CREDENTIAL = [("Authorization", "Bearer 1")]
 
 
 async def test_pauses_grow_while_nothing_is_told(told: Told, clock: Clock, answers: list[Windows]) -> None:
@@ -45,9 +46,9 @@ async def test_pauses_grow_while_nothing_is_told(told: Told, clock: Clock, answe
     pauses = []
     for _ in range(9):
         began = clock.seconds
-        while not told.take_turn(UPSTREAM, []):
+        while not told.take_turn(UPSTREAM, ""):
             clock.seconds += FIRST_RETRY_SECONDS / 2
-        await told.ask(UPSTREAM, [])
+        await told.ask(UPSTREAM, [], "")
         pauses.append(clock.seconds - began)
 
     assert pauses[0] == 0
@@ -57,27 +58,58 @@ async def test_pauses_grow_while_nothing_is_told(told: Told, clock: Clock, answe
 
 
 async def test_nobody_takes_a_turn_that_another_has(told: Told) -> None:
-    assert told.take_turn(UPSTREAM, [])
-    assert not told.take_turn(UPSTREAM, _credential(1))
+    assert told.take_turn(UPSTREAM, "")
+    assert not told.take_turn(UPSTREAM, "")
 
 
 async def test_what_was_told_stays_if_nothing_is_told_later(told: Told, clock: Clock, answers: list[Windows]) -> None:
     answers.append(Windows({NAME.model: 8192}, None))
     for _ in range(2):
-        assert told.take_turn(UPSTREAM, [])
-        await told.ask(UPSTREAM, [])
+        assert told.take_turn(UPSTREAM, "")
+        await told.ask(UPSTREAM, [], "")
         clock.seconds += REDISCOVER_SECONDS + 1
 
     assert told.find(NAME) == 8192
     assert told.list_models() == [(NAME.base_url, NAME.model)]
 
 
-async def test_so_many_credentials_are_tried_and_no_more(told: Told, answers: list[Windows]) -> None:
-    """Each once, at once: one of them may open what others did not. Their number is bounded."""
-    tried = 0
-    for number in range(3 * MAX_TRIED):
-        if told.take_turn(UPSTREAM, _credential(number // 2)):
-            await told.ask(UPSTREAM, _credential(number // 2))
-            tried += 1
+async def test_a_client_has_a_turn_of_its_own_while_nothing_is_told_to_anybody(
+    told: Told, clock: Clock, answers: list[Windows]
+) -> None:
+    """At once, and then as seldom as anybody: one credential may open what others did not."""
+    assert told.take_turn(UPSTREAM, "")
+    await told.ask(UPSTREAM, [], "")
+    for tenant in ("one", "two"):
+        assert told.take_turn(UPSTREAM, tenant)
+        await told.ask(UPSTREAM, CREDENTIAL, tenant)
+        assert not told.take_turn(UPSTREAM, tenant)
+    clock.seconds += FIRST_RETRY_SECONDS * 3
+    answers.append(Windows({NAME.model: 8192}, None))
+    assert told.take_turn(UPSTREAM, "")
+    await told.ask(UPSTREAM, [], "")
 
-    assert tried == MAX_TRIED
+    assert not told.take_turn(UPSTREAM, "three")
+
+
+async def test_what_one_client_is_told_counts_for_that_client(told: Told, answers: list[Windows]) -> None:
+    """Another may see other models under the same names; what anybody is told counts for all."""
+    mine, other = replace(NAME, tenant="mine"), replace(NAME, tenant="other")
+    answers += [NOTHING, Windows({NAME.model: 4096}, None), Windows({NAME.model: 2048}, None)]
+    for tenant in ("", "mine", "other"):
+        assert told.take_turn(UPSTREAM, tenant)
+        await told.ask(UPSTREAM, CREDENTIAL, tenant)
+
+    assert [told.find(name) for name in (mine, other, NAME)] == [4096, 2048, None]
+    assert told.list_models() == []
+
+
+async def test_so_many_clients_ask_at_a_time_and_no_more(told: Told, clock: Clock, answers: list[Windows]) -> None:
+    """Anybody can invent credentials; who comes too soon may ask later."""
+    told.take_turn(UPSTREAM, "")
+    await told.ask(UPSTREAM, [], "")
+    begun = [number for number in range(3 * MAX_ASKING) if told.take_turn(UPSTREAM, str(number))]
+    assert len(begun) == MAX_ASKING
+    for number in begun:
+        await told.ask(UPSTREAM, CREDENTIAL, str(number))
+
+    assert told.take_turn(UPSTREAM, str(3 * MAX_ASKING))

@@ -17,7 +17,8 @@ from proxy.state.models.calibration import WARM_UP_SAMPLES
 from proxy.state.models.discovery import Windows
 from proxy.state.models.discovery_schedule import _Upstream
 from proxy.state.models.facts import Facts
-from proxy.state.models.service import MAX_MODELS_BYTES, MAX_NAME_CHARS, MODEL_BYTES, REFRESH_SECONDS
+from proxy.state.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REFRESH_SECONDS
+from proxy.state.models.service import MAX_NAME_CHARS
 from proxy.state.stores import SummaryStore
 from proxy.state.stores.layered import LayeredStore
 from proxy.state.stores.memory import MemoryStore
@@ -98,10 +99,10 @@ async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Cl
     await process.look_up()
     for _ in range(WARM_UP_SAMPLES):
         process.models.observe(NAME, report(TOKENS, round(1.3 * TOKENS)))
-    process.models._told._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None))
-    model = process.models._vouched.get(NAME)
+    process.models._told._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None), has_told=True)
+    model = process.models._kept.vouched.get(NAME)
     assert model is not None
-    await process.models._take_window(NAME, model)  # before the record's first step
+    await process.models._kept.take_window(NAME, model)  # before the record's first step
     await process.settle()
     await process.feed([1.3] * WARM_UP_SAMPLES)
     for one in (process, start(), process):

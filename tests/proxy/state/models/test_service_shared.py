@@ -11,8 +11,8 @@ from support.model_learning import NAME, TOKENS, Clock, Start, report, run_proce
 from proxy.state.models import records
 from proxy.state.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
 from proxy.state.models.facts import Facts
+from proxy.state.models.keeping import REFRESH_SECONDS
 from proxy.state.models.records import MAX_RATIO
-from proxy.state.models.service import REFRESH_SECONDS
 from proxy.state.stores.memory import MemoryStore
 
 CORRUPT = (b"", b"{", b"\xff", b"[]", b'{"ratio":7}', b'{"ratio":null}', b'{"ratio":1,"window_tokens":8}')

@@ -7,15 +7,15 @@ from dataclasses import replace
 import orjson
 import pytest
 from aiohttp import web
-from support.model_learning import NAME, Clock, Process, Start, run_processes
+from support.model_learning import NAME, NOW, Clock, Process, Start, run_processes
 from upstreams.recording import FakeUpstream
 
 from proxy.config.schema import UpstreamConfig
 from proxy.state.models.calibration import WARM_UP_SAMPLES
 from proxy.state.models.discovery_schedule import REDISCOVER_SECONDS
 from proxy.state.models.facts import Facts
+from proxy.state.models.keeping import REFRESH_SECONDS
 from proxy.state.models.records import ModelName, Record, Records
-from proxy.state.models.service import REFRESH_SECONDS
 from proxy.state.stores.memory import MemoryStore
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
@@ -47,7 +47,7 @@ def _list(**windows: int) -> bytes:
 
 
 async def _seek(process: Process, upstream: FakeUpstream, headers: list[tuple[str, str]] | None = None) -> None:
-    process.models.seek_windows(UpstreamConfig(base_url=upstream.url), headers)
+    process.models.seek_windows(UpstreamConfig(base_url=upstream.url), headers or [], "mine")
     await process.settle()
 
 
@@ -150,7 +150,8 @@ async def test_a_credential_is_tried_once_where_nothing_was_learned(
         [],
         ["Bearer sk-client"],
     ]
-    assert await process.look_up(name) == Facts(1.0, 8192)
+    assert await process.look_up(replace(name, tenant="mine")) == Facts(1.0, 8192)
+    assert await process.look_up(name) == Facts(1.0)
     upstream.models = None
     await _seek(process, upstream, CREDENTIAL)
     assert _count_questions(upstream) == 2
@@ -250,7 +251,7 @@ async def test_the_catalogue_knows_what_nobody_tells(start: Start) -> None:
     generation, record = await Records(store).read(HOSTED)
 
     assert (await process.look_up(HOSTED)).window_tokens == 16_385
-    assert (generation, record) == (1, Record(1.3, None, calibrated=True))
+    assert (generation, record) == (1, Record(1.3, None, calibrated=True, ratio_source="answers", ratio_at=NOW))
     assert process.changes == {"calibration": 1}
 
 

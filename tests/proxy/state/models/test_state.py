@@ -13,7 +13,7 @@ BELIEVED_TOKENS = 128_000
 
 
 def _teach(model: Model, lesson: Lesson = LESSON) -> None:
-    model.teach(model.find_changes(BELIEVED_TOKENS, lesson))
+    model.teach(model.find_changes(BELIEVED_TOKENS, lesson, 1.0))
 
 
 @given(st.lists(st.booleans()))
