@@ -1,4 +1,4 @@
-"""The command line: `trimtab serve | check | doctor | healthcheck | compact | count | demo | schema`.
+"""The command line: `trimtab serve | check | doctor | healthcheck | compact | count | demo | forget | schema`.
 
 Wrong arguments and wrong configuration end with status 2 and sentences that say what is allowed.
 """
@@ -14,6 +14,7 @@ import uvloop
 
 from proxy.cli.compact import compact
 from proxy.cli.count import count
+from proxy.cli.forget import forget
 from proxy.cli.healthcheck import healthcheck
 from proxy.cli.options import config_option, set_option, table_option, wrong_use
 from proxy.cli.serve import serve
@@ -30,7 +31,7 @@ def main() -> None:
     """
 
 
-for command in (serve, healthcheck, compact, count):
+for command in (serve, healthcheck, compact, count, forget):
     main.add_command(command)
 
 

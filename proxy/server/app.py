@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -22,7 +21,7 @@ from proxy.http.request_body import Uploads
 from proxy.server.router import Current, handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
-from proxy.state.stores import SummaryStore, data_directory, open_store
+from proxy.state.stores import SummaryStore, find_key_file, open_store
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from proxy.state.summaries.service import Summaries
@@ -190,12 +189,11 @@ def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStor
     Raises ConfigError for a store that cannot be.
     """
     store = open_store(config, lambda name: metrics.store_errors.labels(name).inc(), log)
-    scheme, _, path = config.store.partition(":///")
-    if config.store == "memory":
+    key_file = find_key_file(config)
+    if key_file is None:
         return store, _make_tenancy(config, secrets.token_bytes(KEY_BYTES))
-    beside = Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory() / "key"
     try:
-        return store, _make_tenancy(config, load_key(beside))
+        return store, _make_tenancy(config, load_key(key_file))
     except KeyFileError as error:
         # Nothing is lost but what clients without a credential find again after a restart.
         log.warning("key_missing", reason=str(error))

@@ -1,6 +1,7 @@
 """What `trimtab doctor` finds: whether this configuration will work here, and what to do where it will not."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
@@ -22,10 +23,12 @@ from proxy.cli.doctor.checks import (
 from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
 from proxy.http.client import UpstreamClient
-from proxy.state.models.facts import complete, recall
+from proxy.state.models.facts import complete, list_learned, recall
+from proxy.state.models.hypotheses import combine
 from proxy.state.models.model_policy import ModelView, name_model
-from proxy.state.models.records import Record, Records
-from proxy.state.stores import SummaryStore, open_store
+from proxy.state.models.records import ModelName, Record, Records
+from proxy.state.stores import SummaryStore, find_key_file, open_store
+from proxy.state.tenancy import Tenancy, Tenant
 from rules.tokens.families import Family, find_family
 
 MAX_LISTED = 20
@@ -36,7 +39,10 @@ STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 @dataclass(frozen=True, slots=True)
 class ModelFinding:
-    """What a model's requests are compacted by, and where its window comes from."""
+    """What a model's requests are compacted by, where its window comes from, and what of it was learned.
+
+    Of a client that shows the key which `examine` is given, or none.
+    """
 
     model: str
     upstream: str
@@ -45,6 +51,7 @@ class ModelFinding:
     vocabulary: str
     token_ratio: float
     ratio_from: str
+    learned: tuple[dict[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +78,20 @@ class Report:
             row = (each.subject, each.found, each.advice or "")
             table.add_row(Text(each.level, style=STYLES[each.level]), *map(_show, row))
         console.print(table)
-        table = Table("model", "window", "from", "counted by", "ratio", "from", "upstream")
+        table = Table("model", "window", "from", "counted by", "ratio", "from", "upstream", "learned")
         for one in self.models:
             window = (f"{one.window_tokens:,}", one.window_from)
             counted = (one.vocabulary, f"{one.token_ratio:g}", one.ratio_from)
-            table.add_row(*map(_show, (one.model, *window, *counted, one.upstream)))
+            learned = "; ".join(map(_tell, one.learned))
+            table.add_row(*map(_show, (one.model, *window, *counted, one.upstream, learned)))
         if self.models:
             console.print(table)
         if self.unlisted:
             console.print(f"and {self.unlisted} more that upstreams list; name one with --model")
+
+
+def _tell(learned: dict[str, object]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in learned.items())
 
 
 def _show(text: str) -> Text:
@@ -114,7 +126,8 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         stored = await check_store(config, store, failures)
         chosen, unlisted = _choose_models(config, models, heard_of)
         compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, heard)
-        described = [await _describe(config, name, heard_of, store, compactors) for name in chosen]
+        tenant = await asyncio.to_thread(_identify, config, key)
+        described = [await _describe(config, name, heard_of, Kept(store, tenant), compactors) for name in chosen]
     finally:
         await store.close()
         await client.close()
@@ -158,15 +171,38 @@ def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, A
     return [*first, *listed[:MAX_LISTED]], max(len(listed) - MAX_LISTED, 0)
 
 
+def _identify(config: Config, key: str | None) -> Tenant:
+    """The client that shows this key, or none: what it has met is in the store under its name."""
+    key_file = find_key_file(config)
+    own_key = key_file.read_bytes() if key_file is not None and key_file.is_file() else b""
+    headers = [("Authorization", f"Bearer {key}")] if key else []
+    return Tenancy(config.tenant, own_key).identify(headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of models for all, and for one client."""
+
+    store: SummaryStore
+    tenant: Tenant
+
+    async def read(self, name: ModelName, ratio: float) -> tuple[Record, Record]:
+        """The records of a model, of the client and of all; `ratio` is its family's."""
+        records = Records(self.store)
+        (_, own), (_, of_all) = await records.read(name), await records.read(name.of_all)
+        of_all = of_all or Record(ratio)
+        return own if own is not None and own.forgotten >= of_all.forgotten else Record(ratio), of_all
+
+
 async def _describe(
-    config: Config, model: str, answers: dict[_Asked, Answer], store: SummaryStore, compactors: Compactors
+    config: Config, model: str, answers: dict[_Asked, Answer], kept: Kept, compactors: Compactors
 ) -> ModelFinding:
     settings, family = config.policy_for(model), find_family(model)
-    name = name_model(config, settings, model)
-    _, record = await Records(store).read(name)
-    kept = record or Record(family.ratio)
+    name = name_model(config, settings, model, kept.tenant)
+    own, of_all = await kept.read(name, family.ratio)
+    known = combine(recall(own), recall(of_all))
     told = answers[_tell_apart(config.upstream_for(settings.upstream))].windows.find(model)
-    facts = await asyncio.to_thread(complete, name, replace(recall(kept), window_tokens=told or kept.window_tokens))
+    facts = await asyncio.to_thread(complete, name, replace(known, window_tokens=told or known.window_tokens))
     view = ModelView.of(config, settings, name, facts)
     vocabulary = compactors.name_vocabulary(settings, model)
     return ModelFinding(
@@ -175,8 +211,12 @@ async def _describe(
         view.policy.context_window,
         "store" if view.window_from == "discovered" and told is None else view.window_from,
         vocabulary,
-        kept.ratio,
-        "calibrated" if kept.calibrated else _name_accuracy(family, vocabulary),
+        known.ratio,
+        "calibrated" if known.is_calibrated else _name_accuracy(family, vocabulary),
+        tuple(
+            item.describe(time.time())
+            for item in (*list_learned(own, for_all=False), *list_learned(of_all, for_all=True))
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from proxy.exchange.services import Services
-from proxy.state.models.facts import Known, Learned
+from proxy.state.models.facts import Known
 from proxy.state.models.model_policy import ModelView
 from proxy.state.models.records import ModelName
 
@@ -63,16 +63,5 @@ def _show(services: Services, known: Known) -> dict[str, object]:
         "calibrated": known.is_calibrated,
         "samples": known.samples,
         "mean_error": round(known.mean_error, 4),
-        "learned": [show_learned(item) for item in known.learned],
-    }
-
-
-def show_learned(learned: Learned) -> dict[str, object]:
-    """One thing that was learned of a model: what, how, how long ago, and for whom it counts."""
-    told = {"window_tokens": learned.window_tokens, "token_ratio": learned.ratio}
-    return {
-        **{name: value for name, value in told.items() if value is not None},
-        "source": learned.source,
-        "age_seconds": max(round(time.time() - learned.at), 0),
-        "counts_for": "all clients" if learned.for_all else "one client",
+        "learned": [item.describe(time.time()) for item in known.learned],
     }

@@ -59,6 +59,16 @@ class Learned:
     ratio: float | None = None
     for_all: bool = False
 
+    def describe(self, now: float) -> dict[str, object]:
+        """What, how, how long ago, and for whom it counts; to be shown."""
+        told = {"window_tokens": self.window_tokens, "token_ratio": self.ratio}
+        return {
+            **{name: value for name, value in told.items() if value is not None},
+            "source": self.source,
+            "age_seconds": max(round(now - self.at), 0),
+            "counts_for": "all clients" if self.for_all else "one client",
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -80,7 +90,7 @@ def recall(record: Record) -> Facts:
         learned_tokens=record.learned_tokens,
         added_tokens=record.added_tokens,
         refuted=record.refuted,
-        has_ratio=bool(record.ratio_source),
+        has_ratio=record.calibrated or bool(record.ratio_source),
         is_calibrated=record.calibrated,
         answered_tokens=record.answered_tokens,
     )

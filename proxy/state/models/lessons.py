@@ -169,8 +169,8 @@ def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> 
         share = max(limit - completion_tokens, 0) / max(requested - completion_tokens, 1)
     ceiling_tokens = _round_down(ENOUGH_SHARE * share * believed_tokens)
     is_rate = overflow.unit == "tokens" and limit is not None
-    is_window = sent.is_text and not is_rate and ceiling_tokens >= MIN_LIMIT_TOKENS
-    is_window = is_window and (overflow.unit == "tokens" or sent.messages_share >= MESSAGES_SHARE)
+    is_telling = sent.is_text and sent.messages_share >= MESSAGES_SHARE
+    is_window = is_telling and not is_rate and ceiling_tokens >= MIN_LIMIT_TOKENS
     return Lesson(ceiling_tokens if is_window else None, None, ceiling_tokens, is_certain=False)
 
 

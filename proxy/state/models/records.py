@@ -116,6 +116,12 @@ class Records:
             generation, record = generation + 1, _decode(kept) or record
         return generation, record
 
+    async def forget(self, name: ModelName, record: Record) -> None:
+        """Begin a model anew with a record for all: what any client has met before counts no more."""
+        generation, known = await self.read(name.of_all)
+        forgotten = 1 + (0 if known is None else known.forgotten)
+        await self.append(name.of_all, generation, msgspec.structs.replace(record, forgotten=forgotten))
+
     async def append(self, name: ModelName, generation: int, record: Record) -> tuple[int, Record]:
         """Put a record behind the first `generation` ones; the one that stands there then, by whomever, and its place.
 

@@ -201,10 +201,14 @@ class Models:
 
     def _claim_soon(self, name: ModelName, met: Claim) -> None:
         """A client has met something; what a second one has met, too, counts for all. Without client keys none does."""
-        of_all = self._kept.vouched.get(name.of_all)
-        if name.key_id and name.tenant and of_all is not None:
-            claiming = partial(claim, met, now=self._wall_clock())
+        of_all = self._kept.find(name.of_all)
+        if not (name.key_id and name.tenant) or of_all is None:
+            return
+        claiming = partial(claim, met, now=self._wall_clock())
+        if of_all.is_vouched:
             _ = self._tasks.start(self._kept.change(name.of_all, of_all, claiming))
+        else:
+            of_all.teach(claiming(of_all.known))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers = (), tenant: str = "") -> None:
         """Ask an upstream for its models' windows behind the scenes, if that is due.

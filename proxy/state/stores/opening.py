@@ -24,6 +24,14 @@ def data_directory() -> Path:
     return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
+def find_key_file(config: Config) -> Path | None:
+    """Where the key for clients without a credential lies, beside the store; None if that is in memory."""
+    if config.store == "memory":
+        return None
+    scheme, _, path = config.store.partition(":///")
+    return Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory() / "key"
+
+
 def open_store(config: Config, on_error: Callable[[str], None], log: Any) -> SummaryStore:
     """The store that the configuration names.
 

@@ -1,0 +1,76 @@
+"""`trimtab forget`: what was learned of a model counts no more, for any client.
+
+Law: it writes to the store and asks no running proxy. Each that shares the store notices when it looks there again.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from proxy.cli.options import config_option, set_option, wrong_use
+from proxy.config.load import load_file
+from proxy.config.schema import Config
+from proxy.state.models.keeping import REFRESH_SECONDS
+from proxy.state.models.records import ModelName, Record, Records
+from proxy.state.stores import open_store
+from proxy.telemetry.logs import configure_log, get_log
+from rules.tokens.families import find_family
+
+
+class NothingKeptError(Exception):
+    """There is no store to forget from, or it cannot be written; the message says what to do."""
+
+
+@click.command()
+@click.argument("model")
+@config_option
+@set_option
+def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> None:
+    """Forget what was learned of MODEL: its window, and its ratio of tokens.
+
+    Say the name as requests do, and the configuration of `serve`. What upstreams tell when asked is not forgotten.
+    """
+    with wrong_use():
+        config = load_file(config_path, settings)
+        try:
+            names = asyncio.run(forget_model(config, model))
+        except NothingKeptError as error:
+            click.echo(f"trimtab: {error}", err=True)
+            sys.exit(1)
+    for host in sorted({urlsplit(name.base_url).netloc for name in names}):
+        click.echo(f"{model} at {host}: what was learned is forgotten")
+    click.echo(f"running proxies notice within {REFRESH_SECONDS:g} seconds of the next request")
+
+
+async def forget_model(config: Config, model: str) -> list[ModelName]:
+    """Forget a model at every upstream of the configuration; under which names it was kept.
+
+    Raises NothingKeptError, and ConfigError for a store that cannot be.
+    """
+    if config.store == "memory":
+        message = "store: memory keeps nothing; restart the proxy, and it has forgotten"
+        raise NothingKeptError(message)
+    configure_log("error")
+    failures: list[str] = []
+    store = open_store(config, failures.append, get_log())
+    try:
+        names = list_names(config, model)
+        for name in names:
+            await Records(store).forget(name, Record(find_family(model).ratio))
+    finally:
+        await store.close()
+    if failures:
+        message = "the store cannot be opened, read or written, so nothing was forgotten; see trimtab doctor"
+        raise NothingKeptError(message)
+    return names
+
+
+def list_names(config: Config, model: str) -> list[ModelName]:
+    """The names under which facts about a model may be kept: at each upstream, by each way of counting."""
+    upstreams = (config.upstream, *config.upstreams.values())
+    policies = (config.defaults, *map(config.over_defaults, (*config.models, *config.profiles.values())))
+    counted = dict.fromkeys(policy.count for policy in policies)
+    return [ModelName(upstream.base_url, model, count) for upstream in upstreams for count in counted]

@@ -1,0 +1,144 @@
+"""For whom a lesson counts, what contradicts it, and when it is tested."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.state.models.facts import Facts
+from proxy.state.models.hypotheses import (
+    FIRST_TEST,
+    FIRST_TEST_OF_NUMBERS,
+    MAX_FAILURES,
+    claim,
+    combine,
+    contradict,
+    is_test_due,
+)
+from proxy.state.models.records import MAX_CLAIMS, Claim, Record
+
+LEARNED = Record(1.0, learned_tokens=8192, refuted=(128_000,), refused_tokens=12_000, window_source="second attempt")
+NOW = 5.0
+
+
+def meet(record: Record, *claims: Claim) -> Record:
+    """The record of all after clients have met these things, one after the other."""
+    for met in claims:
+        record = msgspec.structs.replace(record, **claim(met, record, now=NOW))
+    return record
+
+
+@given(st.integers(0, 20_000))
+def test_an_answer_confirms_its_own_size_and_no_limit(answered_tokens: int) -> None:
+    """What is longer than the window that was learned contradicts it; what is shorter than that says nothing."""
+    known = msgspec.structs.replace(LEARNED, **contradict(LEARNED, answered_tokens))
+
+    if answered_tokens <= 8192:
+        assert known == LEARNED
+    elif answered_tokens < 12_000:
+        assert known.learned_tokens == answered_tokens
+    else:
+        assert (known.learned_tokens, known.refuted) == (None, ())
+
+
+def test_nothing_contradicts_what_was_not_learned() -> None:
+    assert contradict(Record(1.0, window_tokens=8192), 100_000) == {}
+
+
+@given(st.integers(0, 2 * MAX_FAILURES))
+def test_each_test_that_fails_makes_the_next_one_rarer(failures: int) -> None:
+    """Up to a bound; a guess is tested sooner than what a refusal said in numbers."""
+    for source, first in (("second attempt", FIRST_TEST), ("refused prompt", FIRST_TEST_OF_NUMBERS)):
+        known = msgspec.structs.replace(LEARNED, failures=failures, window_source=source)
+        wanted = first * 2 ** min(failures, MAX_FAILURES)
+        assert [is_test_due(known, number) for number in (wanted - 1, wanted)] == [False, True]
+
+
+def test_prompts_that_are_cut_short_without_a_word_are_never_a_test() -> None:
+    """The answer to a longer one would be a worse one."""
+    known = msgspec.structs.replace(LEARNED, window_source="cut prompts")
+
+    assert not is_test_due(known, 10**9)
+
+
+OF_ALL = Facts(1.3, learned_tokens=4096, refuted=(128_000,), added_tokens=100, has_ratio=True, is_calibrated=True)
+
+
+def test_what_a_client_has_met_comes_before_what_counts_for_all() -> None:
+    """And where it has met nothing, that counts."""
+    own = Facts(0.9, learned_tokens=8192, refuted=(64_000,), has_ratio=True)
+
+    assert combine(Facts(1.0), OF_ALL) == OF_ALL
+    combined = combine(own, OF_ALL)
+    assert (combined.ratio, combined.learned_tokens, combined.refuted) == (0.9, 8192, (64_000,))
+    assert combine(own, Facts(1.0)) == own
+    assert combine(Facts(1.0, 16_384), Facts(1.0, 32_768)).window_tokens == 16_384
+    assert combine(Facts(1.0), Facts(1.0, 32_768)).window_tokens == 32_768
+
+
+def test_a_client_that_was_answered_more_has_outgrown_the_window_of_all() -> None:
+    """Its own experience is better."""
+    assert combine(replace(Facts(1.0), answered_tokens=5000), OF_ALL).learned_tokens is None
+    assert combine(replace(Facts(1.0), answered_tokens=4000), OF_ALL).learned_tokens == 4096
+
+
+WINDOW = Claim("one", 128_000, learned_tokens=8192)
+CLAIMS = st.builds(
+    Claim,
+    st.just("one"),
+    st.sampled_from((0, 64_000, 128_000)),
+    learned_tokens=st.none() | st.integers(1024, 10_000),
+    added_tokens=st.none() | st.integers(1, 100),
+    ratio=st.none() | st.floats(0.2, 6),
+)
+
+
+@given(st.lists(CLAIMS, max_size=20))
+def test_what_one_client_can_provoke_changes_nothing_for_all(claims: list[Claim]) -> None:
+    """However often, and whatever it claims: it has one claim, and nothing of the rest moves."""
+    before = Record(1.0, 8192)
+    known = meet(before, *claims)
+
+    assert msgspec.structs.replace(known, claims=()) == before
+    assert len(known.claims) <= 1
+
+
+def test_what_two_clients_have_met_counts_for_all() -> None:
+    """A window instead of the same one; said again it changes nothing."""
+    known = meet(Record(1.0), WINDOW, msgspec.structs.replace(WINDOW, by="two"))
+
+    assert (known.learned_tokens, known.refuted, known.window_at) == (8192, (128_000,), NOW)
+    assert claim(WINDOW, known, now=9.0) == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Claim("two", 128_000, learned_tokens=8191),
+        Claim("two", 64_000, learned_tokens=8192),
+        Claim("two", ratio=1.5),
+        Claim("one", 128_000, learned_tokens=8192),
+    ],
+)
+def test_clients_must_have_met_the_same(other: Claim) -> None:
+    """Another window, another one refuted, something else, the same client again: that is no agreement."""
+    known = meet(Record(1.0), WINDOW, other)
+
+    assert (known.learned_tokens, known.ratio) == (None, 1.0)
+
+
+@pytest.mark.parametrize(("second", "ratio"), [(1.4, 1.3), (1.25, 1.3), (1.6, 1.0)])
+def test_ratios_agree_if_they_are_near(second: float, ratio: float) -> None:
+    """The first one counts then."""
+    known = meet(Record(1.0), Claim("one", ratio=1.3), Claim("two", ratio=second))
+
+    assert (known.ratio, known.calibrated) == (ratio, ratio != 1.0)
+
+
+def test_so_many_claims_are_kept_and_no_more() -> None:
+    """The latest ones."""
+    known = meet(Record(1.0), *(Claim(str(number), ratio=1 + number) for number in range(3 * MAX_CLAIMS)))
+
+    assert [each.by for each in known.claims] == [str(number) for number in range(2 * MAX_CLAIMS, 3 * MAX_CLAIMS)]
