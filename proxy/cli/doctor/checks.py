@@ -85,7 +85,7 @@ async def ask_upstream(
     `path` is where the configuration has the upstream. The finding says through which proxy it was asked, if there is
     one in the configuration or the environment.
     """
-    headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.api_key is None else []
+    headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.shown == "client" else []
     answer = await _ask_for_models(client, upstream, headers, path)
     route = str(upstream.route)
     if route and route not in answer.finding.found:

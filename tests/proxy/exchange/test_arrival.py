@@ -18,6 +18,7 @@ from proxy.exchange.arrival import (
     tell_path,
     tell_upstream,
 )
+from proxy.http.credentials import find_shown
 from proxy.wire.chat.codec import CHAT
 
 KEY = "sk-PLANTED-KEY"
@@ -40,19 +41,19 @@ HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trim
 )
 def test_a_name_stands_as_it_was_given(name: str, told: str) -> None:
     """But for what a terminal would obey, what is too long, and a credential of the same request."""
-    assert tell_name(name, find_secrets(HEADERS)) == told
+    assert tell_name(name, find_secrets(find_shown(HEADERS))) == told
 
 
 def test_the_longest_credential_is_replaced_first() -> None:
     """One that begins another must not leave the other's end behind."""
     headers = [("authorization", f"Bearer {KEY}"), ("x-api-key", f"{KEY}-AND-MORE")]
-    assert tell_name(f"a/{KEY}-AND-MORE", find_secrets(headers)) == "a/***"
+    assert tell_name(f"a/{KEY}-AND-MORE", find_secrets(find_shown(headers))) == "a/***"
 
 
 def test_no_more_than_a_header_is_looked_through() -> None:
     """What stands behind that many characters takes no part in the search."""
     headers = [("authorization", "Bearer " + "s" * (MAX_READ_CHARS + 1))]
-    assert tell_name("s" * (MAX_READ_CHARS + 1), find_secrets(headers)) == "s" * MAX_CHARS + "…"
+    assert tell_name("s" * (MAX_READ_CHARS + 1), find_secrets(find_shown(headers))) == "s" * MAX_CHARS + "…"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_no_more_than_a_header_is_looked_through() -> None:
 )
 def test_of_a_path_the_words_stand(target: str, told: str) -> None:
     """No query, no user, and nothing that may be an identifier or a key."""
-    assert tell_path(target, find_secrets(HEADERS)) == told
+    assert tell_path(target, find_secrets(find_shown(HEADERS))) == told
 
 
 @pytest.mark.parametrize(
