@@ -12,6 +12,7 @@ from support.journeys import TENANCY
 from proxy.exchange.arrival import (
     MAX_CHARS,
     MAX_READ_CHARS,
+    MAX_SECRETS,
     find_secrets,
     read_arrival,
     tell_name,
@@ -126,3 +127,27 @@ def test_request_ids_are_all_different() -> None:
 
     assert len(ids) == 100
     assert {len(item) for item in ids} == {24}
+
+
+@pytest.mark.parametrize(
+    ("headers", "target", "model", "told"),
+    [
+        ([("x-goog-api-key", KEY)], "/", f"a/{KEY}", "a/***"),
+        ([("X-Acme-Token", f"Token {KEY}")], "/", KEY, "***"),
+        ([("Cookie", f"theme=dark; sid={KEY}")], "/", f"a/{KEY}", "a/***"),
+        ([], f"/v1/x?key={KEY}", KEY, "***"),
+        ([], "/v1/x?token=sk%2FPLANTED%2FKEY", "sk/PLANTED/KEY", "***"),
+        ([("OpenAI-Organization", "org-of-many-letters")], "/", "org-of-many-letters", "org-of-many-letters"),
+    ],
+)
+def test_a_credential_is_known_wherever_it_was_shown(
+    headers: list[tuple[str, str]], target: str, model: str, told: str
+) -> None:
+    """Header or query, as it is written and as it is meant; who pays is no secret."""
+    assert tell_name(model, find_secrets(find_shown(headers, target))) == told
+
+
+def test_so_many_credentials_are_looked_for_and_no_more() -> None:
+    """Each costs a look through each name that is logged."""
+    shown = find_shown([("Cookie", "; ".join(f"c{number}=value-of-cookie-{number}" for number in range(5000)))])
+    assert len(find_secrets(shown)) == MAX_SECRETS
