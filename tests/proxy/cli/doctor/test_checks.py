@@ -117,7 +117,8 @@ async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(as
 def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> None:
     """Not one that stays on this machine, nor an upstream that is shown none."""
     others = "a: {base_url: 'http://10.0.0.1/v1', api_key: sk-PLANTED}, b: {base_url: 'http://b'}"
-    text = f"upstream: {{base_url: 'http://main/v1'}}\nupstreams: {{{others}, c: {{base_url: 'http://localhost', api_key: k}}}}"
+    others += ", c: {base_url: 'http://localhost', api_key: k}"
+    text = f"upstream: {{base_url: 'http://main/v1'}}\nupstreams: {{{others}}}"
     findings = find_bare_credentials(load_config(text, environment={}))
 
     assert [(finding.subject, finding.level) for finding in findings] == [
