@@ -20,7 +20,7 @@ from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle
 from proxy.server.app import run_proxy
-from proxy.server.reload import reload_when_told, tell_proxies, warn_of_open_addresses
+from proxy.server.reload import reload_when_told, tell_proxies, warn_of_bare_credentials, warn_of_open_addresses
 from proxy.tasks import Tasks
 from proxy.telemetry.logs import configure_log, get_log
 
@@ -83,6 +83,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
         tell_proxies(config, log)
+        warn_of_bare_credentials(config, log)
         reloading = Tasks(lambda error: log.error("reload_failed", error=type(error).__name__))
         _ = reloading.start(reload_when_told(reload, proxy.current, load, log))
         await stop.wait()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from proxy.config.document import Path, Problem, is_within, name_path
 from proxy.config.globs import covers
-from proxy.config.schema import Config, PolicyConfig
+from proxy.config.schema import Config, PolicyConfig, UpstreamConfig
 from proxy.config.validation import show
 
 
@@ -28,7 +28,7 @@ class _Policy:
 def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
     """What contradicts something else; `wrong` are the paths whose values stand in for others that are wrong."""
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
-    found = [*_check_addresses(config, wrong)]
+    found = [*_check_addresses(config, wrong), *_check_credentials(config, wrong)]
     for policy in _list_policies(config):
         found += _check_waters(policy, wrong)
         if not is_within(("upstreams",), wrong):
@@ -52,6 +52,21 @@ def _check_addresses(config: Config, wrong: set[Path]) -> Iterator[Problem]:
     is_same = config.metrics_listen == config.listen and not config.listen.endswith(":0")
     if is_same and not is_within(("listen",), wrong) and not is_within(("metrics_listen",), wrong):
         yield Problem(("metrics_listen",), "must be another address than listen; null serves both there")
+
+
+def _check_credentials(config: Config, wrong: set[Path]) -> Iterator[Problem]:
+    """A key is there if it is to be shown, and only then: one that is never shown is a mistake somewhere."""
+    upstreams: dict[Path, UpstreamConfig] = {("upstream",): config.upstream}
+    upstreams |= {("upstreams", name): upstream for name, upstream in config.upstreams.items()}
+    for path, upstream in upstreams.items():
+        at = (*path, "credential")
+        if is_within(at, wrong) or is_within((*path, "api_key"), wrong):
+            continue
+        if upstream.credential == "key" and upstream.api_key is None:
+            yield Problem(at, "key needs api_key beside it")
+        elif upstream.credential in {"client", "none"} and upstream.api_key is not None:
+            words = "is never shown then; take one of the two out"
+            yield Problem(at, f"{upstream.credential} contradicts api_key, which {words}")
 
 
 def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:

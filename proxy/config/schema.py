@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.tool_schema import Section, TidyConfig, ToolConfig, allow_a_switch
+from proxy.config.upstream_schema import NamedUpstreams
 from proxy.config.upstream_schema import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
 from proxy.config.values import (
     Address,
@@ -208,7 +209,7 @@ class Config(Section):
         default=True, description="may a request send x-trimtab-mode and x-trimtab-profile?"
     )
     upstream: UpstreamConfig = UpstreamConfig()
-    upstreams: dict[str, UpstreamConfig] = Field({}, description="more of them, by name, for models and summaries")
+    upstreams: NamedUpstreams = Field({}, description="more of them, by name, for models and summaries")
     tenant: Tenant = Field(
         "authorization", description="whose summaries are whose: authorization | header:NAME (for rotating tokens)"
     )

@@ -5,12 +5,13 @@ Law: what its files hold is read once, with the configuration; requests that beg
 
 import ssl
 from collections.abc import Mapping
-from typing import Self
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
-from proxy.config.network.forward_proxies import Route, find_route
+from proxy.config.network.forward_proxies import Route, find_route, is_loopback
 from proxy.config.tool_schema import Section
 from proxy.config.values import AuthoritiesFile, CertificateFile, OptionalKey, OptionalName, OptionalProxy, Url
 
@@ -19,7 +20,12 @@ class UpstreamConfig(Section):
     """A server that requests go to."""
 
     base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
-    api_key: OptionalKey = Field(None, repr=False, description="null: the client's own Authorization goes through")
+    api_key: OptionalKey = Field(None, repr=False, description="the operator's own; null: there is none")
+    credential: Literal["auto", "client", "key", "none"] = Field(
+        "auto",
+        description="whose it is shown: auto (key if api_key is set; else client for upstream, none for upstreams)"
+        " | client | key | none",
+    )
     connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
     read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
     proxy: OptionalProxy = Field(
@@ -32,9 +38,25 @@ class UpstreamConfig(Section):
     )
     client_cert_file: CertificateFile = Field(None, description="PEM; shown to servers that want a client certificate")
     client_key_file: OptionalName = Field(None, description="PEM; its private key; null: it is in client_cert_file")
+    _is_named: bool = PrivateAttr(default=False)
     _route: Route = PrivateAttr(Route())
     _tls: ssl.SSLContext | None = PrivateAttr(None)
     _trust_fault: str | None = PrivateAttr(None)
+
+    @property
+    def shown(self) -> Literal["client", "key", "none"]:
+        """Whose credential it is shown: each client's own, the operator's `api_key` in its place, or nobody's."""
+        if self.credential != "auto":
+            return self.credential
+        if self.api_key is not None:
+            return "key"
+        return "none" if self._is_named else "client"
+
+    @property
+    def bares_credential(self) -> bool:
+        """Whether a credential goes to another machine without TLS, where those between here and there can read it."""
+        parts = urlsplit(self.base_url)
+        return self.shown != "none" and parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
     @property
     def route(self) -> Route:
@@ -69,9 +91,23 @@ class UpstreamConfig(Section):
             self._tls = make_context(self.ca_file, self.client_cert_file, self.client_key_file)
         return self
 
+    def named(self) -> Self:
+        """The same as one of `upstreams`."""
+        named = self.model_copy()
+        named._is_named = True  # noqa: SLF001 - its own
+        return named
+
     def routed_by(self, environment: Mapping[str, str]) -> Self:
         """The same with the environment's proxy, unless `proxy` says otherwise. Raises UnusableProxyError."""
         routed = self.model_copy()
         routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - its own
         routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - its own
         return routed
+
+
+def _name_all(upstreams: dict[str, UpstreamConfig]) -> dict[str, UpstreamConfig]:
+    return {name: upstream.named() for name, upstream in upstreams.items()}
+
+
+NamedUpstreams = Annotated[dict[str, UpstreamConfig], AfterValidator(_name_all)]
+"""`upstreams`: what is `auto` for them is another thing than for `upstream`."""

@@ -22,6 +22,7 @@ MAX_DIGITS = 18
 ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages")
 """What clients add to an address themselves; the longer ones first. Addresses of Azure AI Foundry end in /models."""
 SERVER_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
+_NOT_EMPTY = "must not have an empty password; is its variable set to nothing? without one, leave out its colon"
 GLOB = Wanted("a glob of printable characters, not an empty one")
 _TENANT = r"^(?:authorization|header:[!#$%&'*+.^_`|~0-9A-Za-z-]+)$"
 """Source of what a header's name may be: RFC 9110, a token."""
@@ -55,7 +56,13 @@ def _check_url(url: str) -> str:
 def _check_proxy(proxy: str) -> str:
     if proxy != DIRECT:
         read_proxy(proxy, SETTING)
+        require(not _has_empty_password(proxy), _NOT_EMPTY)
     return proxy
+
+
+def _has_empty_password(address: str) -> bool:
+    """Whether a `:` before the host has nothing behind it: a variable that is set to nothing, rather than none."""
+    return urlsplit(address).netloc.rpartition("@")[0].endswith(":")
 
 
 def _has_valid_port(url: str) -> bool:
@@ -68,6 +75,12 @@ def _has_valid_port(url: str) -> bool:
 def _check_own_key(key: str) -> str:
     """A key that clients must show: a variable that is set to nothing must not open the door."""
     require(key, "must not be empty")
+    return key
+
+
+def _check_upstream_key(key: str) -> str:
+    """The operator's key: with a variable that is set to nothing, the client's would go out in its place."""
+    require(key, "must not be empty; is its variable set to nothing? null says that there is none")
     return key
 
 
@@ -152,17 +165,18 @@ def _check_store(store: str) -> str:
     is_server = scheme in SERVER_SCHEMES and rest.strip("/") and _has_valid_port(store)
     if store not in {"memory", "sqlite"} and not is_file and not is_server:
         raise refused()
+    require(not is_server or not _has_empty_password(store), _NOT_EMPTY)
     return store
 
 
 _BLANK_IS_NULL = BeforeValidator(lambda key: None if key == "" else key)
-"""A variable that is set to nothing is a key that is not set."""
+"""A variable that is set to nothing is a key that is not set; of secrets it is a mistake."""
 Url = Annotated[str, AfterValidator(_check_url), Wanted("an http:// or https:// address with a host")]
 OptionalName = Annotated[str | None, _BLANK_IS_NULL]
 _Key = Annotated[
     str, StringConstraints(pattern="^[!-~]*$"), Wanted("one word of printable ASCII, without a line break")
 ]
-OptionalKey = Annotated[_Key | None, _BLANK_IS_NULL]
+OptionalKey = Annotated[_Key, AfterValidator(_check_upstream_key)] | None
 _Proxy = Annotated[str, AfterValidator(_check_proxy), Wanted("http://[USER:PASSWORD@]HOST:PORT, or direct")]
 OptionalProxy = Annotated[_Proxy | None, _BLANK_IS_NULL]
 _File = Wanted("the name of a PEM file")

@@ -8,12 +8,14 @@ import re
 import secrets
 import time
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from itertools import islice
+from urllib.parse import unquote, urlsplit
 
 from aiohttp import web
 
 from proxy.http.client import origin_form
-from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers, split_headers
+from proxy.http.credentials import COOKIE, GUESSABLE_NAMES, Shown, find_shown
+from proxy.http.headers import Headers, split_headers
 from proxy.state.tenancy import Tenancy, Tenant
 from proxy.telemetry.logs import escape
 from proxy.wire.codec import Codec
@@ -25,7 +27,9 @@ MAX_READ_CHARS = 64 * 1024
 """What is looked through for credentials: none is longer, as a header must not be."""
 MIN_SECRET_CHARS = 12
 """A shorter credential is a placeholder ("ollama", "lm-studio"), which may well be a part of a model's name."""
-_SECRET_HEADERS = frozenset({*CREDENTIAL_HEADERS, KEY_HEADER})
+MAX_SECRETS = 64
+"""Of one request; each costs a look through each name that is logged. More are no client's."""
+_BETWEEN_WORDS = re.compile(r"[\s;]+")
 _PLAIN_PART = re.compile(r"[a-z_]{0,24}|v\d{1,2}((alpha|beta)\d{0,2})?|\.{1,2}")
 """A part of a path that is a word, or a version of an API: no identifier, and no key."""
 
@@ -62,7 +66,8 @@ class Arrival:
 def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy) -> Arrival:
     """What the head of a request tells, which the codec claims; None if no codec does."""
     (headers, end_to_end), target = split_headers(request.raw_headers), request.raw_path
-    found = find_secrets(headers)
+    shown = find_shown(headers, target)
+    found = find_secrets(shown)
     return Arrival(
         endpoint=OTHER_ENDPOINT if codec is None else codec.name,
         method=tell_name(request.method, found),
@@ -71,16 +76,20 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
         headers=headers,
         end_to_end=end_to_end,
         secrets=found,
-        tenant=tenancy.identify(headers),
+        tenant=tenancy.identify(headers, target, shown),
         request_id=secrets.token_hex(12),
         started_at=time.monotonic(),
     )
 
 
-def find_secrets(headers: Headers) -> frozenset[str]:
-    """The credentials that a request shows, without the names of their schemes."""
-    words = (word for name, value in headers if name.lower() in _SECRET_HEADERS for word in value.split())
-    return frozenset(word for word in words if len(word) >= MIN_SECRET_CHARS)
+def find_secrets(shown: Shown) -> frozenset[str]:
+    """The credentials among what a request shows, without the names of their schemes."""
+    values = [value for name, value in shown if name not in GUESSABLE_NAMES or name == COOKIE]
+    values += [unquote(value) for value in values if "%" in value]
+    words = [word for value in values for word in _BETWEEN_WORDS.split(value)]
+    words += [word.partition("=")[2] for word in words if "=" in word]  # of a cookie, what stands behind its name
+    found = (word for word in words if len(word) >= MIN_SECRET_CHARS)
+    return frozenset(islice(dict.fromkeys(found), MAX_SECRETS))
 
 
 def tell_name(name: str, found: frozenset[str]) -> str:

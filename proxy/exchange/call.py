@@ -12,8 +12,9 @@ from proxy.compaction.compactor import Compactor
 from proxy.config.schema import Config, ModelConfig, PolicyConfig, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.report import Target
+from proxy.http.credentials import keep_credentials
 from proxy.http.errors import UnknownModeError, UnknownProfileError
-from proxy.http.headers import SUMMARY_HEADERS, Headers
+from proxy.http.headers import Headers
 from proxy.state.models.model_policy import ModelView
 from proxy.wire.codec import Request
 from rules.conversation import Conversation
@@ -78,8 +79,8 @@ def is_counted(request: Request, conversation: Conversation) -> bool:
 
 
 def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
-    """The client's credential headers; none for an upstream that has a key of its own."""
-    return () if upstream.api_key is not None else [item for item in headers if item[0].lower() in SUMMARY_HEADERS]
+    """The client's headers that let it in or say who pays; none if the upstream is to be shown another's, or none."""
+    return keep_credentials(headers) if upstream.shown == "client" else ()
 
 
 def _choose_settings(config: Config, matched: ModelConfig | None, profiles: set[str]) -> PolicyConfig:

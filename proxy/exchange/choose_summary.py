@@ -14,6 +14,7 @@ from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.report import Phases
 from proxy.exchange.services import Services
 from proxy.http.client import target_url
+from proxy.http.credentials import find_query_keys
 from proxy.http.headers import AFFINITY_HEADERS
 from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
@@ -143,20 +144,22 @@ def _write_inline(
 
 
 def choose_summariser(services: Services, call: Call) -> Summariser:
-    """Whom to ask: with the client's own credential, unless the upstream has a key of its own."""
+    """Whom to ask: with the client's own credential, unless the upstream is to be shown another's, or none."""
     config, settings = services.config, call.route.settings.summary
     own = settings.upstream is None
     codec = call.request.codec if own else DEFAULT  # nothing says that the other upstream knows the client's dialect
     upstream = call.route.upstream if own else config.upstream_for(settings.upstream)
     view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
-    headers = call.arrival.end_to_end if own else ()
-    affinity = [item for item in headers if item[0].lower() in AFFINITY_HEADERS]
+    arrival = call.arrival
+    affinity = [item for item in arrival.end_to_end if own and item[0].lower() in AFFINITY_HEADERS]
+    keys = find_query_keys(arrival.target)
+    target = arrival.target if own else f"{codec.path}?{keys}" if keys else codec.path
     return Summariser(
         upstream=upstream,
-        url=target_url(upstream, call.arrival.target if own else codec.path, is_api=True),
+        url=target_url(upstream, target, is_api=True),
         codec=codec,
-        headers=(*find_credentials_for(upstream, headers), *affinity),
-        secret=call.arrival.tenant.secret,
+        headers=(*find_credentials_for(upstream, arrival.end_to_end), *affinity),
+        secret=arrival.tenant.secret,
         model=view.name.model,
         window_tokens=view.policy.limit_tokens(settings.max_tokens),
         label=call.label,

@@ -16,6 +16,7 @@ from yarl import URL
 from proxy.config.network.forward_proxies import ForwardProxy
 from proxy.config.schema import UpstreamConfig
 from proxy.http.aiohttp_fixes import Connector, Request, ending_with_connection
+from proxy.http.credentials import drop_query_keys
 from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamUnreachableError
 from proxy.http.unreachable import PROXY_AUTHENTICATION_REQUIRED, describe_refusal, explain, name_host
 
@@ -31,10 +32,13 @@ Body = bytes | AsyncIterator[bytes]
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:
     """`/v1/X` is base_url/X, any other path is on base_url's origin; `is_api` paths belong to base_url without /v1.
 
-    The path goes out unchanged, percent-encoding, empty query and all; the host is always the upstream's.
+    The path goes out unchanged, percent-encoding, empty query and all, but for keys in the query of a client whose
+    credential the upstream is not to be shown; the host is always the upstream's.
     """
     base = urlsplit(upstream.base_url)
     path = origin_form(path)
+    if "?" in path and upstream.shown != "client":
+        path = drop_query_keys(path)
     if path == "/v1" or path.startswith(("/v1/", "/v1?")):
         path = base.path + path[3:]
     elif is_api:

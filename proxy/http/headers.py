@@ -1,7 +1,7 @@
 """Headers on their way through: which of them end here, which go on, and which tell who asks.
 
-Law: the client's credential goes to the request's own upstream and to no other host. Hop-by-hop headers stay on their
-hop; everything else passes as it is.
+Law: the client's credential goes to upstreams that are to be shown it, and nowhere else. Hop-by-hop headers stay on
+their hop; everything else passes as it is.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from multidict import CIMultiDict
 
 from proxy.config.schema import UpstreamConfig
+from proxy.http.credentials import drop_credentials
 from rules.conversation import Decision
 
 HOP_BY_HOP = frozenset(
@@ -25,10 +26,6 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"
 """For clients whose `Authorization` is the upstream's; it goes no further than here."""
-SCHEMES = frozenset({"bearer", "basic"})
-CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key")
-SUMMARY_HEADERS = frozenset({*CREDENTIAL_HEADERS, "openai-organization", "openai-project"})
-"""What a summary's request takes over from the client's."""
 AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session-id"})
 """By these an upstream leads a session to where its prompt cache is: xAI, Fireworks, OpenRouter and other gateways."""
 
@@ -71,16 +68,19 @@ def is_sendable(text: str) -> bool:
 def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: bool) -> CIMultiDict[str]:
     """What the upstream receives of a client's headers, in their order; `identity` asks it not to compress its answer.
 
-    A header that comes again is spelt as it was at first: aiohttp would drop it otherwise.
+    The client's credentials are among them only if the upstream is to be shown these (`credential`). A header that
+    comes again is spelt as it was at first: aiohttp would drop it otherwise.
     """
     own: dict[str, tuple[str, str]] = {}
     if identity:
         own["accept-encoding"] = ("Accept-Encoding", "identity")
-    if upstream.api_key is not None:
-        own |= dict.fromkeys(CREDENTIAL_HEADERS, ("Authorization", f"Bearer {upstream.api_key}"))
+    shown = upstream.shown
+    if shown == "key":
+        own["authorization"] = ("Authorization", f"Bearer {upstream.api_key}")
     spelt: dict[str, str] = {}
     forwarded: CIMultiDict[str] = CIMultiDict()
-    for name, value in drop_hop_by_hop(headers):
+    further = drop_hop_by_hop(headers)
+    for name, value in further if shown == "client" else drop_credentials(further):
         lower = name.lower().replace("_", "-")  # some servers cannot tell these apart
         if lower in {"host", "expect"} or lower.startswith(OWN_PREFIX) or ("_" in name and lower in NOT_FORWARDED):
             continue
@@ -91,15 +91,6 @@ def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: boo
     for name, value in own.values():
         forwarded.setdefault(name, value)
     return forwarded
-
-
-def find_credentials(headers: Headers) -> tuple[str, ...]:
-    """What the client shows to be let in, in CREDENTIAL_HEADERS' order, each once; not a scheme with nothing behind."""
-    found: dict[str, None] = {}
-    for wanted in CREDENTIAL_HEADERS:
-        values = (value for name, value in headers if name.lower() == wanted)
-        found |= dict.fromkeys(value for value in values if value.strip().lower() not in {"", *SCHEMES})
-    return tuple(found)
 
 
 def write_own_headers(

@@ -9,10 +9,12 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
 
-from proxy.http.headers import CREDENTIAL_HEADERS, KEY_HEADER, Headers
+from proxy.http.headers import KEY_HEADER, Headers
 
 MAX_SHOWN = 8
 """Credentials of one request that are looked at: more are no client's."""
+ADMITTING_HEADERS = frozenset({KEY_HEADER, "api-key", "x-api-key", "x-goog-api-key"})
+"""Where clients of OpenAI, Azure, Anthropic and Google put a key, besides `Authorization`."""
 _BEARER = "bearer "
 
 
@@ -30,7 +32,7 @@ def _find_shown(headers: Headers) -> Iterable[str]:
         if lower == "authorization":
             if value[: len(_BEARER)].lower() == _BEARER:
                 yield value[len(_BEARER) :].strip(" \t")
-        elif lower == KEY_HEADER or lower in CREDENTIAL_HEADERS:
+        elif lower in ADMITTING_HEADERS:
             yield value
 
 

@@ -13,8 +13,8 @@ def admit_client(config: Config, headers: Headers) -> None:
     """Let a client in that shows one of `client_keys`, and anyone where there are none. Raises UnauthorizedError."""
     if config.client_keys is not None and find_key(config.client_keys, headers) is None:
         message = (
-            "this proxy wants a key of its own: send one of its client_keys as Authorization: Bearer KEY, as api-key"
-            f" or as x-api-key; or as {KEY_HEADER}, where Authorization is for the upstream"
+            "this proxy wants a key of its own: send one of its client_keys as Authorization: Bearer KEY, as api-key,"
+            f" x-api-key or x-goog-api-key; or as {KEY_HEADER}, where Authorization is for the upstream"
         )
         raise UnauthorizedError(message)
 

@@ -39,6 +39,15 @@ def warn_of_open_addresses(config: Config, log: Any) -> None:
         log.warning("listening_wide", listen=address, meaning=meaning)
 
 
+def warn_of_bare_credentials(config: Config, log: Any) -> None:
+    """Log each upstream on another machine that is shown a credential without TLS."""
+    for upstream in (config.upstream, *config.upstreams.values()):
+        if upstream.bares_credential:
+            whose = {"key": "the operator's", "client": "each client's"}[upstream.shown]
+            meaning = f"{whose} credential crosses the network readable; use https://, or credential: none"
+            log.warning("credential_without_tls", upstream=upstream.base_url, meaning=meaning)
+
+
 def tell_proxies(config: Config, log: Any) -> None:
     """Log through which proxy each upstream is reached that has one, and what named it; no password.
 
@@ -87,6 +96,7 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
     warn_of_open_addresses(current.services.config, log)
     log.info("reloaded", upstream=config.upstream.base_url, mode=config.mode, models=len(config.models))
     tell_proxies(config, log)
+    warn_of_bare_credentials(config, log)
 
 
 def _read(load: Callable[[], Config]) -> Config | ConfigError:

@@ -18,6 +18,7 @@ from proxy.exchange.serve import Journey, serve
 from proxy.exchange.services import Services
 from proxy.http.aiohttp_fixes import loses_what_follows
 from proxy.http.client import SWITCHING_PROTOCOLS, Body, target_url
+from proxy.http.credentials import find_shown
 from proxy.http.errors import MethodNotAllowedError, OverloadedError, ProxyError
 from proxy.http.headers import read_headers, request_headers
 from proxy.http.relay import Reply, relay_answer
@@ -91,7 +92,8 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
 def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
     headers = read_headers(request.raw_headers)
     answer = answer_page(services, request.path, headers, of_pages=of_pages)
-    services.recorder.record_page(tell_path(request.raw_path, find_secrets(headers)), answer.status)
+    found = find_secrets(find_shown(headers, request.raw_path))
+    services.recorder.record_page(tell_path(request.raw_path, found), answer.status)
     return answer
 
 

@@ -21,6 +21,7 @@ from proxy.exchange.compact import Attempt, compact, prepare_call
 from proxy.exchange.report import Recorder, Target
 from proxy.exchange.services import Services
 from proxy.http.client import UpstreamClient
+from proxy.http.credentials import find_shown
 from proxy.http.relay import Reply
 from proxy.http.request_body import Uploads
 from proxy.state.models.service import Models
@@ -57,7 +58,7 @@ NOTE = write_note("SUMMARY of the work so far.")
 def arrive(**headers: str) -> Arrival:
     """A request that has come with these headers, and a credential."""
     shown = tuple({"Authorization": "Bearer sk-of-the-client", **headers}.items())
-    found, tenant = find_secrets(shown), TENANCY.identify(shown)
+    found, tenant = find_secrets(find_shown(shown)), TENANCY.identify(shown)
     return replace(ARRIVAL, headers=shown, end_to_end=shown, secrets=found, tenant=tenant)
 
 

@@ -85,7 +85,7 @@ async def ask_upstream(
     `path` is where the configuration has the upstream. The finding says through which proxy it was asked, if there is
     one in the configuration or the environment.
     """
-    headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.api_key is None else []
+    headers: Headers = [("Authorization", f"Bearer {key}")] if key and upstream.shown == "client" else []
     answer = await _ask_for_models(client, upstream, headers, path)
     route = str(upstream.route)
     if route and route not in answer.finding.found:
@@ -127,6 +127,9 @@ def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, sho
     subject = f"{path} {upstream.base_url}"
     if status in {401, 403} and not listed:
         finding = _judge_key(subject, status, path, shows_key=shows_key)
+        if upstream.shown == "none":
+            advice = f"set {path}.api_key; or {path}.credential: client, if clients' own keys are for it"
+            finding = Finding(subject, "error", f"wants a key ({status}), and is shown none", advice)
     else:
         finding = _judge_list(subject, status, listed)
     proxy = upstream.route.proxy
@@ -156,6 +159,17 @@ def _judge_list(subject: str, status: int, listed: int) -> Finding:
     found = "answers with something that is no list of models" if status == 200 else f"lists no models ({status})"
     advice = "is base_url right? most servers want /v1 at its end; if it is, say context_window for its models"
     return Finding(subject, "warning", found, advice)
+
+
+def find_bare_credentials(config: Config) -> list[Finding]:
+    """Upstreams on other machines that are shown a credential without TLS."""
+    named = {MAIN_UPSTREAM: config.upstream} | {f"upstreams.{name}": one for name, one in config.upstreams.items()}
+    advice = "use https://, or say credential: none if it wants no key"
+    return [
+        Finding(f"{path} {upstream.base_url}", "warning", "is shown a credential without TLS", advice)
+        for path, upstream in named.items()
+        if upstream.bares_credential
+    ]
 
 
 async def check_address(config: Config) -> Finding:

@@ -19,6 +19,7 @@ from proxy.cli.doctor.checks import (
     check_address,
     check_open_files,
     check_store,
+    find_bare_credentials,
 )
 from proxy.compaction.pool import HEURISTIC, Compactors
 from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
@@ -102,9 +103,9 @@ _Asked = tuple[str | None, ...]
 
 
 def _tell_apart(upstream: UpstreamConfig) -> _Asked:
-    """By its address, our key and the way to it: each key has its own models, and each of these may be a wrong one."""
+    """By its address, the key that it is shown and the way to it: each key has its own models, and may be wrong."""
     files = (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file)
-    return (upstream.base_url, upstream.api_key, upstream.proxy, *files)
+    return (upstream.base_url, upstream.shown, upstream.api_key, upstream.proxy, *files)
 
 
 async def examine(config: Config, models: Iterable[str], key: str | None) -> Report:
@@ -132,7 +133,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         await store.close()
         await client.close()
     findings = [*(answer.finding for answer in answers), listening, stored, check_open_files(config), counting]
-    findings += [*_judge_windows(described), *heard.findings]
+    findings += [*find_bare_credentials(config), *_judge_windows(described), *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 
 

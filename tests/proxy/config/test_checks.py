@@ -3,6 +3,8 @@
 import pytest
 from support.config import find_problems
 
+AGAINST_KEY = "contradicts api_key, which is never shown then; take one of the two out"
+
 
 @pytest.mark.parametrize(
     ("text", "problem"),
@@ -17,6 +19,11 @@ from support.config import find_problems
         (
             "{listen: 'h:1', metrics_listen: 'h:1'}",
             "metrics_listen (line 1): must be another address than listen; null serves both there",
+        ),
+        ("upstream: {credential: key}", "upstream.credential (line 1): key needs api_key beside it"),
+        (
+            "upstreams: {a: {base_url: 'http://a', credential: client, api_key: sk-PLANTED}}",
+            f"upstreams.a.credential (line 1): client {AGAINST_KEY}",
         ),
         ("models: [{match: '*'}, {match: a}]", 'models[1].match (line 1): never matches: "*" before it does'),
     ],
@@ -54,6 +61,9 @@ def test_what_does_not_contradict_is_accepted(text: str) -> None:
         ("{upstreams: {b: 3}, defaults: {upstream: b}}", ["upstreams.b"]),
         ("{upstreams: {b: {base_url: x}}, defaults: {upstream: b}}", ["upstreams.b.base_url"]),
         ("{defaults: {upstream: '${B}'}}", ["defaults.upstream"]),
+        ("{upstream: {credential: key, api_key: '${B}'}}", ["upstream.api_key"]),
+        ("{upstream: {credential: key, api_key: ''}}", ["upstream.api_key"]),
+        ("{upstream: {credential: none, api_key: [1]}}", ["upstream.api_key"]),
         ("{defaults: {low_water: '${B}', high_water: 0.1}}", ["defaults.low_water"]),
         ("{models: [{match: 3}, {match: '*'}, {match: a}]}", ["models[0].match", "models[2].match"]),
         ("{models: [7, {match: '*'}, {match: a}]}", ["models[0]", "models[2].match"]),

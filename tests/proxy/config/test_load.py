@@ -16,13 +16,13 @@ def _load(text: str = "", *settings: str, **environment: str) -> Config:
 def test_variables_are_filled_in_everywhere() -> None:
     """In sections, lists and beside other text; a default stands in for what is not set."""
     text = """
-    upstream: {base_url: "https://${HOST}:${PORT:-8443}/v1", api_key: "${KEY:-}"}
+    upstream: {base_url: "https://${HOST}:${PORT:-8443}/v1", api_key: "${KEY:-sk-own}"}
     models: [{match: "${MODEL}", protect_turns: "${TURNS}", context_window: "${WINDOW:-32768}"}]
     profiles: {x: {low_water: "${LOW:-0.5}"}}
     """
     config = _load(text, HOST="h", MODEL="qwen*", TURNS="3")
 
-    assert config.upstream == UpstreamConfig(base_url="https://h:8443/v1", api_key=None)
+    assert config.upstream == UpstreamConfig(base_url="https://h:8443/v1", api_key="sk-own")
     assert [(item.match, item.protect_turns, item.context_window) for item in config.models] == [("qwen*", 3, 32768)]
     assert config.profiles["x"].low_water == 0.5
 
@@ -48,7 +48,7 @@ def test_settings_lie_over_the_file() -> None:
 
     assert (config.defaults.protect_turns, config.defaults.summary.model) == (5, "m")
     assert (config.limits.max_body_bytes, config.limits.drain_seconds, config.listen) == (2048, 1, "h:1")
-    assert config.upstreams == {"b": UpstreamConfig(base_url="http://b")}
+    assert config.upstreams == {"b": UpstreamConfig(base_url="http://b").named()}
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe", "off"])

@@ -1,12 +1,13 @@
 """An upstream of the configuration: which environment counts for it, and how long its certificates count."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.authority import Authority
 
 from proxy.config.network.forward_proxies import UnusableProxyError
-from proxy.config.schema import UpstreamConfig
+from proxy.config.schema import Config, UpstreamConfig
 
 URL = "https://up.test/v1"
 PROXIED = {"HTTPS_PROXY": "http://proxy.test:3128"}
@@ -56,6 +57,44 @@ def test_authorities_of_the_environment_that_cannot_be_read_are_told(tmp_path: P
     assert fault is not None
     assert "missing.pem" in fault
     assert upstream.routed_by({"SSL_CERT_FILE": str(Authority(tmp_path).ca_file)}).trust_fault is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "main", "named"),
+    [
+        ({}, "client", "none"),
+        ({"api_key": "k"}, "key", "key"),
+        ({"credential": "none"}, "none", "none"),
+        ({"credential": "client"}, "client", "client"),
+    ],
+)
+def test_whose_credential_an_upstream_is_shown(fields: dict[str, Any], main: str, named: str) -> None:
+    """A client's reaches no named upstream unless that is said; copies say the same."""
+    upstream = UpstreamConfig(base_url=URL, **fields)
+    config = Config(upstream=upstream, upstreams={"other": upstream})
+
+    assert (upstream.shown, config.upstream.shown, config.upstreams["other"].shown) == (main, main, named)
+    assert config.routed_by(PROXIED).upstreams["other"].shown == named
+    assert config.model_copy().upstreams["other"].shown == named
+
+
+@pytest.mark.parametrize(
+    ("base_url", "bares"),
+    [
+        ("http://10.0.0.1:8000/v1", True),
+        ("http://gateway.internal/v1", True),
+        ("http://localhost.example.com/v1", True),
+        ("https://10.0.0.1/v1", False),
+        ("http://127.0.0.9:8000/v1", False),
+        ("http://[::1]/v1", False),
+        ("http://localhost:1/v1", False),
+    ],
+)
+def test_a_credential_is_bare_on_the_way_to_another_machine_without_tls(base_url: str, *, bares: bool) -> None:
+    """Whosever it is; where none is shown there is nothing to read."""
+    for fields in ({}, {"api_key": "k"}):
+        assert UpstreamConfig(base_url=base_url, **fields).bares_credential is bares
+    assert not UpstreamConfig(base_url=base_url).named().bares_credential
 
 
 def test_no_key_and_no_password_is_shown() -> None:

@@ -93,3 +93,28 @@ def test_addresses_are_read_and_written(address: str, parts: tuple[str, int], ur
 def test_a_server_on_all_addresses_is_reached_on_the_loopback(listen: str, own: str) -> None:
     """Any other where it listens."""
     assert own_host(listen) == own
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "upstream.api_key=''",
+        "client_keys=['']",
+        "admin_token=''",
+        "store=redis://u:@h:1",
+        "upstream.proxy=http://u:@h:1",
+    ],
+)
+def test_an_empty_secret_is_refused(setting: str) -> None:
+    """It would open the door, or send another's key in its place; null says that there is none."""
+    with pytest.raises(ConfigError, match="must not"):
+        load_config(settings=[setting], environment={})
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["upstream.api_key=null", "store=redis://u@h:1", "upstream.proxy=http://u@h:1", "upstream.proxy=''"],
+)
+def test_none_at_all_may_be_said(setting: str) -> None:
+    """A user may have no password, and an empty proxy is none."""
+    assert load_config(settings=[setting], environment={}).upstream.api_key is None

@@ -12,12 +12,14 @@ from support.journeys import TENANCY
 from proxy.exchange.arrival import (
     MAX_CHARS,
     MAX_READ_CHARS,
+    MAX_SECRETS,
     find_secrets,
     read_arrival,
     tell_name,
     tell_path,
     tell_upstream,
 )
+from proxy.http.credentials import find_shown
 from proxy.wire.chat.codec import CHAT
 
 KEY = "sk-PLANTED-KEY"
@@ -40,19 +42,19 @@ HEADERS = [("authorization", f"Bearer {KEY}"), ("X-Api-Key", "ollama"), ("x-trim
 )
 def test_a_name_stands_as_it_was_given(name: str, told: str) -> None:
     """But for what a terminal would obey, what is too long, and a credential of the same request."""
-    assert tell_name(name, find_secrets(HEADERS)) == told
+    assert tell_name(name, find_secrets(find_shown(HEADERS))) == told
 
 
 def test_the_longest_credential_is_replaced_first() -> None:
     """One that begins another must not leave the other's end behind."""
     headers = [("authorization", f"Bearer {KEY}"), ("x-api-key", f"{KEY}-AND-MORE")]
-    assert tell_name(f"a/{KEY}-AND-MORE", find_secrets(headers)) == "a/***"
+    assert tell_name(f"a/{KEY}-AND-MORE", find_secrets(find_shown(headers))) == "a/***"
 
 
 def test_no_more_than_a_header_is_looked_through() -> None:
     """What stands behind that many characters takes no part in the search."""
     headers = [("authorization", "Bearer " + "s" * (MAX_READ_CHARS + 1))]
-    assert tell_name("s" * (MAX_READ_CHARS + 1), find_secrets(headers)) == "s" * MAX_CHARS + "…"
+    assert tell_name("s" * (MAX_READ_CHARS + 1), find_secrets(find_shown(headers))) == "s" * MAX_CHARS + "…"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_no_more_than_a_header_is_looked_through() -> None:
 )
 def test_of_a_path_the_words_stand(target: str, told: str) -> None:
     """No query, no user, and nothing that may be an identifier or a key."""
-    assert tell_path(target, find_secrets(HEADERS)) == told
+    assert tell_path(target, find_secrets(find_shown(HEADERS))) == told
 
 
 @pytest.mark.parametrize(
@@ -125,3 +127,27 @@ def test_request_ids_are_all_different() -> None:
 
     assert len(ids) == 100
     assert {len(item) for item in ids} == {24}
+
+
+@pytest.mark.parametrize(
+    ("headers", "target", "model", "told"),
+    [
+        ([("x-goog-api-key", KEY)], "/", f"a/{KEY}", "a/***"),
+        ([("X-Acme-Token", f"Token {KEY}")], "/", KEY, "***"),
+        ([("Cookie", f"theme=dark; sid={KEY}")], "/", f"a/{KEY}", "a/***"),
+        ([], f"/v1/x?key={KEY}", KEY, "***"),
+        ([], "/v1/x?token=sk%2FPLANTED%2FKEY", "sk/PLANTED/KEY", "***"),
+        ([("OpenAI-Organization", "org-of-many-letters")], "/", "org-of-many-letters", "org-of-many-letters"),
+    ],
+)
+def test_a_credential_is_known_wherever_it_was_shown(
+    headers: list[tuple[str, str]], target: str, model: str, told: str
+) -> None:
+    """Header or query, as it is written and as it is meant; who pays is no secret."""
+    assert tell_name(model, find_secrets(find_shown(headers, target))) == told
+
+
+def test_so_many_credentials_are_looked_for_and_no_more() -> None:
+    """Each costs a look through each name that is logged."""
+    shown = find_shown([("Cookie", "; ".join(f"c{number}=value-of-cookie-{number}" for number in range(5000)))])
+    assert len(find_secrets(shown)) == MAX_SECRETS

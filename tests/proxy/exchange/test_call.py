@@ -140,8 +140,8 @@ def test_a_prompt_is_text_only_if_the_vocabulary_tells_its_cost(
     assert is_text_only(conversation(*messages)) is expected
 
 
-def test_the_clients_credential_is_not_shown_to_an_upstream_with_a_key_of_its_own() -> None:
-    """Of its headers only those that tell who asks and on whose account."""
+def test_the_clients_credential_is_shown_to_upstreams_that_are_to_have_it() -> None:
+    """Of its headers only those that let it in and say on whose account; of named upstreams, those that say so."""
     headers = [
         ("Authorization", "Bearer a"),
         ("X-Api-Key", "b"),
@@ -149,7 +149,10 @@ def test_the_clients_credential_is_not_shown_to_an_upstream_with_a_key_of_its_ow
         ("Cookie", "c"),
         ("X-A", "d"),
     ]
-    config = load("{upstreams: {keyed: {base_url: 'http://k/v1', api_key: k}}}")
+    others = "keyed: {base_url: 'http://k', api_key: k}, plain: {base_url: 'http://p'}"
+    config = load(f"{{upstreams: {{{others}, told: {{base_url: 'http://t', credential: client}}}}}}")
 
-    assert find_credentials_for(config.upstream, headers) == headers[:3]
-    assert find_credentials_for(config.upstreams["keyed"], headers) == ()
+    for upstream in (config.upstream, config.upstreams["told"]):
+        assert find_credentials_for(upstream, headers) == headers[:4]
+    for name in ("keyed", "plain"):
+        assert find_credentials_for(config.upstreams[name], headers) == ()

@@ -437,3 +437,24 @@ async def test_what_is_known_of_a_model_is_known_of_it_at_its_upstream(make_stag
     after = choose_summariser(stages.services, call)
 
     assert before.window_tokens - after.window_tokens == 3000
+
+
+@pytest.mark.parametrize(
+    ("told", "target", "names"),
+    [
+        ("credential: client", "/v1/chat/completions?key=sk-client", ["Authorization", "Cookie"]),
+        ("credential: none", "/v1/chat/completions", []),
+    ],
+)
+async def test_another_upstream_is_shown_the_clients_credential_if_that_is_said(
+    told: str, target: str, names: list[str], make_stages: MakeStages
+) -> None:
+    """In whatever way the client pays; and nothing else of its headers or its query."""
+    other = f"upstreams={{other: {{base_url: 'http://other:9/v1', {told}}}}}"
+    stages = await make_stages(*SETTINGS, other, "defaults.summary.upstream=other")
+    call = await stages.prepare(read_session(3), **ARRIVED, Cookie="sid=a")
+    arrival = replace(call.arrival, target="/elsewhere?a=1&key=sk-client")
+    summariser = choose_summariser(stages.services, replace(call, arrival=arrival))
+
+    assert summariser.url.raw_path == target
+    assert sorted(name for name, _ in summariser.headers) == names

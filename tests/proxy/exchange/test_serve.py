@@ -334,10 +334,12 @@ async def test_neither_keys_nor_text_reach_log_metrics_or_errors(client, upstrea
 async def test_what_is_not_decoded_goes_to_its_models_upstream_all_the_same(
     body, settings, client, upstream, start_proxy
 ):
-    """The credential of a request reaches the upstream that its model names, and no other."""
+    """The credential of a request reaches the upstream that its model names, if it is to, and no other."""
     async with run_upstream() as local:
         models = "models=[{match: 'local*', upstream: here}]"
-        proxy = await start_proxy(f"upstreams={{here: {{base_url: '{local.url}'}}}}", models, *settings)
+        proxy = await start_proxy(
+            f"upstreams={{here: {{base_url: '{local.url}', credential: client}}}}", models, *settings
+        )
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
         assert [recorded.body for recorded in local.requests] == [body]

@@ -47,6 +47,16 @@ def test_a_path_goes_to_its_place_on_the_upstream(base: str, path: str, target: 
     assert str(target_url(UpstreamConfig(base_url=base), path)) == target
 
 
+@pytest.mark.parametrize("is_api", [False, True])
+def test_a_key_in_the_query_goes_only_where_the_clients_credential_goes(*, is_api: bool) -> None:
+    """To such an upstream byte for byte; to others without it."""
+    target = "/v1/models?a=%2f&k%65y=sk-client&&b"
+
+    assert target_url(PLAIN, target, is_api=is_api).raw_path_qs == target
+    for upstream in (KEYED, PLAIN.named()):
+        assert target_url(upstream, target, is_api=is_api).raw_path_qs == "/v1/models?a=%2f&&b"
+
+
 def test_an_api_path_without_v1_belongs_to_base_url() -> None:
     """Clients whose base URL is the proxy's bare address."""
     upstream = UpstreamConfig(base_url="http://up:1/api/v3/")

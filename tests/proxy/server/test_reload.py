@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from support.client import CHAT, post
+from support.model_learning import ListLog
 
 from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
 from proxy.config.schema import Config
 from proxy.server.app import Proxy
-from proxy.server.reload import FIXED_KEYS, adopt, reload_when_told
+from proxy.server.reload import FIXED_KEYS, adopt, reload_when_told, warn_of_bare_credentials
 
 
 def _change(proxy: Proxy, **changes: object) -> Config:
@@ -115,3 +117,17 @@ async def test_a_door_that_a_reload_opens_is_said(start_proxy) -> None:
 def test_what_is_fixed_are_keys() -> None:
     """A name that is none would promise something that is not there."""
     assert set(FIXED_KEYS) <= set(Config.model_fields)
+
+
+def test_credentials_without_tls_are_told() -> None:
+    """Whose they are, and no word of them."""
+    log = ListLog()
+    text = "upstream: {base_url: 'http://main/v1'}\nupstreams: {a: {base_url: 'http://a', api_key: sk-PLANTED}}"
+    warn_of_bare_credentials(load_config(text, environment={}), log)
+    warn_of_bare_credentials(load_config("upstreams: {a: {base_url: 'http://a'}}", environment={}), log)
+
+    assert [(line["event"], line["upstream"], str(line["meaning"])[:14]) for line in log.lines] == [
+        ("credential_without_tls", "http://main/v1", "each client's "),
+        ("credential_without_tls", "http://a", "the operator's"),
+    ]
+    assert "PLANTED" not in str(log.lines)

@@ -5,11 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.load import load_config
+from proxy.http.credentials import find_shown
 from proxy.server.access import admit_client
 from proxy.state.tenancy import Tenancy
 
 KEY = b"k" * 32
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
+
+NAMES = st.from_regex("[a-zA-Z0-9]{1,20}", fullmatch=True)
 
 
 @given(left=VALUES, right=VALUES)
@@ -94,3 +97,60 @@ def test_a_tenant_is_named_by_its_credential_and_told_apart_by_the_key_that_let_
     assert (tenant.id == stranger.id) == (tenant.key_id == stranger.key_id) == (left == right)
     assert Tenancy("authorization", KEY).identify([("api-key", left)]).key_id == ""
     assert repr(tenant).count("secret") == 0
+
+
+SHOWN = (
+    "x-goog-api-key",
+    "Ocp-Apim-Subscription-Key",
+    "X-Auth-Token",
+    "Cookie",
+    "Proxy-Authorization",
+    "X-Acme-Secret",
+)
+
+
+@given(
+    name=st.sampled_from((*SHOWN, "?key", "?subscription-key", "?sig")), left=NAMES, right=NAMES, beside=st.booleans()
+)
+def test_each_place_of_a_key_tells_tenants_apart(name: str, left: str, right: str, *, beside: bool) -> None:
+    """Alone, and beside a placeholder; the same on every machine if it is a secret."""
+
+    def secret(value: str, key: bytes = KEY) -> bytes:
+        headers = [("Authorization", "Bearer x")] if beside else []
+        headers += [] if name.startswith("?") else [(name, value)]
+        target = f"/v1/x?{name[1:]}={value}" if name.startswith("?") else "/v1/x"
+        return Tenancy("authorization", key).find_secret(headers, target)
+
+    assert (secret(left) == secret(right)) == (left == right)
+    assert (secret(left) == secret(left, b"x" * 32)) == (beside or name != "Cookie")
+
+
+@pytest.mark.parametrize("name", ["OpenAI-Organization", "openai_project", "X-Forwarded-User", "Cookie"])
+def test_what_might_be_guessed_is_joined_with_the_proxys_own_key(name: str) -> None:
+    """Whoever reads the store must not find texts by a list of names; a key beside it is secret enough."""
+    here, elsewhere = Tenancy("authorization", KEY), Tenancy("authorization", b"x" * 32)
+    assert here.find_secret([(name, "a")]) != elsewhere.find_secret([(name, "a")])
+    assert here.find_secret([(name, "a")]) != here.find_secret([(name, "b")])
+    keyed = [("Authorization", "Bearer a"), (name, "a")]
+    assert here.find_secret(keyed) == elsewhere.find_secret(keyed) != here.find_secret(keyed[:1])
+
+
+def test_a_key_in_the_path_tells_clients_apart_that_show_nothing_else() -> None:
+    """Some gateways take it there."""
+    tenancy = Tenancy("authorization", KEY)
+    secrets = {tenancy.find_secret([], f"/sk-of-a-long-enough-key-{name}/v1/chat/completions") for name in "ab"}
+    assert len(secrets | {tenancy.find_secret([], "/v1/chat/completions")}) == 3
+
+
+def test_the_order_of_headers_and_what_servers_change_themselves_make_no_tenant() -> None:
+    """Else a client would not find its summaries again."""
+    tenancy = Tenancy("authorization", KEY)
+    headers = [("api-key", "a"), ("X-Auth-Token", "t"), ("Cookie", "sid=1; AWSALB=x"), ("Idempotency-Key", "1")]
+    changed = [("Idempotency-Key", "2"), ("Cookie", "AWSALB=y; sid=1"), *headers[1::-1]]
+    assert tenancy.find_secret(headers, "/v1/x?a=1") == tenancy.find_secret(changed, "/v1/x?a=2")
+
+
+def test_what_is_at_hand_is_not_looked_for_again() -> None:
+    """A request's credentials are found once."""
+    tenancy, headers = Tenancy("authorization", KEY), [("x-goog-api-key", "a")]
+    assert tenancy.identify(headers, "/?key=b", find_shown(headers, "/?key=b")) == tenancy.identify(headers, "/?key=b")

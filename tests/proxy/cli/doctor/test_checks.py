@@ -12,7 +12,14 @@ from aiohttp import web
 from upstreams.recording import FakeUpstream
 
 from proxy.cli.doctor import checks
-from proxy.cli.doctor.checks import Answer, ask_upstream, check_address, check_open_files, check_store
+from proxy.cli.doctor.checks import (
+    Answer,
+    ask_upstream,
+    check_address,
+    check_open_files,
+    check_store,
+    find_bare_credentials,
+)
 from proxy.config.load import load_config
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
@@ -91,6 +98,34 @@ async def test_what_to_do_is_said_of_the_upstream_that_was_asked(asking, upstrea
     assert finding.subject == f"upstreams.other {upstream.url}"
     assert "upstreams.other.api_key" in finding.advice
     assert "--key-from-env" not in finding.advice
+
+
+async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(asking, upstream) -> None:
+    """Clients' keys are kept from it, the doctor's own, too."""
+    _tell(upstream, 401)
+    for config in (
+        UpstreamConfig(base_url=upstream.url).named(),
+        UpstreamConfig(base_url=upstream.url, credential="none"),
+    ):
+        finding = (await ask_upstream(asking, config, "sk-PLANTED", "upstreams.other")).finding
+
+        assert (finding.level, finding.found) == ("error", "wants a key (401), and is shown none")
+        assert "upstreams.other.credential: client" in str(finding.advice)
+    assert all(not question.header("authorization") for question in upstream.requests)
+
+
+def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> None:
+    """Not one that stays on this machine, nor an upstream that is shown none."""
+    others = "a: {base_url: 'http://10.0.0.1/v1', api_key: sk-PLANTED}, b: {base_url: 'http://b'}"
+    others += ", c: {base_url: 'http://localhost', api_key: k}"
+    text = f"upstream: {{base_url: 'http://main/v1'}}\nupstreams: {{{others}}}"
+    findings = find_bare_credentials(load_config(text, environment={}))
+
+    assert [(finding.subject, finding.level) for finding in findings] == [
+        ("upstream http://main/v1", "warning"),
+        ("upstreams.a http://10.0.0.1/v1", "warning"),
+    ]
+    assert "PLANTED" not in str(findings)
 
 
 @pytest.mark.parametrize(

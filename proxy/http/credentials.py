@@ -1,0 +1,199 @@
+"""What a client shows to be let in by an upstream, and who pays: where such keys stand in a request.
+
+Law: a name that says it holds a key counts as one, known or not. So of two requests that differ in a credential, the
+difference is seen here; and what an upstream must not be shown is found by the same names.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import unquote_plus
+
+CLASSIC_NAMES = ("authorization", "api-key", "x-api-key")
+"""Headers by which a tenant's secret has been derived from the beginning: what is in stores was written under these."""
+SCHEMES = frozenset({"bearer", "basic"})
+COOKIE = "cookie"
+
+KEY_NAMES: Mapping[str, str] = {
+    "authorization": "RFC 9110 section 11.6.2; OpenAI, and most that are compatible with it",
+    "proxy-authorization": "RFC 9110 section 11.7.2; it ends here, and still tells clients apart",
+    "cookie": "RFC 6265; gateways behind a login",
+    "api-key": "Azure OpenAI; as a query parameter of its WebSockets, too",
+    "x-api-key": "Anthropic; AWS API Gateway",
+    "x-goog-api-key": "Google, system parameters, for Gemini and Vertex AI",
+    "key": "Google, system parameters, in the query",
+    "$key": "Google, system parameters, in the query",
+    "ocp-apim-subscription-key": "Azure API Management",
+    "subscription-key": "Azure API Management, in the query",
+    "x-functions-key": "Azure Functions",
+    "code": "Azure Functions, in the query",
+    "sig": "Azure, shared access signatures, in the query",
+    "x-amz-security-token": "AWS Signature Version 4, as a header or in the query",
+    "x-amz-credential": "AWS Signature Version 4, in the query",
+    "x-amz-signature": "AWS Signature Version 4, in the query",
+    "access-token": "RFC 6750 section 2.3, in the query; Baidu",
+    "oauth-token": "Google, system parameters, in the query",
+    "token": "common, in the query",
+    "auth": "common",
+    "apikey": "Kong and APISIX, plugin key-auth, as a header or in the query",
+    "x-auth-token": "OpenStack, and gateways after it",
+    "x-auth-key": "Cloudflare's API",
+    "cf-aig-authorization": "Cloudflare AI Gateway",
+    "cf-access-client-secret": "Cloudflare Access, service tokens",
+    "x-portkey-api-key": "Portkey",
+    "x-portkey-virtual-key": "Portkey",
+    "x-portkey-config": "Portkey: JSON that may hold keys of providers",
+    "helicone-auth": "Helicone",
+    "x-litellm-api-key": "LiteLLM proxy",
+    "x-vercel-protection-bypass": "Vercel, protection bypass for automation",
+}
+"""Headers and query parameters that take a key, and who says so; `_` stands for `-` here, capitals for small letters.
+
+Source: the documentation of each.
+"""
+KEY_ENDINGS = (
+    "authorization", "-auth", "-key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials",
+    "jwt",
+)  # fmt: skip
+"""Of names that say of themselves that they hold a key."""
+OTHER_ENDINGS = (
+    "idempotency-key", "websocket-key", "cache-key", "routing-key", "partition-key", "surrogate-key", "csrf-token",
+    "xsrf-token", "page-token", "next-token", "continuation-token", "client-token", "request-token",
+)  # fmt: skip
+"""Of names that end like one, and let nobody in. Many are new with each request, and would make each a tenant."""
+
+ACCOUNT_NAMES = frozenset(
+    {
+        "openai-organization", "openai-project", "chatgpt-account-id",  # OpenAI
+        "x-goog-user-project",  # Google, system parameters
+        "x-hf-bill-to",  # Hugging Face
+        "x-dashscope-workspace",  # Alibaba Model Studio
+        "groupid",  # MiniMax, in the query
+        "x-auth-email",  # Cloudflare's API
+        "cf-access-client-id",  # Cloudflare Access
+    }
+)  # fmt: skip
+"""These say who pays, beside a key; they are no secret."""
+IDENTITY_NAMES = frozenset(
+    {
+        "x-forwarded-user", "x-forwarded-email", "x-auth-request-user", "x-auth-request-email",  # oauth2-proxy
+        "remote-user", "x-remote-user", "x-webauth-user",  # nginx, Apache, Grafana
+        "cf-access-authenticated-user-email",  # Cloudflare Access
+        "x-goog-authenticated-user-id",  # Google's Identity-Aware Proxy
+        "x-amzn-oidc-identity",  # AWS Application Load Balancer
+        "x-ms-client-principal-id",  # Azure App Service
+        "tailscale-user-login",  # Tailscale
+    }
+)  # fmt: skip
+"""By these a proxy between the client and us says who asks, having asked for a key itself."""
+GUESSABLE_NAMES = ACCOUNT_NAMES | IDENTITY_NAMES | {COOKIE, "/"}
+"""These tell clients apart, but whoever reads a store might guess them."""
+_KNOWN_NAMES = KEY_NAMES.keys() | ACCOUNT_NAMES | IDENTITY_NAMES
+
+_BALANCERS = re.compile(
+    r"AWSALB(TG)?(CORS)?|AWSELB(CORS)?|__cf_bm|__cflb|_cfuvid|cf_clearance|GCLB|GCILB|ARRAffinity(SameSite)?|SERVERID"
+    r"|visid_incap_\w+|incap_ses_\w+"
+)
+"""Cookies that say which server answers, or that the client is no robot: AWS, Cloudflare, Google, Azure, HAProxy,
+Imperva. They let nobody in, and some are new with each answer."""
+_SUBPROTOCOL_KEYS = ("openai-insecure-api-key.", "openai-organization.", "openai-project.", "base64url.bearer.")
+"""Of WebSockets: browsers can send no headers. Source: OpenAI's Realtime API (`openai-insecure-api-key.KEY`,
+`openai-organization.ID`, `openai-project.ID`); Kubernetes."""
+_PATH_KEY = re.compile(r"/([^/]{20,})")
+"""A part of a path that may be a key: words are shorter. Source: Helicone takes keys there."""
+_SEPARATOR = re.compile("([&;])")
+"""Some servers still take `;` for `&`. Source: HTML 4.01 appendix B.2.2."""
+
+Headers = Iterable[tuple[str, str]]
+Shown = Sequence[tuple[str, str]]
+"""Names, as the tables have them, and values; see `find_shown`."""
+
+
+def plain(name: str) -> str:
+    """A header's name as the tables have it: some servers cannot tell `_` and `-` apart."""
+    return name.lower().replace("_", "-")
+
+
+def is_key(name: str) -> bool:
+    """Whether a `plain` name is one of a key."""
+    return name in KEY_NAMES or (name.endswith(KEY_ENDINGS) and not name.endswith(OTHER_ENDINGS))
+
+
+def is_credential(name: str) -> bool:
+    """Whether a `plain` name is one of a key, or says who pays: what a client shows to its own upstream only."""
+    return name in ACCOUNT_NAMES or is_key(name)
+
+
+def keep_credentials(headers: Headers) -> list[tuple[str, str]]:
+    """Of a client's headers those that its own upstream lets it in by, as they stand there."""
+    return [(name, value) for name, value in headers if is_credential(plain(name))]
+
+
+def drop_credentials(headers: Headers) -> list[tuple[str, str]]:
+    """The other headers: for an upstream that is shown another's key, or none.
+
+    A browser's WebSocket has its key among the subprotocols; the others stay.
+    """
+    kept = []
+    for name, value in headers:
+        lower = plain(name)
+        if lower == "sec-websocket-protocol":
+            left = drop_subprotocol_keys(value)
+            kept += [(name, left)] if left else []
+        elif not is_credential(lower):
+            kept.append((name, value))
+    return kept
+
+
+def find_shown(headers: Headers, target: str = "") -> Shown:
+    """All that tells who asks: names, as the tables have them, and values, in the request's order.
+
+    A query parameter's name begins with `?`. A part of the path counts, under the name `/`, only if nothing else does.
+    A scheme with nothing behind it shows nothing.
+    """
+    shown = []
+    for name, value in headers:
+        known = name.lower().replace("_", "-")
+        if known in _KNOWN_NAMES or (known.endswith(KEY_ENDINGS) and not known.endswith(OTHER_ENDINGS)):
+            if known == COOKIE:
+                value = _drop_balancers(value)  # noqa: PLW2901 - what counts of it
+            if value.strip().lower() not in {"", *SCHEMES}:
+                shown.append((known, value))
+    path, mark, query = target.partition("?")
+    if mark:
+        pieces = ((_name(piece), piece.partition("=")[2]) for piece in _SEPARATOR.split(query)[::2])
+        shown += [(f"?{name}", value) for name, value in pieces if value and is_credential(name)]
+    return shown or [("/", part) for part in _PATH_KEY.findall(path)]
+
+
+def find_query_keys(target: str) -> str:
+    """The parameters of a target's query that are credentials, as they stand there; empty if there are none."""
+    return "&".join(piece for piece in _SEPARATOR.split(target.partition("?")[2])[::2] if is_credential(_name(piece)))
+
+
+def drop_query_keys(target: str) -> str:
+    """The target without the parameters of its query that are credentials; as it is, byte for byte, without any."""
+    path, mark, query = target.partition("?")
+    if not mark:
+        return target
+    pieces = _SEPARATOR.split(query)
+    kept = [index for index in range(0, len(pieces), 2) if not is_credential(_name(pieces[index]))]
+    if 2 * len(kept) > len(pieces):
+        return target
+    left = "".join(pieces[index - 1] * (place > 0) + pieces[index] for place, index in enumerate(kept))
+    return f"{path}?{left}" if left else path
+
+
+def drop_subprotocol_keys(protocols: str) -> str:
+    """A WebSocket's subprotocols without those that are credentials; empty if that leaves none."""
+    kept = (item for item in protocols.split(",") if not item.strip().lower().startswith(_SUBPROTOCOL_KEYS))
+    return ",".join(kept).strip()
+
+
+def _name(piece: str) -> str:
+    """The name of a query's parameter, as servers read it: `k%65y[]=` is `key`."""
+    return plain(unquote_plus(piece.partition("=")[0]).partition("[")[0].strip())
+
+
+def _drop_balancers(cookies: str) -> str:
+    crumbs = (crumb.strip() for crumb in cookies.split(";"))
+    return ";".join(crumb for crumb in crumbs if crumb and not _BALANCERS.fullmatch(crumb.partition("=")[0].strip()))
