@@ -164,6 +164,7 @@ async def test_a_key_goes_where_the_operator_says(way, client, upstream, start_p
     assert upstream.chats[0].path == WAYS[way][1]
     for name, value in WAYS[way][0].items():
         assert upstream.chats[0].header(name) == [value]
+    await shown.services.models.settle()
     upstream.requests.clear()
     upstream.questions.clear()
     hidden = await start_proxy("upstream.credential=none")
