@@ -38,6 +38,7 @@ DISGUISES = {
     "line separators": TITLE.replace(" ", "\u2028"),
     "other line breaks": TITLE.replace(" ", "\x85\x0b\x0c\u2029"),
     "line breaks": TITLE.replace(" ", "\n"),
+    "colours": TITLE.replace(" ", "\x1b[31m \x9b0m"),
     "emphasis": TITLE.replace("user", "**user**").replace("part", "_part_"),
 }
 _FRAGMENTS = (
