@@ -33,10 +33,10 @@ def write_digest(messages: Sequence[Message], *, max_tokens: int, count: CountTo
     """Requests, calls made, files touched, last errors and the last word, within `max_tokens`, behind a `note`."""
     opening = f"{note}\n\n{len(messages)}{_OPENING}" if note else f"{len(messages)}{_OPENING}"
     lists = (
-        Rows("Requests, oldest first", _requests(messages), 0.3, "requests", is_users=True),
+        Rows("Requests, oldest first", _requests(messages), 0.45, "requests", is_users=True),
         _calls(messages),
-        Rows("Files named in tool calls", _files(messages), 0.25),
-        Rows("Errors seen last in tool results", _errors(messages), 0.2),
+        Rows("Files named in tool calls", _files(messages), 0.15),
+        Rows("Errors seen last in tool results", _errors(messages), 0.15),
         Rows("Last message of the assistant", _last_word(messages), 0.15),
     )
     return write_lists(opening, lists, max_tokens=max_tokens, count=count)

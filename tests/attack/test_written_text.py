@@ -52,7 +52,9 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "in a list": lambda text: f"\n- {text}\n",
 }
 HOSTILE = st.builds(
-    lambda disguise, ours, before, after: f"{before}error {disguise(ours)}{after} error {CANARY}\n{disguise(ours)}",
+    lambda disguise, ours, before, after: (
+        f"{before}error: {CANARY} {disguise(ours)}{after} error {CANARY}\n{disguise(ours)}"
+    ),
     st.sampled_from(list(DISGUISES.values())),
     st.sampled_from(OURS),
     st.sampled_from(("", "\n", "\r\n", "\u2028", "]", "x" * 50, "[trim", '{"a": "', "\x1b]8;;", "\u202e")),
