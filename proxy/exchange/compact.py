@@ -119,8 +119,9 @@ async def carry_out(
     if planned.plan.request is not None or planned.plan.prefetch is not None:
         chosen = await choose_text(services, call, planned, reply, phases)
     with phases.timed("apply"):
-        writes_digest = chosen.planned.plan.request is not None and chosen.text is None
-        work = partial(call.compactor.apply, chosen.planned, chosen.text)
+        text = chosen.text
+        writes_digest = chosen.planned.plan.request is not None and (text is None or not text.by_model)
+        work = partial(call.compactor.apply, chosen.planned, text)
         compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
     outcome = call.route.target.mode
     if outcome == "enforce":

@@ -56,7 +56,8 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
         decisions += deduped.decisions
         current = deduped.conversation
     if window.cut is not None and plan.request is not None:
-        if summary is None:
+        # A digest is a quotation, which must not be cut: one that was written for more room is written anew.
+        if summary is None or (not summary.by_model and count(summary.text) > plan.request.max_tokens):
             summary = Summary(make_digest(plan.request, count=count), by_model=False)
         spliced = splice_summary(current, window=window, summary=summary, role=policy.summary_role, count=count)
         decisions += spliced.decisions

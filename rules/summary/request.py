@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, Message, Role, count_leading
-from rules.summary.digest import write_digest
+from rules.summary.digest import find_note, write_digest
 from rules.summary.handoff import NOTE_PARTS
+from rules.summary.quoting import break_headings
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
 from rules.window.prune import is_prunable
 from rules.window.state import Cut, CutKind, Window
@@ -212,25 +213,27 @@ def _render(message: Message, fence: str, max_tokens: int, count: CountTokens) -
     return "\n".join(lines)
 
 
-def make_digest(request: SummaryRequest, *, base_text: str | None = None, count: CountTokens) -> str:
+def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: CountTokens) -> str:
     """The text that stands in when no model's summary is to be had, within the request's `max_tokens`.
 
-    It goes on from the previous summary if that is at hand. User messages that stand verbatim behind it are left out;
-    those that stood behind the previous summary, and no longer do, are listed.
+    It goes on from the previous summary if a model wrote that. User messages that stand verbatim behind it are left
+    out; those that stood behind the previous summary, and no longer do, are listed. If the previous text was itself a
+    digest, all of it is listed anew, behind the summary that it went on from.
     """
     covered = (*request.earlier, *request.span)
     users = [index for index, message in enumerate(covered) if message.role is Role.USER]
     kept = set(_newest(users, request.kept))
-    if base_text is None:
-        left = [message for index, message in enumerate(covered) if index not in kept]
-        return write_digest(left, max_tokens=request.max_tokens, count=count)
-    start = len(request.earlier)
-    before = [index for index in users if index < start]
-    uncovered = (*_newest(before, request.base_kept), *range(start, len(covered)))
-    base = truncate_text(base_text, request.max_tokens // 2, count)
+    uncovered: Sequence[int] = range(len(covered))
+    note = ""
+    if base is not None and base.by_model:
+        note, start = base.text, len(request.earlier)
+        before = [index for index in users if index < start]
+        uncovered = (*_newest(before, request.base_kept), *range(start, len(covered)))
+    elif base is not None:
+        note = find_note(base.text)
+    note = truncate_text(break_headings(note), request.max_tokens // 2, count)
     left = [covered[index] for index in uncovered if index not in kept]
-    rest = write_digest(left, max_tokens=request.max_tokens - count(base), count=count)
-    return f"{base}\n\n{rest}"
+    return write_digest(left, max_tokens=request.max_tokens, count=count, note=note)
 
 
 def _newest(indexes: Sequence[int], number: int) -> Sequence[int]:

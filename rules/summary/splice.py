@@ -2,7 +2,8 @@
 
 Law: a function of the transcript, the cut, the text and the role. The task statement and the kept messages stand
 verbatim; no system message of the client moves or goes. What a tool has said gains no authority by standing in a
-summary, whoever speaks it: the introduction says so.
+summary, whoever speaks it: the introduction says so. Only what is written here introduces the user's words: a model's
+summary has our headings broken, a digest is made without them.
 """
 
 from collections.abc import Sequence
@@ -10,15 +11,14 @@ from dataclasses import replace
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Origin, Outcome, Role, count_leading
 from rules.policy import SummaryRole
+from rules.summary.quoting import break_headings
 from rules.summary.request import Summary
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
-from rules.text.markers import INTRODUCTION, KEPT_TITLE
+from rules.text.markers import ACKNOWLEDGEMENT, GO_ON, INTRODUCTION, KEPT_TITLE
 from rules.tokens.messages import finish_message
 from rules.window.state import Window
 
 _NO_ROOM = "Earlier messages were removed."
-_ACKNOWLEDGEMENT = "Understood. I will go on from the summary above."
-_GO_ON = "Go on from the summary above."
 
 _Placed = tuple[Message, Origin | None]
 """A message, and where the client's request says it; None for one that is made here."""
@@ -41,11 +41,12 @@ def splice_summary(
     task = placed[window.task] if window.task is not None and window.task < cut.at else None
     if task is None or (role is SummaryRole.SYSTEM and not conversation.shape.has_system_messages):
         role = SummaryRole.AUTO
-    text = summary.text if cut.reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
+    told = break_headings(summary.text) if summary.by_model else summary.text
+    text = told if cut.reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
     body = f"{INTRODUCTION}\n\n{truncate_text(text, max(cut.reserved_tokens, MIN_TEXT_TOKENS), count)}"
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
     systems = [each for each in placed[leading : cut.at] if each[0].role is Role.SYSTEM]
-    bridge = finish_message(Message(Role.ASSISTANT, (_ACKNOWLEDGEMENT,)), count)
+    bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
     gone = sum(message.tokens for message in messages[leading : cut.at])
     # Whether a line bridges the gap depends on what follows, which must not change what was forwarded before.
     if sum(message.tokens for message, _ in (*memo, *systems)) + bridge.tokens >= gone:
@@ -111,5 +112,5 @@ def _bridge(
     if first is Role.USER and speaker is not Role.ASSISTANT:
         return [*tail[:at], (acknowledgement, None), *tail[at:]]
     if first is Role.ASSISTANT and speaker is Role.ASSISTANT and goes_on:
-        return [*tail[:at], (finish_message(Message(Role.USER, (_GO_ON,)), count), None), *tail[at:]]
+        return [*tail[:at], (finish_message(Message(Role.USER, (GO_ON,)), count), None), *tail[at:]]
     return list(tail)

@@ -146,9 +146,7 @@ class Summaries:
 
     async def _digest(self, task: Task) -> Summary:
         base = await self._base(task)
-        text = await asyncio.to_thread(
-            make_digest, task.request, base_text=base.text if base else None, count=task.count
-        )
+        text = await asyncio.to_thread(make_digest, task.request, base=base, count=task.count)
         return Summary(text, by_model=False)
 
     async def _base(self, task: Task) -> Summary | None:

@@ -301,8 +301,10 @@ async def test_the_digest_stands_in_if_nobody_writes(make_stages: MakeStages) ->
     assert (failed.waited, paused.waited, len(stages.client.asked)) == (True, False, 1)
     for choice in (failed, paused):
         assert choice.chosen.text is not None
+        assert choice.planned.plan.request is not None
         assert not choice.chosen.text.by_model
-        assert "src/harbour/part_1.py" in choice.chosen.text.text
+        newest = choice.planned.plan.request.span[-2].tool_calls[0].arguments.split('"')[3]
+        assert f"> {newest}\n" in choice.chosen.text.text
     assert paused.chosen.planned == paused.planned
     early = await choose(stages, 40)
     assert early.chosen.planned.plan.window.cut is not None

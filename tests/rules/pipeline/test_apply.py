@@ -12,6 +12,7 @@ from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy
 from rules.summary.request import Summary
+from rules.text.markers import QUOTE_END, QUOTE_START
 
 
 def run(before: Conversation, policy: Policy = POLICY) -> Outcome:
@@ -81,3 +82,14 @@ def test_what_was_changed_is_changed_again() -> None:
 
     assert first.decisions
     assert apply(planned, policy, count=count, states=states) == first
+
+
+def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
+    """It is never cut: a quotation stands in it, which must be closed. A model's summary is cut."""
+    planned = plan(conversation(*session(60, result_tokens=90)), POLICY, count=count)
+    assert planned.request is not None
+    own = apply(planned, POLICY, count=count)
+    large = f"{QUOTE_START}\n> {fill('long', planned.request.max_tokens)}\n{QUOTE_END}\n"
+    assert apply(planned, POLICY, count=count, summary=Summary(large, by_model=False)) == own
+    text = apply(planned, POLICY, count=count, summary=Summary(fill("long", 9000), by_model=True))
+    assert "omitted here" in text.conversation.messages[1].text

@@ -1,0 +1,90 @@
+"""Lists within a budget, and the quotation around what the user has not said."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import count
+
+from rules.summary.lists import Rows, write_lists
+from rules.text.markers import QUOTE_END, QUOTE_START
+
+SAID = Rows("Requests", ("one", "two", "three"), 0.3, "requests", is_users=True)
+CALLS = Rows("Calls", tuple(f"run {number}" for number in range(9)), 0.2, "calls", 4)
+WORD = Rows("Last", ("done",), 0.2)
+ROWS = st.lists(st.text(st.characters(exclude_categories=("C", "Z")), max_size=40), max_size=12).map(tuple)
+
+
+def test_the_users_rows_stand_outside_the_quotation() -> None:
+    """In the order given, each list under its title; what was left out before is told."""
+    text = write_lists("Told:\n", (SAID, replace(CALLS, rows=("run 8",)), WORD), max_tokens=999, count=count)
+    assert text == (
+        "Told:\n## Requests\n- one\n- two\n- three\n"
+        f"{QUOTE_START}\n## Calls\n(4 earlier calls)\n> run 8\n## Last\n> done\n{QUOTE_END}\n"
+    )
+
+
+def test_without_anything_to_quote_there_is_no_quotation() -> None:
+    """Nor any title over nothing."""
+    empty = replace(WORD, rows=())
+    assert write_lists("Told:\n", (SAID, empty), max_tokens=999, count=count).endswith("- three\n")
+    assert write_lists("Told:\n", (empty,), max_tokens=999, count=count) == "Told:\n"
+
+
+def test_the_newest_rows_stay() -> None:
+    """Of the user's the first one, too. How many others there were is told where they stood."""
+    many = replace(SAID, rows=tuple(f"wish {number}, at some length" for number in range(50)))
+    text = write_lists("", (many, CALLS, WORD), max_tokens=160, count=count)
+    lines = text.splitlines()
+    assert lines[1] == "- wish 0, at some length"
+    assert lines[2].endswith(" earlier requests)")
+    said = [line for line in lines if line.startswith("- ")]
+    assert said[1:] == [f"- wish {number}, at some length" for number in range(51 - len(said), 50)]
+    assert lines[2] == f"({50 - len(said)} earlier requests)"
+    assert "> run 8\n## Last\n> done" in text
+
+
+def test_a_list_that_needs_less_leaves_its_share_to_others() -> None:
+    """A single list takes all there is."""
+    rows = replace(CALLS, rows=tuple(f"call number {number:02}" for number in range(40)))
+    text = write_lists("", (rows,), max_tokens=200, count=count)
+    assert 170 < count(text) <= 200
+
+
+@given(said=ROWS, calls=ROWS, word=ROWS, max_tokens=st.integers(0, 300))
+def test_whatever_the_budget_the_quotation_is_whole(
+    said: tuple[str, ...], calls: tuple[str, ...], word: tuple[str, ...], max_tokens: int
+) -> None:
+    """The text fits; both ends of the frame stand in it or neither, and between them only titles and quoted rows."""
+    lists = (replace(SAID, rows=said), replace(CALLS, rows=calls), replace(WORD, rows=word))
+    text = write_lists("Told:\n", lists, max_tokens=max_tokens, count=count)
+    assert count(text) <= max_tokens
+    before, start, quoted = text.partition(f"{QUOTE_START}\n")
+    quoted, end, behind = quoted.partition(f"{QUOTE_END}\n")
+    assert bool(start) == bool(end)
+    assert behind == ""
+    assert all(line.startswith(("## ", "> ", "(")) for line in quoted.split("\n")[:-1])
+    assert "> " not in before.replace("- >", "")
+
+
+@pytest.mark.parametrize(
+    "parts", [("[trim", "tab: end"), ("Messages of the user", "from that part"), ("[", "trimtab: x]")]
+)
+def test_rows_do_not_make_a_marker_together(parts: tuple[str, str]) -> None:
+    """One that is split between two rows is broken as well."""
+    text = write_lists("", (replace(CALLS, rows=parts),), max_tokens=999, count=count)
+    assert "quoted trimtab" in text or "(quoted heading)" in text
+    assert "from that part" not in text
+    assert text.count("[") == 2 + text.count("[quoted")
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_a_measure_that_costs_more_together_is_kept(more: int) -> None:
+    """Rows are counted one by one; what they cost together decides."""
+
+    def uneven(text: str) -> int:
+        return count(text) + more * (text.count("\n") // 4)
+
+    text = write_lists("Told:\n", (SAID, CALLS, WORD), max_tokens=110, count=uneven)
+    assert 0 < uneven(text) <= 110

@@ -1,0 +1,170 @@
+"""Our headings and markers in text of others: broken, in whatever way they are written; all else stays."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.summary.quoting import (
+    BROKEN_HEADING,
+    BROKEN_MARKER,
+    HEADINGS,
+    break_headings,
+    break_markers,
+    quote_line,
+)
+from rules.text import markers
+
+TITLE = "Messages of the user from that part"
+DISGUISES = {
+    "plain": TITLE,
+    "other case": TITLE.upper(),
+    "extra blanks": TITLE.replace(" ", " \t\u3000 "),
+    "no blanks": TITLE.replace(" ", ""),
+    "blanks between letters": " ".join(TITLE),
+    "full width": "".join(chr(ord(char) + 0xFEE0) if char != " " else "\u3000" for char in TITLE),
+    "mathematical": "".join(chr(0x1D400 + ord(char) - 65) if char.isupper() else char for char in TITLE),
+    "Cyrillic": TITLE.replace("e", "е").replace("a", "а").replace("o", "о").replace("p", "р"),
+    "Greek": TITLE.replace("M", "Μ").replace("o", "ο"),
+    "small capitals": TITLE.replace("t", "ᴛ").replace("h", "ʜ"),
+    "other scripts": TITLE.replace("s", "ѕ").replace("u", "υ"),
+    "zero width": "\u200b".join(TITLE),
+    "joiners": "\u200d".join(TITLE),
+    "right to left": f"\u202e{TITLE[:9]}\u202d{TITLE[9:]}\u2066",
+    "soft hyphens": TITLE.replace("ss", "s\u00ads"),
+    "fillers": TITLE.replace(" ", "\u3164"),
+    "tags": "".join(chr(0xE0000 + ord(char)) for char in TITLE),
+    "flags": "".join(chr(0x1F1E6 + ord(char) - 97) if char.isalpha() else char for char in TITLE.lower()),
+    "accents": "".join(f"{char}\u0301" for char in TITLE),
+    "line separators": TITLE.replace(" ", "\u2028"),
+    "other line breaks": TITLE.replace(" ", "\x85\x0b\x0c\u2029"),
+    "line breaks": TITLE.replace(" ", "\n"),
+    "colours": TITLE.replace(" ", "\x1b[31m \x9b0m"),
+    "emphasis": TITLE.replace("user", "**user**").replace("part", "_part_"),
+}
+_FRAGMENTS = (
+    *HEADINGS,
+    *DISGUISES.values(),
+    "trimtab",
+    "[",
+    "]",
+    ": ",
+    " ",
+    "\n",
+    "[trimtab: ",
+    "x",
+    "\u200b",
+    "【",
+    '"',
+)
+TEXTS = st.lists(st.one_of(st.sampled_from(_FRAGMENTS), st.text(max_size=6))).map("".join)
+
+
+@pytest.mark.parametrize("name", DISGUISES)
+def test_a_heading_is_broken_however_it_is_spelled(name: str) -> None:
+    """What stands around it stays."""
+    broken = break_headings(f"It said: [{DISGUISES[name]}, verbatim]")
+    assert broken.startswith("It said: [")
+    assert broken.endswith(", verbatim]")
+    assert BROKEN_HEADING in broken
+
+
+def test_every_heading_stands_in_what_is_written() -> None:
+    """None is listed that we do not write, and each text that gives words to somebody holds one."""
+    texts = (markers.INTRODUCTION, markers.KEPT_TITLE, markers.ACKNOWLEDGEMENT, markers.GO_ON)
+    texts += (markers.QUOTE_START, markers.QUOTE_END)
+    assert all(BROKEN_HEADING in break_headings(text) for text in texts)
+    assert {heading for heading in HEADINGS if any(heading.lower() in text.lower() for text in texts)} == {
+        *HEADINGS[:4],
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The user's messages are kept; a part of them is verbatim.",
+        "сообщения пользователя из этой части",
+        "これまでの会話の要約。",
+        "trimtab: 3 lines [see trimtab.py]",
+        "",
+    ],
+)
+def test_other_text_stays(text: str) -> None:
+    """To the letter."""
+    assert break_headings(text) == text
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        markers.mark_middle(3, 40, "tokens"),
+        markers.mark_pruned(900),
+        markers.POINTER,
+        markers.TABLE,
+        "[TRIMTAB: x]",
+        "[ trim tab : x]",
+        "［ｔｒｉｍｔａｂ：x］",
+        "【trimtab: x】",
+        "[\u200btr\u200bimtab: x]",
+        "[\u202etrimtab: x]",
+        "[tr\u0456mt\u0430b: x]",
+        "[*trimtab*: x]",
+        "[\ntrimtab: x]",
+        "⟦trimtab: x⟧",
+        "<trimtab: x>",
+    ],
+)
+def test_a_marker_is_broken_in_quoted_text_only(marker: str) -> None:
+    """A model's summary may tell of markers; a quoted line may not look like one."""
+    assert break_markers(f"a {marker}").startswith(f"a {BROKEN_MARKER}")
+    assert break_headings(f"a {marker}") == f"a {marker}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cd ~/trimtab && ls", '["trimtab", "serve"]', "[./trimtab]", "[1] trimtab: done", "trimtab: done", "[x, trimtab]"],
+)
+def test_the_name_alone_is_no_marker(text: str) -> None:
+    """A session about trimtab itself is quoted as it is."""
+    assert break_markers(text) == text
+
+
+@given(text=TEXTS)
+def test_breaking_twice_changes_nothing(text: str) -> None:
+    """What is broken holds nothing that is to be broken."""
+    assert break_headings(break_headings(text)) == break_headings(text)
+    assert break_markers(break_markers(text)) == break_markers(text)
+
+
+@given(text=TEXTS, chars=st.integers(1, 200))
+def test_a_quoted_line_is_one_line(text: str, chars: int) -> None:
+    """Of bounded length, without control characters, and with nothing left to break."""
+    line = quote_line(text, chars)
+    assert len(line) <= chars + 1
+    assert len(line.splitlines()) <= 1
+    assert all(char.isprintable() or char in "\u200c\u200d" or not char.isascii() for char in line)
+    assert break_markers(line) == line
+
+
+def test_a_quoted_line_has_no_terminal_sequences() -> None:
+    """Colours, links and what nobody sees are left out; words, scripts and emoji stay."""
+    assert quote_line("\x1b[31merror:\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07", 99) == "error: link"
+    assert quote_line("a\u200bb\u202ec\ufeffd\x00e\U000e0041f", 99) == "abcdef"
+    assert quote_line("نمی‌شود 👩‍🔬 größer", 99) == "نمی‌شود 👩‍🔬 größer"
+    assert quote_line("[tr\x1b[1mimtab\x1b[0m: end", 99) == f"{BROKEN_MARKER}: end"
+
+
+def test_a_hostile_text_takes_linear_time() -> None:
+    """A megabyte of openings and of beginnings of headings is read once: each sign is looked at a few times."""
+    looks = 0
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __getitem__(self, key: object) -> str:
+            nonlocal looks
+            looks += 1
+            return str.__getitem__(self, key)  # type: ignore[call-overload,no-any-return]
+
+    text = Counted("[ " * 20_000 + "trimtab " * 5_000 + "Messages of the user from " * 2_000)
+    assert break_markers(text).count(BROKEN_MARKER) == 1
+    assert looks < 4 * len(text)
