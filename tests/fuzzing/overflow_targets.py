@@ -93,6 +93,11 @@ def fuzz_overflow(data: bytes) -> None:
         _check_lesson(found, choices)
 
 
+def fill_piece(choices: Choices) -> str:
+    """A piece of what servers say of the window, with numbers."""
+    return _fill(choices, _PIECES)
+
+
 def write_refusal(choices: Choices) -> bytes:
     """The body of an error that may be about the window, and may have numbers in it."""
     text = "".join(_fill(choices, _PIECES) for _ in range(1 + choices.below(4)))

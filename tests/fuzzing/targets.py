@@ -14,6 +14,7 @@ from fuzzing.answer_targets import fuzz_models, fuzz_stream
 from fuzzing.chat import fuzz_chat
 from fuzzing.config_targets import fuzz_config
 from fuzzing.json_targets import fuzz_spans, fuzz_surrogates
+from fuzzing.lesson_targets import fuzz_lessons, fuzz_quotes
 from fuzzing.odds_targets import fuzz_addresses, fuzz_stored
 from fuzzing.overflow_targets import fuzz_overflow
 
@@ -32,9 +33,11 @@ class Target:
 
 TARGETS = {
     "chat": Target(fuzz_chat, 100),
-    "stream": Target(fuzz_stream, 250),
+    "stream": Target(fuzz_stream, 200),
     "config": Target(fuzz_config, 30),
-    "overflow": Target(fuzz_overflow, 170, "overflow_errors.jsonl"),
+    "lessons": Target(fuzz_lessons, 50),
+    "quotes": Target(fuzz_quotes, 50),
+    "overflow": Target(fuzz_overflow, 120, "overflow_errors.jsonl"),
     "models": Target(fuzz_models, 130, "models_endpoints.jsonl"),
     "spans": Target(fuzz_spans, 70),
     "surrogates": Target(fuzz_surrogates, 100),

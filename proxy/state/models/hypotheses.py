@@ -80,6 +80,12 @@ def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
     return changes
 
 
+def retract(by: str, of_all: Record) -> dict[str, Any]:
+    """What it changes for all that the client behind one key has been answered more than it had claimed."""
+    left = tuple(each for each in of_all.claims if each.by != by)
+    return {} if left == of_all.claims else {"claims": left}
+
+
 def _agree(of_all: Record, mine: Claim, other: Claim, now: float) -> dict[str, Any]:
     """What two clients have met alike."""
     found: dict[str, Any] = {}

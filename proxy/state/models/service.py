@@ -21,8 +21,8 @@ from proxy.state.models.catalogue import is_ready, load_catalogue
 from proxy.state.models.discovery import MIN_WINDOW_TOKENS
 from proxy.state.models.discovery_schedule import Told
 from proxy.state.models.facts import Facts, Known, complete, list_learned, recall
-from proxy.state.models.hypotheses import MAX_FAILURES, claim, combine
-from proxy.state.models.keeping import Entry, Kept
+from proxy.state.models.hypotheses import MAX_FAILURES, claim, combine, retract
+from proxy.state.models.keeping import Entry, FindChanges, Kept
 from proxy.state.models.lessons import Lesson, find_changes
 from proxy.state.models.records import Claim, ModelName, Records, find_ratios
 from proxy.state.stores import SummaryStore
@@ -144,6 +144,7 @@ class Models:
         changes = {} if model is None else model.find_contradiction(tokens)
         if model is not None and changes:
             model.writing = self._tasks.start(self._kept.write(name, model, **changes))
+            self._change_of_all(name, partial(retract, name.key_id))
 
     def take_test(self, name: ModelName) -> bool:
         """A learned window has cut a client's request; whether this one is to test it."""
@@ -201,14 +202,16 @@ class Models:
 
     def _claim_soon(self, name: ModelName, met: Claim) -> None:
         """A client has met something; what a second one has met, too, counts for all. Without client keys none does."""
+        self._change_of_all(name, partial(claim, met, now=self._wall_clock()))
+
+    def _change_of_all(self, name: ModelName, find_changes: FindChanges) -> None:
         of_all = self._kept.find(name.of_all)
         if not (name.key_id and name.tenant) or of_all is None:
             return
-        claiming = partial(claim, met, now=self._wall_clock())
         if of_all.is_vouched:
-            _ = self._tasks.start(self._kept.change(name.of_all, of_all, claiming))
+            _ = self._tasks.start(self._kept.change(name.of_all, of_all, find_changes))
         else:
-            of_all.teach(claiming(of_all.known))
+            of_all.teach(find_changes(of_all.known))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers = (), tenant: str = "") -> None:
         """Ask an upstream for its models' windows behind the scenes, if that is due.

@@ -16,6 +16,7 @@ from proxy.state.models.hypotheses import (
     combine,
     contradict,
     is_test_due,
+    retract,
 )
 from proxy.state.models.records import MAX_CLAIMS, Claim, Record
 
@@ -127,6 +128,15 @@ def test_clients_must_have_met_the_same(other: Claim) -> None:
     known = meet(Record(1.0), WINDOW, other)
 
     assert (known.learned_tokens, known.ratio) == (None, 1.0)
+
+
+def test_who_was_answered_more_claims_nothing_any_more() -> None:
+    """What another meets later is no agreement with it."""
+    known = meet(Record(1.0), WINDOW)
+    known = msgspec.structs.replace(known, **retract("one", known))
+
+    assert (known.claims, retract("one", known)) == ((), {})
+    assert meet(known, msgspec.structs.replace(WINDOW, by="two")).learned_tokens is None
 
 
 @pytest.mark.parametrize(("second", "ratio"), [(1.4, 1.3), (1.25, 1.3), (1.6, 1.0)])
