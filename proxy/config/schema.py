@@ -164,6 +164,11 @@ class LimitsConfig(Section):
     max_held_bytes: int = Field(
         536_870_912, ge=1024, description="of request bodies read at once; beyond it requests are answered 503"
     )
+    max_plan_seconds: float = Field(
+        2.0,
+        gt=0,
+        description="what a request waits for a thread; then it goes out as it came if that is safe, else 503",
+    )
     client_silence_seconds: float = Field(
         60.0, gt=0, description="a client that sends none of its body for so long is answered 408"
     )

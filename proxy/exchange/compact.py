@@ -4,22 +4,30 @@ Law: a fault inside compaction forwards the client's own bytes, and is counted. 
 request is in what is returned.
 """
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned, describe_refused
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, Route, find_credentials_for
 from proxy.exchange.choose_summary import Chosen, choose_text
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
-from proxy.http.errors import ContextExceededError
+from proxy.http.errors import ContextExceededError, OverloadedError, ProxyError
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.wire.codec import Request, UndecodableError
 from rules.pipeline.exceeded import LimitExceededError
+from rules.policy import Policy
+from rules.window.room import HEAD_STEPS
+
+FRAME_TOKENS = 64
+"""What a request costs beside its own bytes, at most."""
+_OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
+"""A part that is not text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,8 @@ class Attempt:
 
     `outcome` is the metrics' word for it. `call` and `chosen` are None if the request could not be compacted, or was
     not to be; `compacted` is what is known of a request that is refused, too. `body` is what goes out, None for the
-    client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit. `lesson` is what the success
+    client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit, or if there was no thread for
+    the work. `lesson` is what the success
     of a second attempt teaches. `seconds` are those of each phase.
     """
 
@@ -37,7 +46,7 @@ class Attempt:
     chosen: Chosen | None = None
     compacted: Compacted | None = None
     body: bytes | None = None
-    refusal: ContextExceededError | None = None
+    refusal: ProxyError | None = None
     lesson: Lesson | None = None
     seconds: tuple[tuple[str, float], ...] = ()
 
@@ -50,7 +59,10 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
             call = await prepare_call(services, arrival, route, request)
-            attempt = await _plan_and_carry_out(services, call, reply, phases)
+            try:
+                attempt = await _plan_and_carry_out(services, call, reply, phases)
+            except BusyError:
+                attempt = give_way(call)
     except UndecodableError:
         attempt = Attempt("undecodable")
     except LimitExceededError as error:
@@ -62,27 +74,35 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
     """The call, with what is known of its model."""
     settings, label = route.settings, services.recorder.label(route.target)
-    compactor = await services.compactors.get(settings, route.target.model)
+    compactor = await services.compactors.get(settings, route.target.model, arrival.tenant.id)
     name = name_model(services.config, settings, route.target.model)
     facts = await services.models.look_up(name, label)
     if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, find_credentials_for(route.upstream, arrival.end_to_end))
     view = ModelView.of(services.config, settings, name, facts)
-    return Call(arrival, route, request, compactor, view, label)
+    return Call(arrival, route, request, compactor, view, label, services.lane(arrival.tenant))
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
-    request, compactor = call.request, call.compactor
-    large = len(request.body) > LARGE_BODY_BYTES or len(request.raws) > MANY_MESSAGES
-    in_thread = large or compactor.uncounted_bytes(request) > INLINE_BYTES
     with phases.timed("plan"):
+        size_bytes = await _weigh(services, call)
         # Messages may be known, and what became of them forgotten.
-        planned = await run_bounded(partial(compactor.plan, request, call.view.policy), in_thread=in_thread)
-    return await carry_out(services, call, planned, reply, phases, in_thread=in_thread)
+        work = partial(call.compactor.plan, call.request, call.view.policy)
+        planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+    return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
+
+
+async def _weigh(services: Services, call: Call) -> int:
+    """How much work a request is, as bytes of JSON that were not counted before."""
+    request, known_bytes = call.request, weigh_known(len(call.request.body))
+    work = partial(call.compactor.uncounted_bytes, request)
+    if len(request.body) <= LARGE_BODY_BYTES and len(request.raws) <= MANY_MESSAGES:
+        return work()
+    return known_bytes + await services.workers.run(call.lane, work, size_bytes=INLINE_BYTES + 1)
 
 
 async def carry_out(
-    services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, in_thread: bool
+    services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, size_bytes: int
 ) -> Attempt:
     """The attempt of a plan. Raises LimitExceededError if the policy refuses, UndecodableError if splicing fails."""
     chosen = Chosen(planned)
@@ -91,12 +111,35 @@ async def carry_out(
     with phases.timed("apply"):
         writes_digest = chosen.planned.plan.request is not None and chosen.text is None
         work = partial(call.compactor.apply, chosen.planned, chosen.text)
-        compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
+        least_bytes = INLINE_BYTES + 1 if writes_digest else 0
+        compacted = await services.workers.run_bounded(call.lane, work, size_bytes=max(size_bytes, least_bytes))
     outcome = call.route.target.mode
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"
     body = compacted.body if call.route.target.mode == "enforce" else None
     return Attempt(outcome, call, chosen, compacted, body, seconds=phases.seconds)
+
+
+def give_way(call: Call) -> Attempt:
+    """The attempt of a request that has waited too long for a thread: as it came, if that surely changes nothing."""
+    if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
+        message = "too much work in flight (limits.max_plan_seconds); try again"
+        return Attempt("busy", refusal=OverloadedError(message))
+    return Attempt("busy")
+
+
+def surely_stays(request: Request, policy: Policy) -> bool:
+    """Whether a request that was not counted fits the window, and no cut is made in it, whatever it says.
+
+    No token is shorter than a byte; but images and files are not counted by their bytes.
+    """
+    if b"\\u" in request.body or any(_OTHER_PART.search(raw) for raw in request.raws):
+        return False
+    most_tokens = FRAME_TOKENS + sum(map(len, (*request.raws, *request.fixed)))
+    limit = min(policy.limit_tokens(request.max_tokens), policy.model_limit_tokens(request.max_tokens))
+    # All of it may be head, whose size is rounded up, and all of it may stand behind the head.
+    room = limit - most_tokens - limit // HEAD_STEPS
+    return most_tokens < policy.high_water * room
 
 
 def _describe_excess(error: LimitExceededError) -> str:

@@ -1,16 +1,16 @@
 """What an answer tells: how many tokens the model read and wrote, and what of the prompt it had read before."""
 
-import asyncio
 from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned
-from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
+from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
 from proxy.exchange.call import Call, Route, is_text_only
 from proxy.exchange.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
+from proxy.state.tenancy import Tenant
 from proxy.wire.tap import Tap
 
 
@@ -48,7 +48,7 @@ class SafeTap:
                 self.tap = tap
 
 
-async def count_answer(services: Services, route: Route, tap: Tap) -> Answered:
+async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap) -> Answered:
     """The answer's tokens: the upstream's own figures, else ours."""
     usage = tap.usage
     prompt_tokens, cached_tokens = (usage.prompt_tokens, usage.cached_tokens) if usage else (None, 0)
@@ -56,9 +56,9 @@ async def count_answer(services: Services, route: Route, tap: Tap) -> Answered:
         streamed_tokens = tap.find_sent_tokens(usage.completion_tokens)
         return Answered(prompt_tokens, cached_tokens, usage.completion_tokens, streamed_tokens=streamed_tokens)
     settings, model = route.settings, route.target.model
-    compactor = await services.compactors.get(settings, model)
+    compactor = await services.compactors.get(settings, model, tenant.id)
     work = partial(tap.count_completion, compactor.count)
-    tokens = await run_work(work, in_thread=tap.text_chars > INLINE_BYTES)
+    tokens = await services.workers.run(services.lane(tenant), work, size_bytes=tap.text_chars)
     tokens = round(services.models.recall(name_model(services.config, settings, model)).ratio * tokens)
     return Answered(prompt_tokens, cached_tokens, tokens, is_estimated=True, streamed_tokens=tokens)
 
@@ -88,4 +88,5 @@ async def _observe_prefix(services: Services, call: Call, planned: Planned, comp
     # Each model has a cache of its own. Python's hash is keyed.
     client = f"{call.arrival.tenant.id} {hash(call.route.target.model)}"
     work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)
-    return await asyncio.to_thread(work) if len(hashes) > MANY_MESSAGES else work()
+    size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
+    return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=size_bytes)

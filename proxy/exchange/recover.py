@@ -10,7 +10,7 @@ from functools import partial
 import orjson
 
 from proxy.compaction.compactor import Compacted
-from proxy.compaction.offload import run_work
+from proxy.compaction.offload import BusyError, weigh_known
 from proxy.exchange.call import Call, is_text_only
 from proxy.exchange.compact import Attempt, carry_out, prepare_call
 from proxy.exchange.early_answer import Opening
@@ -32,6 +32,7 @@ async def recover(services: Services, attempt: Attempt, overflow: Overflow, repl
     with (
         suppress(LimitExceededError, UndecodableError),
         fail_open(services.recorder, call.arrival.request_id, "recover"),
+        suppress(BusyError),
     ):
         shorter = await _plan_again(services, call, refused, overflow, reply, phases)
         return shorter and replace(shorter, seconds=(*attempt.seconds, *phases.seconds))
@@ -58,8 +59,12 @@ async def _plan_again(
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request)
     again = replace(again, view=replace(again.view, policy=lesson.apply(again.view.policy)))
-    planned = await run_work(partial(again.compactor.plan, again.request, again.view.policy), in_thread=True)
-    shorter = await carry_out(services, again, planned, reply, phases, in_thread=True)
+    work, size_bytes = (
+        partial(again.compactor.plan, again.request, again.view.policy),
+        weigh_known(len(call.request.body)),
+    )
+    planned = await services.workers.run(again.lane, work, size_bytes=size_bytes)
+    shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
     if shorter.compacted is None or shorter.compacted.forwarded.tokens >= refused.forwarded.tokens:
         return None
     return replace(shorter, outcome="compacted", lesson=lesson)

@@ -13,7 +13,7 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
-from proxy.compaction.offload import LARGE_BODY_BYTES, run_bounded
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Route, choose_route, describe_target
 from proxy.exchange.choose_summary import write_ahead
@@ -24,7 +24,7 @@ from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.services import Services
 from proxy.http.client import target_url
-from proxy.http.errors import ProxyError
+from proxy.http.errors import OverloadedError, ProxyError
 from proxy.http.headers import Headers, request_headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody, receive_body
@@ -132,7 +132,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
     """Serve the request, compacted if that is called for. Raises ProxyError."""
     arrival, reply, limits = journey.arrival, journey.reply, services.config.limits
     received = await receive_body(reply.request, limits.max_body_bytes, services.uploads)
-    request = None if received.json is None else await _read(codec, received.json)
+    request = None if received.json is None else await _read(services, arrival, codec, received.json)
     # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
     model = codec.peek_model(received.beginning) if request is None else request.model
     route = _route(services, journey, model)
@@ -167,12 +167,19 @@ def _route(services: Services, journey: Journey, model: str) -> Route:
     return route
 
 
-async def _read(codec: Codec, body: bytes) -> Request | None:
-    """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge."""
+async def _read(services: Services, arrival: Arrival, codec: Codec, body: bytes) -> Request | None:
+    """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge.
+
+    Raises OverloadedError.
+    """
+    lane, size_bytes = services.lane(arrival.tenant), INLINE_BYTES + 1 if len(body) > LARGE_BODY_BYTES else 0
     try:
-        return await run_bounded(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
+        return await services.workers.run_bounded(lane, partial(codec.read, body), size_bytes=size_bytes)
     except UndecodableError:
         return None
+    except BusyError as error:
+        message = "too much work in flight (limits.max_plan_seconds); try again"
+        raise OverloadedError(message) from error
 
 
 @asynccontextmanager
@@ -240,5 +247,5 @@ async def _relay(
     response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
     if tap is not None and tap.tap is not None:
         with fail_open(services.recorder, request_id, "count"):
-            journey.answered = await count_answer(services, route, tap.tap)
+            journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap)
     return response

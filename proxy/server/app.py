@@ -99,8 +99,12 @@ async def _open_services(
     recorder = Recorder(metrics, log)
     uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
     try:
-        yield Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, lifecycle=lifecycle)
+        services = Services(
+            config, client, summaries, recorder, tenancy, compactors, models, uploads, lifecycle=lifecycle
+        )
+        yield services
     finally:
+        services.workers.close()
         await summaries.close()
         await models.close()
         await store.close()
