@@ -30,13 +30,17 @@ They hold the messages of these, nearly always the cached ones, which count agai
 """
 
 
+ALL_BYTES = KNOWN_BYTES + KNOWN_BYTES // 8 + RESULTS_BYTES + SKETCHES_BYTES + DIFFS_BYTES + STATES_BYTES
+
+
 def make_known() -> Known:
     """What codecs remember: nothing yet."""
-    return Known(*_make_memos())
+    return Known(*_make_memos(1.0))
 
 
-def _make_memos() -> "tuple[_Elements, _Fixed]":
-    return BytesLRU(KNOWN_BYTES, weigh_element), BytesLRU(KNOWN_BYTES // 8, lambda key, _: sum(map(len, key[1])))
+def _make_memos(scale: float) -> "tuple[_Elements, _Fixed]":
+    most_bytes = int(scale * KNOWN_BYTES)
+    return BytesLRU(most_bytes, weigh_element), BytesLRU(most_bytes // 8, lambda key, _: sum(map(len, key[1])))
 
 
 _Elements = BytesLRU[tuple[int, bytes], tuple[Message, ...]]
@@ -44,19 +48,19 @@ _Fixed = BytesLRU[tuple[int, tuple[bytes, ...]], FixedTokens]
 
 
 class Caches:
-    """What compactors remember, within bounds that they share."""
+    """What compactors remember, within bounds that they share; `scale` is what they have of the usual ones."""
 
-    def __init__(self) -> None:
-        self.elements, self.fixed = _make_memos()
+    def __init__(self, scale: float = 1.0) -> None:
+        self.elements, self.fixed = _make_memos(scale)
         self.known = Known(self.elements, self.fixed)
-        self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(RESULTS_BYTES, _weigh_result)
+        self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(int(scale * RESULTS_BYTES), _weigh_result)
         self.sketches: BytesLRU[str, Sketch] = BytesLRU(
-            SKETCHES_BYTES, lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines)
+            int(scale * SKETCHES_BYTES), lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines)
         )
         self.diffs: BytesLRU[tuple[bytes, bytes], str] = BytesLRU(
-            DIFFS_BYTES, lambda key, diff: sum(map(len, key)) + getsizeof(diff)
+            int(scale * DIFFS_BYTES), lambda key, diff: sum(map(len, key)) + getsizeof(diff)
         )
-        self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(STATES_BYTES, _weigh_state)
+        self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(int(scale * STATES_BYTES), _weigh_state)
 
     def share(self) -> "Caches":
         """The same for another tenant: nothing is known in it yet, and the bounds are those of all shares together."""

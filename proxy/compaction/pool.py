@@ -10,9 +10,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.compaction.caches import Caches
+from proxy.compaction.caches import ALL_BYTES, Caches
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import (
+    LARGE_MEMO_BYTES,
+    MEMO_BYTES,
+    VOCABULARIES,
     CountMemos,
     VocabularyError,
     count_by_heuristic,
@@ -28,6 +31,8 @@ from rules.tokens.families import O200K, Costs, find_family
 HEURISTIC = "heuristic"
 
 
+CACHES_BYTES = ALL_BYTES + len(VOCABULARIES) * (MEMO_BYTES + LARGE_MEMO_BYTES)
+"""What caches have if there is no reason for less."""
 MAX_TENANTS = 1024
 """Whose memos are kept: each costs some 20 kB beside what it remembers, and credentials can be invented."""
 
@@ -70,13 +75,14 @@ class _Holder:
 class Compactors:
     """Makes compactors as models need them, each tenant's apart: none tells what another has sent.
 
-    o200k_base is loaded when this is made. Thread-safe.
+    o200k_base is loaded when this is made. What all of them remember has at most `caches_bytes`. Thread-safe.
     """
 
-    def __init__(self, log: Any) -> None:
+    def __init__(self, log: Any, *, caches_bytes: int = CACHES_BYTES) -> None:
         self._log = log
+        self._scale = caches_bytes / CACHES_BYTES
         self._lock = threading.Lock()
-        self._caches = Caches()
+        self._caches = Caches(self._scale)
         self._vocabularies: dict[str, _Vocabulary] = {}
         self._stand_ins: dict[str, str] = {}
         self._holders: OrderedDict[str, _Holder] = OrderedDict()
@@ -156,7 +162,7 @@ class Compactors:
             self._log.warning("vocabulary_missing", vocabulary=vocabulary, reason=str(error), instead=instead)
             self._stand_ins[vocabulary] = instead
             return self._load(instead)
-        found = self._vocabularies[vocabulary] = _Vocabulary(vocabulary, count_piece, CountMemos())
+        found = self._vocabularies[vocabulary] = _Vocabulary(vocabulary, count_piece, CountMemos(self._scale))
         return found
 
 

@@ -15,7 +15,7 @@ from proxy.exchange.call import Call, Route, find_credentials_for
 from proxy.exchange.choose_summary import Chosen, choose_text
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
-from proxy.http.errors import ContextExceededError, OverloadedError, ProxyError
+from proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, ProxyError
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.model_policy import ModelView, name_model
@@ -123,8 +123,7 @@ async def carry_out(
 def give_way(call: Call) -> Attempt:
     """The attempt of a request that has waited too long for a thread: as it came, if that surely changes nothing."""
     if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
-        message = "too much work in flight (limits.max_plan_seconds); try again"
-        return Attempt("busy", refusal=OverloadedError(message))
+        return Attempt("busy", refusal=OverloadedError(NO_THREAD_LEFT))
     return Attempt("busy")
 
 

@@ -154,13 +154,15 @@ def count_pieces(encoding: tiktoken.Encoding) -> CountTokens:
 class CountMemos:
     """The counts of texts that were counted before; the longest ones apart, of which one would drive out all others.
 
+    `scale` is what they have of the usual bounds.
+
     What is remembered goes by the text itself: Python's hash is keyed, and texts whose hashes meet are compared, so
     that nobody can plant a wrong count.
     """
 
-    def __init__(self) -> None:
-        self.usual: BytesLRU[str, int] = BytesLRU(MEMO_BYTES, lambda text, _: sys.getsizeof(text))
-        self.large: BytesLRU[str, int] = BytesLRU(LARGE_MEMO_BYTES, lambda text, _: sys.getsizeof(text))
+    def __init__(self, scale: float = 1.0) -> None:
+        self.usual: BytesLRU[str, int] = BytesLRU(int(scale * MEMO_BYTES), lambda text, _: sys.getsizeof(text))
+        self.large: BytesLRU[str, int] = BytesLRU(int(scale * LARGE_MEMO_BYTES), lambda text, _: sys.getsizeof(text))
 
     def share(self) -> "CountMemos":
         """The same for another tenant: nothing is known in it yet, and the bounds are those of all shares together."""
