@@ -87,7 +87,10 @@ class FairPool:
             if begun is None and not self._queue.remove(lane.name, turn):
                 self._end(lane.name)  # its turn came just as nobody waited any more
         begun.add_done_callback(partial(self._end_soon, loop, lane.name))
-        return await asyncio.wrap_future(begun)
+        try:
+            return await asyncio.wrap_future(begun)
+        finally:
+            begun = None  # else an error that it holds would hold us and the work, until the next garbage collection
 
     def close(self) -> None:
         """Begin nothing more. Work that was begun ends in its thread, and nobody hears of it."""
