@@ -23,6 +23,8 @@ MANY_MESSAGES = 1000
 """A transcript of more is planned in a thread, however well it is known."""
 KNOWN_FACTOR = 16
 """So much faster is a byte that was seen before than one that is to be counted."""
+RULES = 4
+"""So many rules may work through the same text, each of which counts."""
 SWITCH_SECONDS = 0.0005
 """After which a thread lets another have the interpreter that waits for it; Python's own is ten times that.
 
@@ -170,7 +172,7 @@ class Workers:
         *smaller, (_, largest) = self._find(size_bytes)
         for most_bytes, pool in smaller:
             with suppress(LargeWorkError):
-                return await pool.run(lane, partial(work, max_chars=most_bytes))
+                return await pool.run(lane, partial(work, max_chars=RULES * (most_bytes or 0)))
         return await largest.run(lane, partial(work, max_chars=None))
 
     def _find(self, size_bytes: int) -> "Sequence[tuple[int | None, FairPool]]":

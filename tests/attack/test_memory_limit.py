@@ -36,14 +36,14 @@ def _say(*texts: str) -> bytes:
 def _read_file(text: str) -> bytes:
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     steps = [{"role": "assistant", "content": None, "tool_calls": [call]}]
-    return orjson.dumps(
-        {"model": "m", "messages": [*steps, {"role": "tool", "tool_call_id": "c", "content": text}]}
-    )
+    return orjson.dumps({"model": "m", "messages": [*steps, {"role": "tool", "tool_call_id": "c", "content": text}]})
 
 
 KINDS = {
     "one long text": _say("the quick brown fox " * (BODY_BYTES // 20)),
-    "one long text, and four bytes a character": _say("\N{GRINNING FACE}" + "the quick brown fox " * (BODY_BYTES // 20)),
+    "one long text, and four bytes a character": _say(
+        "\N{GRINNING FACE}" + "the quick brown fox " * (BODY_BYTES // 20)
+    ),
     "many messages": _say(*(f"message {number}: " + "x" * 300 for number in range(BODY_BYTES // 350))),
     "a tool's result": _read_file("\n".join(f"line {number}: " + "nothing of note " * 20 for number in range(9000))),
     "no JSON": b'{"messages":[' + b" " * BODY_BYTES,

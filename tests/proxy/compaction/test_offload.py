@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from proxy.compaction.offload import INLINE_BYTES, TIERS, BusyError, Lane, Tier, Workers, weigh_known
+from proxy.compaction.offload import INLINE_BYTES, RULES, TIERS, BusyError, Lane, Tier, Workers, weigh_known
 from rules.results.work import LargeWorkError
 
 SMALL_BYTES, MEDIUM_BYTES, LARGE_BYTES = INLINE_BYTES + 1, TIERS[0].most_bytes or 0, 100 * 1024 * 1024
@@ -59,7 +59,8 @@ async def test_work_is_done_where_it_belongs(workers: Workers, size_bytes: int, 
     ("chars", "size_bytes", "tried"),
     [
         (9, 0, ["Main"]), (9, SMALL_BYTES, ["small"]), (SMALL_BYTES, 0, ["Main", "small"]),
-        (MEDIUM_BYTES + 1, 0, ["Main", "small", "medium"]), (LARGE_BYTES, SMALL_BYTES, ["small", "medium", "large"]),
+        (MEDIUM_BYTES * RULES + 1, 0, ["Main", "small", "medium"]),
+        (LARGE_BYTES, SMALL_BYTES, ["small", "medium", "large"]),
         (9, LARGE_BYTES, ["large"]),
     ],
 )  # fmt: skip
