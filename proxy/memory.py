@@ -32,18 +32,23 @@ def bound_requests(max_memory_bytes: int, caches_bytes: int) -> int:
     return max(max_memory_bytes - IDLE_BYTES - caches_bytes, 0)
 
 
-def bound_body(requests_bytes: int) -> int:
-    """The largest body that one tenant may have worked on while nothing else is there."""
-    return requests_bytes // (2 * (1 + WORK_FACTOR))
-
-
 class Memory:
-    """`left_bytes` may still be taken. Not thread-safe."""
+    """`left_bytes` may still be taken. Not thread-safe.
+
+    There would never be memory to work on a body of more than `most_body_bytes`.
+    """
 
     def __init__(self, left_bytes: int) -> None:
-        self.left_bytes = left_bytes
+        self.left_bytes = self.most_body_bytes = 0
         self._held: dict[str, int] = {}
         self._waiting: dict[asyncio.Future[None], tuple[str, int]] = {}
+        self.add(left_bytes)
+
+    def add(self, size_bytes: int) -> None:
+        """So much more may be taken, or less."""
+        total_bytes = self.left_bytes + sum(self._held.values()) + size_bytes
+        self.left_bytes += size_bytes
+        self.most_body_bytes = total_bytes // (2 * (1 + WORK_FACTOR))
 
     def open(self, tenant: str) -> "Account":
         """What one request of a tenant takes; nothing yet."""

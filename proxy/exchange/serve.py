@@ -13,7 +13,7 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Route, choose_route, describe_target
 from proxy.exchange.choose_summary import write_ahead
@@ -130,9 +130,10 @@ def _name_retry(journey: Journey) -> str:
 
 async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:
     """Serve the request, compacted if that is called for. Raises ProxyError."""
-    received = await _receive(services, journey)
+    lane = services.lane(journey.arrival.tenant)
+    received = await _receive(services, journey.reply.request, lane)
     async with _working(services, journey, received):
-        request = None if received.json is None else await _read(services, journey, codec, received.json)
+        request = None if received.json is None else await _read(services, lane, codec, received.json)
         # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
         model = codec.peek_model(received.beginning) if request is None else request.model
         route = _route(services, journey, model)
@@ -167,13 +168,13 @@ def _route(services: Services, journey: Journey, model: str) -> Route:
     return route
 
 
-async def _receive(services: Services, journey: Journey) -> ReceivedBody:
+async def _receive(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:
     """The body, in the account of its request. Raises SlowRequestError and OverloadedError."""
-    request, lane = journey.reply.request, services.lane(journey.arrival.tenant)
+    most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
     services.uploads.open(request, services.memory.open(lane.name))
     run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
     with _in_bounds():
-        return await receive_body(request, services.most_body_bytes, services.uploads, run)
+        return await receive_body(request, most_bytes, services.uploads, run)
 
 
 @asynccontextmanager
@@ -201,12 +202,11 @@ def _in_bounds() -> Iterator[None]:
         raise OverloadedError(NO_MEMORY_LEFT) from error
 
 
-async def _read(services: Services, journey: Journey, codec: Codec, body: bytes) -> Request | None:
+async def _read(services: Services, lane: Lane, codec: Codec, body: bytes) -> Request | None:
     """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge.
 
     Raises OverloadedError.
     """
-    lane = services.lane(journey.arrival.tenant)
     size_bytes = INLINE_BYTES + 1 if len(body) > LARGE_BODY_BYTES else 0
     with suppress(UndecodableError), _in_bounds():
         return await services.workers.run_bounded(lane, partial(codec.read, body), size_bytes=size_bytes)

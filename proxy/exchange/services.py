@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from proxy.compaction.offload import Lane, Workers
-from proxy.compaction.pool import CACHES_BYTES, Compactors
+from proxy.compaction.pool import Compactors
 from proxy.compaction.prefix_watch import PrefixWatch
 from proxy.config.schema import Config
 from proxy.exchange.early_answer import Patience
 from proxy.exchange.report import Recorder
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
-from proxy.memory import Memory, bound_body, bound_caches, bound_requests
+from proxy.memory import Memory
 from proxy.state.models.service import Models
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
@@ -68,13 +68,6 @@ class Services:
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
     patience: Patience = field(default_factory=Patience)
     workers: Workers = field(default_factory=Workers)
-
-    @property
-    def most_body_bytes(self) -> int:
-        """A larger body is not worked on: there would never be memory for that."""
-        limits = self.config.limits
-        caches_bytes = bound_caches(limits.max_memory_bytes, CACHES_BYTES)
-        return min(limits.max_body_bytes, bound_body(bound_requests(limits.max_memory_bytes, caches_bytes)))
 
     def lane(self, tenant: Tenant) -> Lane:
         """Where a request's work waits. Keys that we gave out tell clients apart; credentials can be invented."""

@@ -25,7 +25,7 @@ def adopt(current: Current, config: Config) -> list[str]:
     kept = [key for key, value in fixed.items() if getattr(config, key) != value]
     # What all requests share is bounded anew at once: what those in flight hold is counted there.
     services.uploads.rebound(config.limits.max_held_bytes)
-    services.memory.left_bytes += config.limits.max_memory_bytes - services.config.limits.max_memory_bytes
+    services.memory.add(config.limits.max_memory_bytes - services.config.limits.max_memory_bytes)
     services.uploads.silence_seconds = config.limits.client_silence_seconds
     tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=config.client_keys or ())
     current.services = replace(services, config=config.model_copy(update=fixed), tenancy=tenancy)

@@ -12,7 +12,6 @@ from proxy.memory import (
     KEPT_FACTOR,
     WORK_FACTOR,
     Memory,
-    bound_body,
     bound_caches,
     bound_requests,
 )
@@ -124,6 +123,6 @@ def test_the_formula_adds_up(max_memory_mb: int) -> None:
     assert caches_bytes == min(max_memory_mb // CACHES_SHARE, 400) * MB
     assert IDLE_BYTES + caches_bytes + requests_bytes == max_memory_mb * MB
     memory = Memory(requests_bytes)
-    account, body_bytes = memory.open("a"), bound_body(requests_bytes)
+    account, body_bytes = memory.open("a"), memory.most_body_bytes
     assert body_bytes > 7 * MB
     assert account.hold((1 + WORK_FACTOR) * body_bytes)
