@@ -35,7 +35,6 @@ from bench.harness.counting import Codec, load_encoding, make_counter, read_body
 from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
 from bench.harness.servers import run_upstream
 from bench.latency.loop_client import PAUSE_SECONDS, Case, build_shape
-from proxy.compaction.offload import run_work
 from proxy.compaction.pool import Compactors
 from proxy.config.schema import Config
 from proxy.server.app import run_proxy
@@ -139,7 +138,7 @@ async def measure_work(work: Callable[[], object], probe: Probe) -> Measured:
     starts = []
     for _ in range(HARD_POSTS):
         starts.append(time.monotonic_ns())
-        await run_work(work, in_thread=True)
+        await asyncio.to_thread(work)
         await asyncio.sleep(PAUSE_SECONDS)
     return await _idle_and_summarise(probe, starts)
 

@@ -22,7 +22,6 @@ from bench.harness.loop_probe import LAG_HEADINGS, Lag, Probe, describe_lags
 from bench.material.tool_outputs import Output
 from bench.retention.shorteners import DEFAULT_BUDGET_TOKENS, load_counter, tidy_ours, truncate_ours
 from bench.retention.texts import MEGABYTE, SHAPES, make_shape
-from proxy.compaction.offload import run_work
 from rules.conversation import CountTokens
 
 GOAL_TIDY_MB_PER_SECOND = 15.0
@@ -223,7 +222,7 @@ async def _watch(subjects: Sequence[Subject]) -> dict[str, tuple[Lags, Lags]]:
                 await asyncio.sleep(BREATH_SECONDS)
                 probe.take()
                 for _ in range(LOOP_ROUNDS):
-                    await run_work(works[name], in_thread=True)
+                    await asyncio.to_thread(works[name])
                 busy = [lag for _, lag in probe.take()]
                 await asyncio.sleep(BREATH_SECONDS)
                 measured[f"{subject.name}, {name}"] = (busy, [lag for _, lag in probe.take()])

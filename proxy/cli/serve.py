@@ -16,6 +16,7 @@ import click
 import uvloop
 
 from proxy.cli.options import config_option, log_format_option, log_level_option, set_option, wrong_use
+from proxy.compaction.offload import SWITCH_SECONDS
 from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle
@@ -79,6 +80,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     warn_of_open_addresses(config, log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
+        sys.setswitchinterval(SWITCH_SECONDS)
         gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)

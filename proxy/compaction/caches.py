@@ -1,12 +1,15 @@
 """What compactors remember from request to request, and how much memory each kind may take.
 
-Law: bounded by bytes. Losing an entry costs time and changes nothing.
+Law: bounded by bytes. Losing an entry costs time and changes nothing. What one tenant has sent is known in its own
+share alone: else the time of an answer would tell another tenant of it.
 """
 
+from copy import copy
 from sys import getsizeof
 
 from proxy.lru import BytesLRU
-from proxy.wire.known import Known, weigh_element
+from proxy.wire.known import FixedTokens, Known, weigh_element
+from rules.conversation import Message
 from rules.pipeline.transcript_state import StateKey, TranscriptState
 from rules.results.work import ResultKey, Shortened
 from rules.text.sketch import Sketch
@@ -27,24 +30,51 @@ They hold the messages of these, nearly always the cached ones, which count agai
 """
 
 
+ALL_BYTES = KNOWN_BYTES + KNOWN_BYTES // 8 + RESULTS_BYTES + SKETCHES_BYTES + DIFFS_BYTES + STATES_BYTES
+
+
 def make_known() -> Known:
     """What codecs remember: nothing yet."""
-    return Known(BytesLRU(KNOWN_BYTES, weigh_element), BytesLRU(KNOWN_BYTES // 8, lambda key, _: sum(map(len, key[1]))))
+    return Known(*_make_memos(1.0))
+
+
+def _make_memos(scale: float) -> "tuple[_Elements, _Fixed]":
+    most_bytes = int(scale * KNOWN_BYTES)
+    return BytesLRU(most_bytes, weigh_element), BytesLRU(most_bytes // 8, lambda key, _: sum(map(len, key[1])))
+
+
+_Elements = BytesLRU[tuple[int, bytes], tuple[Message, ...]]
+_Fixed = BytesLRU[tuple[int, tuple[bytes, ...]], FixedTokens]
 
 
 class Caches:
-    """What compactors remember, within bounds that they share."""
+    """What compactors remember, within bounds that they share; `scale` is what they have of the usual ones."""
 
-    def __init__(self) -> None:
-        self.known = make_known()
-        self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(RESULTS_BYTES, _weigh_result)
+    def __init__(self, scale: float = 1.0) -> None:
+        self.elements, self.fixed = _make_memos(scale)
+        self.known = Known(self.elements, self.fixed)
+        self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(int(scale * RESULTS_BYTES), _weigh_result)
         self.sketches: BytesLRU[str, Sketch] = BytesLRU(
-            SKETCHES_BYTES, lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines)
+            int(scale * SKETCHES_BYTES), lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines)
         )
         self.diffs: BytesLRU[tuple[bytes, bytes], str] = BytesLRU(
-            DIFFS_BYTES, lambda key, diff: sum(map(len, key)) + getsizeof(diff)
+            int(scale * DIFFS_BYTES), lambda key, diff: sum(map(len, key)) + getsizeof(diff)
         )
-        self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(STATES_BYTES, _weigh_state)
+        self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(int(scale * STATES_BYTES), _weigh_state)
+
+    def share(self) -> "Caches":
+        """The same for another tenant: nothing is known in it yet, and the bounds are those of all shares together."""
+        made = copy(self)
+        made.elements, made.fixed = self.elements.share(), self.fixed.share()
+        made.known = Known(made.elements, made.fixed)
+        made.results, made.sketches = self.results.share(), self.sketches.share()
+        made.diffs, made.states = self.diffs.share(), self.states.share()
+        return made
+
+    def close(self) -> None:
+        """Forget everything, and keep nothing from now on."""
+        for memo in (self.elements, self.fixed, self.results, self.sketches, self.diffs, self.states):
+            memo.close()
 
 
 def _weigh_result(key: ResultKey, shortened: Shortened) -> int:

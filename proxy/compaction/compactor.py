@@ -60,7 +60,7 @@ class Compactor:
         caches = caches or Caches()
         self._counting = Counting(count, caches.known, costs, number)
         self._states = caches.states
-        # By what may be worked through at once: there are two amounts.
+        # By what may be worked through at once: there are a few amounts.
         self._works: dict[int | None, Work] = {
             None: Work(count, caches.results, counter=number, sketches=caches.sketches, diffs=caches.diffs)
         }

@@ -1,15 +1,22 @@
 """One compactor for each way of counting.
 
-Law: a vocabulary is loaded once, and only when a model needs it; what cannot be loaded has a fallback, said once.
+Law: a vocabulary is loaded once, and only when a model needs it; what cannot be loaded has a fallback, said once. What
+is remembered of texts is remembered for one tenant.
 """
 
 import asyncio
 import threading
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
-from proxy.compaction.caches import Caches
+from proxy.compaction.caches import ALL_BYTES, Caches
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import (
+    LARGE_MEMO_BYTES,
+    MEMO_BYTES,
+    VOCABULARIES,
+    CountMemos,
     VocabularyError,
     count_by_heuristic,
     count_pieces,
@@ -24,32 +31,104 @@ from rules.tokens.families import O200K, Costs, find_family
 HEURISTIC = "heuristic"
 
 
-class Compactors:
-    """Makes compactors as models need them. o200k_base is loaded when this is made. Thread-safe."""
+CACHES_BYTES = ALL_BYTES + len(VOCABULARIES) * (MEMO_BYTES + LARGE_MEMO_BYTES)
+"""What caches have if there is no reason for less."""
+MAX_TENANTS = 1024
+"""Whose memos are kept: each costs some 20 kB beside what it remembers, and credentials can be invented."""
 
-    def __init__(self, log: Any) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    """A vocabulary that is loaded; the `memos` hold nothing, and each tenant has a share of their bound."""
+
+    name: str
+    count_piece: CountTokens
+    memos: CountMemos
+
+
+class _Holder:
+    """What is remembered of one tenant's texts, and the compactors and counts that remember it."""
+
+    def __init__(self, caches: Caches) -> None:
+        self.caches = caches
+        self.memos: dict[str, CountMemos] = {}
+        self.counts: dict[str, CountTokens] = {}
+        self.made: dict[tuple[str, Costs], Compactor] = {}
+
+    def count_by(self, vocabulary: _Vocabulary | None) -> CountTokens:
+        """The count of texts by a vocabulary, which remembers them here; None counts characters."""
+        if vocabulary is None:
+            return count_by_heuristic
+        count = self.counts.get(vocabulary.name)
+        if count is None:
+            memos = self.memos[vocabulary.name] = vocabulary.memos.share()
+            count = self.counts[vocabulary.name] = make_counter(vocabulary.count_piece, memos)
+        return count
+
+    def close(self) -> None:
+        """Forget everything, and keep nothing from now on; requests under way go on without."""
+        self.caches.close()
+        for memos in self.memos.values():
+            memos.close()
+
+
+class Compactors:
+    """Makes compactors as models need them, each tenant's apart: none tells what another has sent.
+
+    o200k_base is loaded when this is made. What all of them remember has at most `caches_bytes`. Thread-safe.
+    """
+
+    def __init__(self, log: Any, *, caches_bytes: int = CACHES_BYTES) -> None:
         self._log = log
+        self._scale = caches_bytes / CACHES_BYTES
         self._lock = threading.Lock()
-        self._caches = Caches()
-        self._counts: dict[str, CountTokens] = {HEURISTIC: count_by_heuristic}
+        self._caches = Caches(self._scale)
+        self._vocabularies: dict[str, _Vocabulary] = {}
         self._stand_ins: dict[str, str] = {}
-        self._made: dict[tuple[str, Costs], Compactor] = {}
+        self._holders: OrderedDict[str, _Holder] = OrderedDict()
+        self._holders_lock = threading.Lock()
         self._load(O200K)
 
-    async def get(self, settings: PolicyConfig, model: str) -> Compactor:
+    async def get(self, settings: PolicyConfig, model: str, tenant_id: str = "") -> Compactor:
         """The same as `choose`, for the event loop: a vocabulary is loaded in a thread."""
-        made = self._made.get(_choose_counting(settings.count, model))
-        return made if made is not None else await asyncio.to_thread(self.choose, settings, model)
+        counting = _choose_counting(settings.count, model)
+        made = self._hold(tenant_id).made.get(counting)
+        if made is not None:
+            return made
+        if self._is_loaded(counting[0]):
+            return self.choose(settings, model, tenant_id)
+        return await asyncio.to_thread(self.choose, settings, model, tenant_id)
 
-    def choose(self, settings: PolicyConfig, model: str) -> Compactor:
-        """The compactor that counts as the policy says and the model does. May load a vocabulary, for 0.2 s or so."""
+    def choose(self, settings: PolicyConfig, model: str, tenant_id: str = "") -> Compactor:
+        """The compactor that counts as the policy says and the model does, and remembers what one tenant has sent.
+
+        May load a vocabulary, for 0.2 s or so.
+        """
         counting = vocabulary, costs = _choose_counting(settings.count, model)
-        made = self._made.get(counting)
-        if made is None:
+        holder = self._hold(tenant_id)
+        made = holder.made.get(counting)
+        if made is not None:
+            return made
+        if not self._is_loaded(vocabulary):
             with self._lock:
-                compactor = Compactor(self._load(vocabulary), costs, caches=self._caches, number=len(self._made))
-                made = self._made.setdefault(counting, compactor)
-        return made
+                self._load(vocabulary)
+        found = self._load(vocabulary)
+        with self._holders_lock:
+            compactor = Compactor(holder.count_by(found), costs, caches=holder.caches, number=len(holder.made))
+            return holder.made.setdefault(counting, compactor)
+
+    def _hold(self, tenant_id: str) -> _Holder:
+        """What is remembered of a tenant; of too many, the one that was seen longest ago is forgotten."""
+        with self._holders_lock:
+            holder = self._holders.get(tenant_id)
+            if holder is not None:
+                self._holders.move_to_end(tenant_id)
+                return holder
+            holder = self._holders[tenant_id] = _Holder(self._caches.share())
+            oldest = self._holders.popitem(last=False)[1] if len(self._holders) > MAX_TENANTS else None
+        if oldest is not None:
+            oldest.close()
+        return holder
 
     def name_vocabulary(self, settings: PolicyConfig, model: str) -> str:
         """What counts a model's texts: its vocabulary, or what stands in for one that could not be loaded.
@@ -61,20 +140,30 @@ class Compactors:
             vocabulary = self._stand_ins[vocabulary]
         return vocabulary
 
-    def _load(self, vocabulary: str) -> CountTokens:
-        """The count by a vocabulary; by o200k_base, or by characters, where that cannot be had."""
-        count = self._counts.get(vocabulary)
-        if count is not None:
-            return count
+    def _is_loaded(self, vocabulary: str) -> bool:
+        """Whether `_load` takes no time."""
+        return vocabulary == HEURISTIC or vocabulary in self._vocabularies or vocabulary in self._stand_ins
+
+    def _find_vocabulary(self, vocabulary: str) -> _Vocabulary | None:
+        """The vocabulary, or what stands in for it, as far as it is loaded."""
+        return self._vocabularies.get(self._stand_ins.get(vocabulary, vocabulary))
+
+    def _load(self, vocabulary: str) -> _Vocabulary | None:
+        """A vocabulary; o200k_base where it cannot be had; None where characters are counted instead."""
+        if vocabulary == HEURISTIC or self._stand_ins.get(vocabulary) == HEURISTIC:
+            return None
+        found = self._find_vocabulary(vocabulary)
+        if found is not None or vocabulary in self._stand_ins:
+            return found
         try:
-            count = make_counter(find_engine(vocabulary, self._log) or count_pieces(load_encoding(vocabulary)))
+            count_piece = find_engine(vocabulary, self._log) or count_pieces(load_encoding(vocabulary))
         except VocabularyError as error:
             instead = HEURISTIC if vocabulary == O200K else O200K
             self._log.warning("vocabulary_missing", vocabulary=vocabulary, reason=str(error), instead=instead)
-            count = self._load(instead)
             self._stand_ins[vocabulary] = instead
-        self._counts[vocabulary] = count
-        return count
+            return self._load(instead)
+        found = self._vocabularies[vocabulary] = _Vocabulary(vocabulary, count_piece, CountMemos(self._scale))
+        return found
 
 
 def load_compactor(model: str, *, vocabulary: str = "auto") -> Compactor:

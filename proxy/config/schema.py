@@ -162,8 +162,16 @@ class LimitsConfig(Section):
 
     max_body_bytes: int = Field(33_554_432, ge=1024, description="a larger body streams through uncompacted")
     max_concurrent_requests: int = Field(1024, ge=1, description="more than this are answered 503")
-    max_held_bytes: int = Field(
-        536_870_912, ge=1024, description="of request bodies read at once; beyond it requests are answered 503"
+    max_memory_bytes: int = Field(
+        2_147_483_648, ge=536_870_912, description="of the process; requests for which it has no room are answered 503"
+    )
+    max_held_bytes: int | None = Field(
+        None, ge=1024, description="of request bodies read at once; null: what max_memory_bytes leaves room for"
+    )
+    max_plan_seconds: float = Field(
+        2.0,
+        gt=0,
+        description="what a request waits for a thread; then it goes out as it came if that is safe, else 503",
     )
     client_silence_seconds: float = Field(
         60.0, gt=0, description="a client that sends none of its body for so long is answered 408"

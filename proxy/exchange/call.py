@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proxy.compaction.compactor import Compactor
+from proxy.compaction.offload import Lane
 from proxy.config.schema import Config, ModelConfig, PolicyConfig, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.report import Target
@@ -36,7 +37,7 @@ class Route:
 class Call:
     """A request that is to be compacted, and what that takes.
 
-    `label` is the metrics' label of the model.
+    `label` is the metrics' label of the model, `lane` where the work on the request waits.
     """
 
     arrival: Arrival
@@ -45,6 +46,7 @@ class Call:
     compactor: Compactor
     view: ModelView
     label: str
+    lane: Lane
 
 
 def choose_route(

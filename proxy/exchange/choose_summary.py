@@ -8,7 +8,7 @@ from functools import partial
 from math import ceil
 
 from proxy.compaction.compactor import Compacted, Planned
-from proxy.compaction.offload import run_work
+from proxy.compaction.offload import weigh_known
 from proxy.exchange.call import Call, find_credentials_for
 from proxy.exchange.early_answer import wait_aloud
 from proxy.exchange.report import Phases
@@ -92,7 +92,8 @@ class _Choice:
             # A summary may be shorter than its reserve, and results like others are shorter still.
             with self.phases.during("apply"):
                 work = partial(self.call.compactor.apply, earlier.planned, earlier.text)
-                compacted = await run_work(work, in_thread=True)
+                size_bytes = weigh_known(len(self.call.request.body))
+                compacted = await self.services.workers.run(self.call.lane, work, size_bytes=size_bytes)
             if compacted.forwarded.tokens <= planned.plan.fitting:
                 return replace(earlier, later=wanted)
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, compacted)

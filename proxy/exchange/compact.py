@@ -4,22 +4,30 @@ Law: a fault inside compaction forwards the client's own bytes, and is counted. 
 request is in what is returned.
 """
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned, describe_refused
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, run_bounded
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, Route, find_credentials_for
 from proxy.exchange.choose_summary import Chosen, choose_text
 from proxy.exchange.report import Phases, fail_open
 from proxy.exchange.services import Services
-from proxy.http.errors import ContextExceededError
+from proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, ProxyError
 from proxy.http.relay import Reply
 from proxy.state.models.lessons import Lesson
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.wire.codec import Request, UndecodableError
 from rules.pipeline.exceeded import LimitExceededError
+from rules.policy import Policy
+from rules.window.room import HEAD_STEPS
+
+FRAME_TOKENS = 64
+"""What a request costs beside its own bytes, at most."""
+_OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
+"""A part that is not text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +36,9 @@ class Attempt:
 
     `outcome` is the metrics' word for it. `call` and `chosen` are None if the request could not be compacted, or was
     not to be; `compacted` is what is known of a request that is refused, too. `body` is what goes out, None for the
-    client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit. `lesson` is what the success
-    of a second attempt teaches. `is_test`: it goes out as if nothing had been learned. `seconds`
-    are those of each phase.
+    client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit, or if there was no thread for
+    the work. `lesson` is what the success of a second attempt teaches. `is_test`: it goes out as if nothing had been
+    learned. `seconds` are those of each phase.
     """
 
     outcome: str
@@ -38,7 +46,7 @@ class Attempt:
     chosen: Chosen | None = None
     compacted: Compacted | None = None
     body: bytes | None = None
-    refusal: ContextExceededError | None = None
+    refusal: ProxyError | None = None
     lesson: Lesson | None = None
     is_test: bool = False
     seconds: tuple[tuple[str, float], ...] = ()
@@ -52,7 +60,10 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
             call = await prepare_call(services, arrival, route, request)
-            attempt = await _plan_and_carry_out(services, call, reply, phases)
+            try:
+                attempt = await _plan_and_carry_out(services, call, reply, phases)
+            except BusyError:
+                attempt = give_way(call)
     except UndecodableError:
         attempt = Attempt("undecodable")
     except LimitExceededError as error:
@@ -64,14 +75,14 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
     """The call, with what is known of its model."""
     settings, label = route.settings, services.recorder.label(route.target)
-    compactor = await services.compactors.get(settings, route.target.model)
+    compactor = await services.compactors.get(settings, route.target.model, arrival.tenant.id)
     name = name_model(services.config, settings, route.target.model, arrival.tenant)
     facts = await services.models.look_up(name, label)
     if settings.context_window == "auto":
         shown = find_credentials_for(route.upstream, arrival.end_to_end)
         services.models.seek_windows(route.upstream, shown, arrival.tenant.id)
     view = ModelView.of(services.config, settings, name, facts)
-    return Call(arrival, route, request, compactor, view, label)
+    return Call(arrival, route, request, compactor, view, label, services.lane(arrival.tenant))
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
@@ -81,14 +92,14 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     """
     unlearned = replace(call, view=call.view.forget(services.config)) if call.view.has_learned else None
     try:
-        planned, in_thread = await _plan(call, phases)
+        planned, size_bytes = await _plan(services, call, phases)
         if unlearned is None or not _is_test(services, call, planned):
-            return await carry_out(services, call, planned, reply, phases, in_thread=in_thread)
+            return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
     except LimitExceededError:
         if unlearned is None:
             raise
-    planned, in_thread = await _plan(unlearned, phases)
-    attempt = await carry_out(services, unlearned, planned, reply, phases, in_thread=in_thread)
+    planned, size_bytes = await _plan(services, unlearned, phases)
+    attempt = await carry_out(services, unlearned, planned, reply, phases, size_bytes=size_bytes)
     return replace(attempt, is_test=True)
 
 
@@ -100,19 +111,27 @@ def _is_test(services: Services, call: Call, planned: Planned) -> bool:
     return is_ours and is_cut and services.models.take_test(call.view.name)
 
 
-async def _plan(call: Call, phases: Phases) -> tuple[Planned, bool]:
-    """The plan of a request, and whether it was worth a thread. Raises UndecodableError."""
-    request, compactor = call.request, call.compactor
-    large = len(request.body) > LARGE_BODY_BYTES or len(request.raws) > MANY_MESSAGES
-    in_thread = large or compactor.uncounted_bytes(request) > INLINE_BYTES
+async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned, int]:
+    """The plan of a request, and how much work it is. Raises UndecodableError, BusyError."""
     with phases.timed("plan"):
+        size_bytes = await _weigh(services, call)
         # Messages may be known, and what became of them forgotten.
-        planned = await run_bounded(partial(compactor.plan, request, call.view.policy), in_thread=in_thread)
-    return planned, in_thread
+        work = partial(call.compactor.plan, call.request, call.view.policy)
+        planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+    return planned, size_bytes
+
+
+async def _weigh(services: Services, call: Call) -> int:
+    """How much work a request is, as bytes of JSON that were not counted before."""
+    request, known_bytes = call.request, weigh_known(len(call.request.body))
+    work = partial(call.compactor.uncounted_bytes, request)
+    if len(request.body) <= LARGE_BODY_BYTES and len(request.raws) <= MANY_MESSAGES:
+        return work()
+    return known_bytes + await services.workers.run(call.lane, work, size_bytes=INLINE_BYTES + 1)
 
 
 async def carry_out(
-    services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, in_thread: bool
+    services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, size_bytes: int
 ) -> Attempt:
     """The attempt of a plan. Raises LimitExceededError if the policy refuses, UndecodableError if splicing fails."""
     chosen = Chosen(planned)
@@ -122,12 +141,34 @@ async def carry_out(
         text = chosen.text
         writes_digest = chosen.planned.plan.request is not None and (text is None or not text.by_model)
         work = partial(call.compactor.apply, chosen.planned, text)
-        compacted = await run_bounded(work, in_thread=in_thread or writes_digest)
+        least_bytes = INLINE_BYTES + 1 if writes_digest else 0
+        compacted = await services.workers.run_bounded(call.lane, work, size_bytes=max(size_bytes, least_bytes))
     outcome = call.route.target.mode
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"
     body = compacted.body if call.route.target.mode == "enforce" else None
     return Attempt(outcome, call, chosen, compacted, body, seconds=phases.seconds)
+
+
+def give_way(call: Call) -> Attempt:
+    """The attempt of a request that has waited too long for a thread: as it came, if that surely changes nothing."""
+    if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
+        return Attempt("busy", refusal=OverloadedError(NO_THREAD_LEFT))
+    return Attempt("busy")
+
+
+def surely_stays(request: Request, policy: Policy) -> bool:
+    """Whether a request that was not counted fits the window, and no cut is made in it, whatever it says.
+
+    No token is shorter than a byte; but images and files are not counted by their bytes.
+    """
+    if b"\\u" in request.body or any(_OTHER_PART.search(raw) for raw in request.raws):
+        return False
+    most_tokens = FRAME_TOKENS + sum(map(len, (*request.raws, *request.fixed)))
+    limit = min(policy.limit_tokens(request.max_tokens), policy.model_limit_tokens(request.max_tokens))
+    # All of it may be head, whose size is rounded up, and all of it may stand behind the head.
+    room = limit - most_tokens - limit // HEAD_STEPS
+    return most_tokens < policy.high_water * room
 
 
 def _describe_excess(error: LimitExceededError) -> str:

@@ -1,10 +1,9 @@
 """What an answer tells: how many tokens the model read and wrote, and what of the prompt it had read before."""
 
-import asyncio
 from functools import partial
 
 from proxy.compaction.compactor import Compacted, Planned
-from proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, run_work
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from proxy.exchange.call import Call, Route, is_counted, is_text_only
 from proxy.exchange.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
@@ -13,6 +12,7 @@ from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
 from proxy.state.tenancy import Tenant
 from proxy.wire.tap import Tap
+from rules.conversation import Conversation
 
 
 class SafeTap:
@@ -49,7 +49,7 @@ class SafeTap:
                 self.tap = tap
 
 
-async def count_answer(services: Services, route: Route, tenant: Tenant, tap: Tap) -> Answered:
+async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap) -> Answered:
     """The tokens of the answer to a tenant's request: the upstream's own figures, else ours."""
     usage = tap.usage
     prompt_tokens, cached_tokens = (usage.prompt_tokens, usage.cached_tokens) if usage else (None, 0)
@@ -57,9 +57,9 @@ async def count_answer(services: Services, route: Route, tenant: Tenant, tap: Ta
         streamed_tokens = tap.find_sent_tokens(usage.completion_tokens)
         return Answered(prompt_tokens, cached_tokens, usage.completion_tokens, streamed_tokens=streamed_tokens)
     settings, model = route.settings, route.target.model
-    compactor = await services.compactors.get(settings, model)
+    compactor = await services.compactors.get(settings, model, tenant.id)
     work = partial(tap.count_completion, compactor.count)
-    tokens = await run_work(work, in_thread=tap.text_chars > INLINE_BYTES)
+    tokens = await services.workers.run(services.lane(tenant), work, size_bytes=tap.text_chars)
     name = name_model(services.config, settings, model, tenant)
     tokens = round(services.models.recall(name).ratio * tokens)
     return Answered(prompt_tokens, cached_tokens, tokens, is_estimated=True, streamed_tokens=tokens)
@@ -80,11 +80,16 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
     if is_enforced:
         reported_tokens = answered.prompt_tokens or (compacted.sent_tokens if attempt.is_test else 0)
         services.models.note_answer(call.view.name, reported_tokens)
-    if answered.prompt_tokens and is_text_only(sent) and is_counted(call.request, sent):
+    if answered.prompt_tokens and is_text_only(sent) and _is_counted(call, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
         sample = Sample(sent.tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)
     return await _observe_prefix(services, call, chosen.planned, compacted) if is_enforced else None
+
+
+def _is_counted(call: Call, sent: Conversation) -> bool:
+    """Whether a request tells of the vocabulary; of a very large one nobody looks."""
+    return len(call.request.body) <= LARGE_BODY_BYTES and is_counted(call.request, sent)
 
 
 async def _observe_prefix(services: Services, call: Call, planned: Planned, compacted: Compacted) -> float | None:
@@ -93,4 +98,5 @@ async def _observe_prefix(services: Services, call: Call, planned: Planned, comp
     # Each model has a cache of its own. Python's hash is keyed.
     client = f"{call.arrival.tenant.id} {hash(call.route.target.model)}"
     work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)
-    return await asyncio.to_thread(work) if len(hashes) > MANY_MESSAGES else work()
+    size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0
+    return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=size_bytes)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.compaction.compactor import Compacted
-from proxy.compaction.offload import INLINE_BYTES, run_work
+from proxy.compaction.offload import BusyError, weigh_known
 from proxy.exchange.call import Call, is_counted, is_text_only
 from proxy.exchange.compact import Attempt, carry_out, prepare_call
 from proxy.exchange.early_answer import Opening
@@ -33,6 +33,7 @@ async def recover(services: Services, attempt: Attempt, overflow: Overflow, repl
     with (
         suppress(LimitExceededError, UndecodableError),
         fail_open(services.recorder, call.arrival.request_id, "recover"),
+        suppress(BusyError),
     ):
         shorter = await _plan_again(services, call, refused, overflow, reply, phases)
         return shorter and replace(shorter, seconds=(*attempt.seconds, *phases.seconds))
@@ -59,8 +60,12 @@ async def _plan_again(
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request)
     again = replace(again, view=replace(again.view, policy=lesson.apply(again.view.policy)))
-    planned = await run_work(partial(again.compactor.plan, again.request, again.view.policy), in_thread=True)
-    shorter = await carry_out(services, again, planned, reply, phases, in_thread=True)
+    work, size_bytes = (
+        partial(again.compactor.plan, again.request, again.view.policy),
+        weigh_known(len(call.request.body)),
+    )
+    planned = await services.workers.run(again.lane, work, size_bytes=size_bytes)
+    shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
     if shorter.compacted is None or shorter.compacted.forwarded.tokens >= refused.forwarded.tokens:
         return None
     return replace(shorter, outcome="compacted", lesson=lesson)
@@ -68,11 +73,11 @@ async def _plan_again(
 
 async def _learn(services: Services, call: Call, refused: Compacted, overflow: Overflow) -> Lesson | None:
     """What the refusal of what was sent teaches; the client's model learns at once what is certain."""
-    lesson = draw_lesson(overflow, call.view.policy, _describe_sent(call, refused))
+    work, size_bytes = partial(_judge, call, refused, overflow), weigh_known(len(call.request.body))
+    sent, quoted = await services.workers.run(call.lane, work, size_bytes=size_bytes)
+    lesson = draw_lesson(overflow, call.view.policy, sent)
     if lesson is None:
         return None
-    body = call.request.body
-    quoted = await run_work(partial(find_quotes, overflow, body), in_thread=len(body) > INLINE_BYTES)
     if quoted is not Quoted.NOTHING:  # whoever wrote that must not decide for others
         return replace(lesson, is_certain=False, teaches=quoted is Quoted.NUMBER)
     if lesson.is_certain:
@@ -80,10 +85,11 @@ async def _learn(services: Services, call: Call, refused: Compacted, overflow: O
     return lesson
 
 
-def _describe_sent(call: Call, refused: Compacted) -> Sent:
+def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Quoted]:
+    """What was refused, and how much of the refusal stands in it."""
     request, forwarded = call.request, refused.forwarded
     around_bytes = len(request.body) - sum(map(len, request.raws))
-    return Sent(
+    sent = Sent(
         forwarded.tokens,
         request.max_tokens,
         is_text=is_text_only(forwarded),
@@ -91,6 +97,7 @@ def _describe_sent(call: Call, refused: Compacted) -> Sent:
         messages_share=1 - around_bytes / max(len(refused.body), 1),
         ratios=find_ratios(call.view.name.model),
     )
+    return sent, find_quotes(overflow, request.body)
 
 
 def _confirm(services: Services, call: Call, lesson: Lesson) -> None:

@@ -5,15 +5,15 @@ field of a journey is what one stage has returned; only this module and the rout
 """
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import aiohttp
 from aiohttp import web
 
-from proxy.compaction.offload import LARGE_BODY_BYTES, run_bounded
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Route, choose_route, describe_target
 from proxy.exchange.choose_summary import write_ahead
@@ -24,7 +24,7 @@ from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.services import Services
 from proxy.http.client import target_url
-from proxy.http.errors import ProxyError
+from proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError, ProxyError
 from proxy.http.headers import Headers, request_headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody, receive_body
@@ -130,16 +130,17 @@ def _name_retry(journey: Journey) -> str:
 
 async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:
     """Serve the request, compacted if that is called for. Raises ProxyError."""
-    arrival, reply, limits = journey.arrival, journey.reply, services.config.limits
-    received = await receive_body(reply.request, limits.max_body_bytes, services.uploads)
-    request = None if received.json is None else await _read(codec, received.json)
-    # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
-    model = codec.peek_model(received.beginning) if request is None else request.model
-    route = _route(services, journey, model)
-    if request is None:
-        journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
-    else:
-        journey.attempt = await compact(services, arrival, route, request, reply)
+    lane = services.lane(journey.arrival.tenant)
+    received = await _receive(services, journey.reply.request, lane)
+    async with _working(services, journey, received):
+        request = None if received.json is None else await _read(services, lane, codec, received.json)
+        # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
+        model = codec.peek_model(received.beginning) if request is None else request.model
+        route = _route(services, journey, model)
+        if request is None:
+            journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
+        else:
+            journey.attempt = await compact(services, journey.arrival, route, request, journey.reply)
     if journey.attempt.refusal is not None:
         raise journey.attempt.refusal
     refused: Overflow | None = None
@@ -149,7 +150,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
             opening = journey.opening = await _open(journey, codec, answer)
             if refused is not None:
                 await learn_from_retry(services, journey.attempt, opening)
-            shorter = await _shorten(services, journey, opening)
+            shorter = await _shorten(services, journey, received, opening)
             if shorter is None:
                 return await _finish(services, journey, route, codec, answer)
         journey.attempt, refused = shorter, opening.overflow
@@ -167,12 +168,49 @@ def _route(services: Services, journey: Journey, model: str) -> Route:
     return route
 
 
-async def _read(codec: Codec, body: bytes) -> Request | None:
-    """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge."""
+async def _receive(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:
+    """The body, in the account of its request. Raises SlowRequestError and OverloadedError."""
+    most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
+    services.uploads.open(request, services.memory.open(lane.name))
+    run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
+    with _in_bounds():
+        return await receive_body(request, most_bytes, services.uploads, run)
+
+
+@asynccontextmanager
+async def _working(services: Services, journey: Journey, received: ReceivedBody) -> AsyncIterator[None]:
+    """In the block there is memory for work on the body. Raises OverloadedError."""
+    account = services.uploads.find_account(journey.reply.request)
+    if account is None or received.json is None:
+        yield
+        return
+    wait_seconds = services.config.limits.max_plan_seconds
+    async with account.working(len(received.json), wait_seconds=wait_seconds) as is_there:
+        if not is_there:
+            raise OverloadedError(NO_MEMORY_LEFT)
+        yield
+
+
+@contextmanager
+def _in_bounds() -> Iterator[None]:
+    """Raises OverloadedError if there is no thread for the work in the block, or no memory."""
     try:
-        return await run_bounded(partial(codec.read, body), in_thread=len(body) > LARGE_BODY_BYTES)
-    except UndecodableError:
-        return None
+        yield
+    except BusyError as error:
+        raise OverloadedError(NO_THREAD_LEFT) from error
+    except MemoryError as error:
+        raise OverloadedError(NO_MEMORY_LEFT) from error
+
+
+async def _read(services: Services, lane: Lane, codec: Codec, body: bytes) -> Request | None:
+    """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge.
+
+    Raises OverloadedError.
+    """
+    size_bytes = INLINE_BYTES + 1 if len(body) > LARGE_BODY_BYTES else 0
+    with suppress(UndecodableError), _in_bounds():
+        return await services.workers.run_bounded(lane, partial(codec.read, body), size_bytes=size_bytes)
+    return None
 
 
 @asynccontextmanager
@@ -195,11 +233,14 @@ async def _open(journey: Journey, codec: Codec, answer: aiohttp.ClientResponse) 
     return await read_opening(journey.reply, answer, codec, journey.write_headers)
 
 
-async def _shorten(services: Services, journey: Journey, opening: Opening) -> Attempt | None:
+async def _shorten(services: Services, journey: Journey, received: ReceivedBody, opening: Opening) -> Attempt | None:
     """The next attempt; None if this answer is the client's."""
     if opening.overflow is None or journey.attempts == MAX_ATTEMPTS:
         return None
-    shorter = await recover(services, journey.attempt, opening.overflow, journey.reply)
+    shorter: Attempt | None = None
+    with suppress(OverloadedError):
+        async with _working(services, journey, received):
+            shorter = await recover(services, journey.attempt, opening.overflow, journey.reply)
     journey.is_hopeless = shorter is None
     return shorter
 
@@ -240,5 +281,5 @@ async def _relay(
     response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
     if tap is not None and tap.tap is not None:
         with fail_open(services.recorder, request_id, "count"):
-            journey.answered = await count_answer(services, route, journey.arrival.tenant, tap.tap)
+            journey.answered = await count_answer(services, journey.arrival.tenant, route, tap.tap)
     return response

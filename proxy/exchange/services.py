@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from proxy.compaction.offload import Lane, Workers
 from proxy.compaction.pool import Compactors
 from proxy.compaction.prefix_watch import PrefixWatch
 from proxy.config.schema import Config
@@ -12,10 +13,11 @@ from proxy.exchange.early_answer import Patience
 from proxy.exchange.report import Recorder
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
+from proxy.memory import Memory
 from proxy.state.models.service import Models
 from proxy.state.summaries.service import Summaries
 from proxy.state.summaries.sliding import SlidingWatch
-from proxy.state.tenancy import Tenancy
+from proxy.state.tenancy import Tenancy, Tenant
 from proxy.wire.codec import Codec
 
 
@@ -59,8 +61,14 @@ class Services:
     compactors: Compactors
     models: Models
     uploads: Uploads
+    memory: Memory
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     watch: PrefixWatch = field(default_factory=PrefixWatch)
     sliding: SlidingWatch = field(default_factory=SlidingWatch)
     patience: Patience = field(default_factory=Patience)
+    workers: Workers = field(default_factory=Workers)
+
+    def lane(self, tenant: Tenant) -> Lane:
+        """Where a request's work waits. Keys that we gave out tell clients apart; credentials can be invented."""
+        return Lane(tenant.key_id or tenant.id, self.config.limits.max_plan_seconds)

@@ -9,6 +9,8 @@ from typing import ClassVar
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 
 RETRY_AFTER_SECONDS = 1
+NO_MEMORY_LEFT = "too much text in flight (limits.max_memory_bytes); try again"
+NO_THREAD_LEFT = "too much work in flight (limits.max_plan_seconds); try again"
 
 
 class ProxyError(Exception):
@@ -38,7 +40,7 @@ class UpstreamTimeoutError(ProxyError, status=504, code="upstream_timeout"):
 
 
 class OverloadedError(ProxyError, status=503, code="overloaded"):
-    """More requests at once than `limits.max_concurrent_requests`."""
+    """More requests, more text, or more work at once than `limits` allows for."""
 
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     closes = True  # the rest of the request is not worth reading

@@ -6,15 +6,20 @@ waiting for the client counts: an upstream's is none of its fault.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict
 
 from proxy.http.client import Body
 from proxy.http.content_coding import Decoded, decode_body, read_codings
-from proxy.http.errors import BadFramingError, OverloadedError, SlowRequestError
+from proxy.http.errors import NO_MEMORY_LEFT, BadFramingError, OverloadedError, SlowRequestError
+from proxy.memory import Account
+
+Decode = Callable[[Callable[[], Decoded]], Awaitable[Decoded]]
 
 PEEK_BYTES = 64 * 1024
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
@@ -44,11 +49,27 @@ def check_framing(request: web.BaseRequest) -> None:
 
 @dataclass(slots=True)
 class Uploads:
-    """What all bodies of a proxy share: `left_bytes` may still be held, and a client may be silent for so long."""
+    """What all bodies of a proxy share: `left_bytes` may still be held, and a client may be silent for so long.
 
-    left_bytes: int
+    What is held counts in the request's account, too, if it has one.
+    """
+
+    left_bytes: float
     silence_seconds: float
     _held_bytes: dict[int, int] = field(default_factory=dict)
+    _accounts: dict[int, Account] = field(default_factory=dict)
+
+    def open(self, request: web.BaseRequest, account: Account) -> None:
+        """From now on, until the request is released, what is held of it counts in the account."""
+        self._accounts[id(request)] = account
+
+    def find_account(self, request: web.BaseRequest) -> Account | None:
+        """The account that was opened for a request, if one was."""
+        return self._accounts.get(id(request))
+
+    def rebound(self, most_bytes: int | None) -> None:
+        """From now on no more than that may be held, None for any number; what is held now counts."""
+        self.left_bytes = (inf if most_bytes is None else most_bytes) - sum(self._held_bytes.values())
 
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The body, piece by piece. Raises SlowRequestError."""
@@ -74,12 +95,18 @@ class Uploads:
         if size_bytes > self.left_bytes:
             message = "too much text in flight (limits.max_held_bytes); try again"
             raise OverloadedError(message)
+        account = self._accounts.get(id(request))
+        if account is not None and not account.hold(size_bytes):
+            raise OverloadedError(NO_MEMORY_LEFT)
         self.left_bytes -= size_bytes
         self._held_bytes[id(request)] = self._held_bytes.get(id(request), 0) + size_bytes
 
     def release(self, request: web.BaseRequest) -> None:
         """The request has been served, or given up."""
         self.left_bytes += self._held_bytes.pop(id(request), 0)
+        account = self._accounts.pop(id(request), None)
+        if account is not None:
+            account.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +136,12 @@ class ReceivedBody:
         return self.wire if isinstance(self.wire, bytes) else _chain(self.wire, self.rest)
 
 
-async def receive_body(request: web.BaseRequest, max_bytes: int, uploads: Uploads) -> ReceivedBody:
+async def receive_body(
+    request: web.BaseRequest, max_bytes: int, uploads: Uploads, run: Decode = asyncio.to_thread
+) -> ReceivedBody:
     """The body, read whole unless it is larger than `max_bytes`, compressed or decompressed.
+
+    `run` does work in a thread.
 
     Raises SlowRequestError, and OverloadedError where too much is held already.
     """
@@ -121,20 +152,16 @@ async def receive_body(request: web.BaseRequest, max_bytes: int, uploads: Upload
     if isinstance(wire, bytes):
         if not codings:
             return ReceivedBody(wire, wire, wire[:PEEK_BYTES])
-        decoded = await _decode(wire, codings, max_bytes)
+        # Always in a thread: a few bytes may become millions.
+        decoded = await run(partial(decode_body, wire, codings, max_bytes))
         uploads.hold(request, len(decoded.body))
         if not (decoded.damaged or decoded.too_large):
             return ReceivedBody(wire, decoded.body, decoded.body[:PEEK_BYTES])
         return ReceivedBody(wire, None, decoded.body[:PEEK_BYTES], decoded.too_large)
     beginning = b"".join(wire)
     if codings:
-        beginning = (await _decode(beginning, codings, PEEK_BYTES)).body
+        beginning = (await run(partial(decode_body, beginning, codings, PEEK_BYTES))).body
     return ReceivedBody(wire, None, beginning[:PEEK_BYTES], is_too_large=True, rest=arriving)
-
-
-async def _decode(wire: bytes, codings: tuple[str, ...], max_bytes: int) -> Decoded:
-    """Always in a thread: a few bytes may become millions."""
-    return await asyncio.to_thread(decode_body, wire, codings, max_bytes)
 
 
 async def _read(

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from aiohttp import web
 
-from proxy.compaction.pool import Compactors
+from proxy.compaction.pool import CACHES_BYTES, Compactors
 from proxy.config.schema import Config
 from proxy.config.values import site_url, split_address
 from proxy.exchange.report import Recorder
@@ -18,6 +19,7 @@ from proxy.exchange.services import Lifecycle, Services
 from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
+from proxy.memory import Memory, bound_caches, bound_requests
 from proxy.server.router import Current, handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
@@ -68,7 +70,8 @@ async def run_proxy(
     Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
     keep_header_bytes()
-    compactors = compactors or Compactors(log)
+    caches_bytes = bound_caches(config.limits.max_memory_bytes, CACHES_BYTES)
+    compactors = compactors or Compactors(log, caches_bytes=caches_bytes)
     catalogue: asyncio.Future[None] | None = None
     try:
         async with _open_services(config, log, compactors, lifecycle or Lifecycle()) as services:
@@ -96,10 +99,16 @@ async def _open_services(
     summaries = Summaries(store, client, SummaryCalls(metrics, log))
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log)
-    uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
+    limits = config.limits
+    uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
+    memory = Memory(bound_requests(limits.max_memory_bytes, bound_caches(limits.max_memory_bytes, CACHES_BYTES)))
     try:
-        yield Services(config, client, summaries, recorder, tenancy, compactors, models, uploads, lifecycle=lifecycle)
+        services = Services(
+            config, client, summaries, recorder, tenancy, compactors, models, uploads, memory, lifecycle=lifecycle
+        )
+        yield services
     finally:
+        services.workers.close()
         await summaries.close()
         await models.close()
         await store.close()

@@ -24,7 +24,8 @@ def adopt(current: Current, config: Config) -> list[str]:
     fixed = {key: getattr(services.config, key) for key in FIXED_KEYS}
     kept = [key for key, value in fixed.items() if getattr(config, key) != value]
     # What all requests share is bounded anew at once: what those in flight hold is counted there.
-    services.uploads.left_bytes += config.limits.max_held_bytes - services.config.limits.max_held_bytes
+    services.uploads.rebound(config.limits.max_held_bytes)
+    services.memory.add(config.limits.max_memory_bytes - services.config.limits.max_memory_bytes)
     services.uploads.silence_seconds = config.limits.client_silence_seconds
     tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=config.client_keys or ())
     current.services = replace(services, config=config.model_copy(update=fixed), tenancy=tenancy)

@@ -69,6 +69,8 @@ async def _serve(services: Services, journey: Journey, codec: Codec | None) -> w
         await _invite_body(reply.request)
         answer = await (_pass_through(services, journey) if codec is None else serve(services, journey, codec))
     except ProxyError as error:
+        # What it has passed through holds the body, and would hold it until the next garbage collection.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         journey.error, journey.is_over = error, True
         return await _answer_error(journey, error, codec)
     except (asyncio.CancelledError, ConnectionError):

@@ -165,10 +165,10 @@ async def test_results_that_were_forgotten_are_worked_out_in_a_thread(client, up
     proxy = await start_proxy("defaults.max_tool_result_tokens=100000")
     body = talk(*(("run", {}, log(400)) for _ in range(4)))
     first, _ = await send(client, upstream, proxy, body)
-    caches = proxy.services.compactors._caches
-    for cache in (caches.results, caches.sketches, caches.states):
-        for key in dict(cache.items()):
-            cache.pop(key)
+    for holder in proxy.services.compactors._holders.values():
+        for cache in (holder.caches.results, holder.caches.sketches, holder.caches.states):
+            for key in dict(cache.items()):
+                cache.pop(key)
     threads = watch_threads(monkeypatch)
     assert (await send(client, upstream, proxy, body))[0] == first
     assert threads == {"plan": [True, False], "apply": [True, False]}

@@ -128,3 +128,62 @@ def test_threads_do_not_spoil_the_count_of_bytes() -> None:
         list(pool.map(work, range(4)))
     assert lru.total_bytes == sum(len(value) + ENTRY_BYTES for _, value in lru.items())
     assert lru.total_bytes <= MAX_BYTES
+
+
+def test_what_one_share_keeps_no_other_finds() -> None:
+    """Nor counts it as its own; the bound is that of all of them together."""
+    lru = _make()
+    one, two = lru.share(), lru.share()
+    one["a"] = "1"
+    assert (two.get("a"), "a" in two, lru.get("a"), two.find_missing("a"), two.pop("a")) == (
+        None,
+        False,
+        None,
+        ["a"],
+        None,
+    )
+    two["a"] = "22"
+    assert (one.get("a"), two.get("a")) == ("1", "22")
+    assert (one.total_bytes, two.total_bytes, lru.total_bytes) == (ENTRY_BYTES + 1, ENTRY_BYTES + 2, 0)
+
+
+def test_whoever_holds_most_forgets_first() -> None:
+    """A flood drives out its own, and not what little another has, however long ago that was used."""
+    lru = _make(100 * (ENTRY_BYTES + 100))
+    honest, flood = lru.share(), lru.share()
+    for number in range(20):
+        honest[str(number)] = "x" * 100
+    for number in range(1000):
+        flood[str(number)] = "x" * 100
+    assert len(honest.items()) == 20
+    assert 70 < len(flood.items()) <= 80
+    assert flood.items()[-1][0] == "999"
+
+
+def test_a_closed_share_keeps_nothing_and_frees_all() -> None:
+    """The others are as they were."""
+    lru = _make()
+    one, two = lru.share(), lru.share()
+    one["a"], two["a"] = "1", "2"
+    one.close()
+    one["b"] = "1"
+    assert (one.items(), one.total_bytes, two.items()) == ([], 0, [("a", "2")])
+    for key in "bcd":
+        two[key] = key * 100
+    assert len(two.items()) == 4
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abcdef"), st.integers(0, 1000)), max_size=60))
+def test_shares_hold_no_more_than_the_bound(steps: list[tuple[int, str, int]]) -> None:
+    """Whatever is written where; and no share that holds less than its part loses anything."""
+    lru = _make()
+    shares = [lru.share() for _ in range(4)]
+    for number, key, size in steps:
+        before = [share.items() for share in shares]
+        shares[number][key] = "x" * size
+        assert sum(share.total_bytes for share in shares) <= MAX_BYTES
+        assert all(
+            share.items() == items
+            for share, items in zip(shares, before, strict=True)
+            if share is not shares[number] and sum(len(value) + ENTRY_BYTES for _, value in items) <= MAX_BYTES // 4
+        )

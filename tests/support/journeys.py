@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 from unittest.mock import Mock
 
@@ -24,6 +25,7 @@ from proxy.http.client import UpstreamClient
 from proxy.http.credentials import find_shown
 from proxy.http.relay import Reply
 from proxy.http.request_body import Uploads
+from proxy.memory import Memory
 from proxy.state.models.service import Models
 from proxy.state.stores.memory import MemoryStore
 from proxy.state.summaries.calls import SummaryCalls
@@ -164,10 +166,20 @@ async def run_stages(compactors: Compactors, *settings: str) -> AsyncIterator[St
     client, store, metrics, log = ScriptedClient(), MemoryStore(), Metrics(), ListLog()
     summaries = Summaries(store, client, SummaryCalls(metrics, log))
     models = Models(store, client, metrics, log)
-    uploads = Uploads(config.limits.max_held_bytes, config.limits.client_silence_seconds)
+    uploads = Uploads(inf, config.limits.client_silence_seconds)
     tenancy = replace(TENANCY, tenant=config.tenant)
     recorder = Recorder(metrics, log)
-    services = Services(config, client, summaries, recorder, tenancy, compactors, models, uploads)
+    services = Services(
+        config,
+        client,
+        summaries,
+        recorder,
+        tenancy,
+        compactors,
+        models,
+        uploads,
+        Memory(config.limits.max_memory_bytes),
+    )
     try:
         yield Stages(services, client, log)
     finally:

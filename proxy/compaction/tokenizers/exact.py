@@ -7,6 +7,7 @@ import lzma
 import re
 import sys
 from collections.abc import Callable, Iterator
+from copy import copy
 from importlib import resources
 from itertools import accumulate, pairwise
 
@@ -150,19 +151,40 @@ def count_pieces(encoding: tiktoken.Encoding) -> CountTokens:
     return lambda text: len(encode(text))
 
 
-def make_counter(count_piece: Callable[[str], int]) -> CountTokens:
-    """Counts of texts of any length, remembered. Thread-safe.
+class CountMemos:
+    """The counts of texts that were counted before; the longest ones apart, of which one would drive out all others.
+
+    `scale` is what they have of the usual bounds.
 
     What is remembered goes by the text itself: Python's hash is keyed, and texts whose hashes meet are compared, so
     that nobody can plant a wrong count.
     """
-    memo: BytesLRU[str, int] = BytesLRU(MEMO_BYTES, lambda text, _: sys.getsizeof(text))
-    large: BytesLRU[str, int] = BytesLRU(LARGE_MEMO_BYTES, lambda text, _: sys.getsizeof(text))
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.usual: BytesLRU[str, int] = BytesLRU(int(scale * MEMO_BYTES), lambda text, _: sys.getsizeof(text))
+        self.large: BytesLRU[str, int] = BytesLRU(int(scale * LARGE_MEMO_BYTES), lambda text, _: sys.getsizeof(text))
+
+    def share(self) -> "CountMemos":
+        """The same for another tenant: nothing is known in it yet, and the bounds are those of all shares together."""
+        made = copy(self)
+        made.usual, made.large = self.usual.share(), self.large.share()
+        return made
+
+    def close(self) -> None:
+        """Forget everything, and keep nothing from now on."""
+        self.usual.close()
+        self.large.close()
+
+
+def make_counter(count_piece: Callable[[str], int], memos: CountMemos | None = None) -> CountTokens:
+    """Counts of texts of any length, remembered in the `memos`, in its own without. Thread-safe."""
+    memos = memos or CountMemos()
+    usual, large = memos.usual, memos.large
 
     def count(text: str) -> int:
         if len(text) < MEMO_MIN_CHARS:
             return count_piece(text)
-        known = memo if len(text) < LARGE_CHARS else large
+        known = usual if len(text) < LARGE_CHARS else large
         tokens = known.get(text)
         if tokens is None:
             tokens = known[text] = sum(map(count_piece, split_text(text)))

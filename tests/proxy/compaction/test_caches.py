@@ -76,3 +76,26 @@ def test_small_caches_change_no_byte(small: Caches) -> None:
     """Whatever they have forgotten."""
     bodies = [session(f"session {number % 5}", 2 + number // 5) for number in range(40)]
     assert [one.body for one in compact(small, bodies)] == [one.body for one in compact(Caches(), bodies)]
+
+
+def test_a_share_knows_nothing_of_what_another_has_seen() -> None:
+    """And finds its own again; what one keeps changes no byte for the other."""
+    caches = Caches()
+    one, two = caches.share(), caches.share()
+    body = session("one", 8)
+    compacted = compact(one, [body])
+    kept = ("elements", "fixed", "results", "sketches", "diffs", "states")
+    assert any(getattr(one, name).items() for name in kept)
+    assert not any(getattr(held, name).items() for name in kept for held in (caches, two))
+    assert compact(two, [body]) == compacted
+    one.close()
+    assert not any(getattr(one, name).items() for name in kept)
+    assert two.states.items()
+
+
+def test_caches_may_have_a_part_of_the_usual_bounds() -> None:
+    """A process with little memory keeps less."""
+    caches = Caches(0.001)
+    compact(caches, [session(f"session {number}", 8) for number in range(20)])
+    assert caches.elements.total_bytes <= sizes.KNOWN_BYTES // 1000
+    assert caches.states.total_bytes <= sizes.STATES_BYTES // 1000

@@ -131,3 +131,14 @@ def test_a_vocabulary_that_is_missing_is_looked_for_once(monkeypatch: pytest.Mon
         compactors.choose(AUTO, model)
 
     assert asked == ["cl100k_base"]
+
+
+async def test_each_tenant_has_compactors_of_its_own(compactors: Compactors) -> None:
+    """The same ones each time; they count alike, and share the vocabulary, which is not loaded anew."""
+    one, two = (compactors.choose(AUTO, "gpt-4o", tenant) for tenant in ("one", "two"))
+    assert one is not two
+    assert one.count is not two.count
+    assert one.count("some text " * 20) == two.count("some text " * 20)
+    assert await compactors.get(AUTO, "gpt-4o", "one") is one
+    assert compactors.choose(AUTO, "gpt-4", "two") is await compactors.get(AUTO, "gpt-4", "two")
+    assert compactors.choose(AUTO, "gpt-4o") not in (one, two)

@@ -98,8 +98,9 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
         (
             "limits:\n  qqq: 1",
             (
-                "limits.qqq (line 2): unknown key; known here: max_body_bytes, max_concurrent_requests, max_held_bytes,"
-                " client_silence_seconds, shutdown_delay_seconds, drain_seconds"
+                "limits.qqq (line 2): unknown key; known here: max_body_bytes, max_concurrent_requests,"
+                " max_memory_bytes, max_held_bytes, max_plan_seconds, client_silence_seconds, shutdown_delay_seconds,"
+                " drain_seconds"
             ),
         ),
         (

@@ -7,7 +7,10 @@ from support.journeys import MakeStages, arrive, make_reply, read, read_session
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
-from proxy.exchange.compact import Attempt, compact
+from proxy.exchange.compact import Attempt, compact, surely_stays
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Request
+from rules.policy import Policy
 
 PRUNES = ("defaults.overflow_strategy=prune",)
 PLANTED = "planted secret text"
@@ -181,3 +184,29 @@ async def test_an_upstream_is_asked_for_an_open_window_with_the_clients_credenti
         await stages.settle()
     assert configured.client.windows_asked == []
     assert open_.client.windows_asked[0].getall("Authorization") == ["Bearer sk-own"]
+
+
+WIDE = Policy(context_window=1_000_000)
+LONG_TEXT = "some words of no weight " * 4000
+
+
+@pytest.mark.parametrize(
+    ("request_", "policy", "stays"),
+    [
+        (read([{"role": "user", "content": LONG_TEXT}]), WIDE, True),
+        (read([{"role": "user", "content": [{"type": "text", "text": LONG_TEXT}]}]), WIDE, True),
+        (read([{"role": "user", "content": LONG_TEXT}]), replace(WIDE, context_window=100_000), False),
+        (read([{"role": "user", "content": LONG_TEXT}], max_tokens=900_000), WIDE, True),
+        (read([{"role": "user", "content": LONG_TEXT * 5}], max_tokens=900_000), WIDE, False),
+        (read([{"role": "user", "content": LONG_TEXT}]), replace(WIDE, high_water=0.05), False),
+        (read([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]), WIDE, False),
+        (CHAT.read(b'{"messages":[{"role":"user","content":[{"ty\\u0070e":"image_url"}]}]}'), WIDE, False),
+    ],
+)
+def test_what_was_not_counted_stays_only_if_that_is_sure(request_: Request, policy: Policy, stays: bool) -> None:  # noqa: FBT001
+    """By its bytes, of which a token has one at least; what is no text is not counted by its bytes."""
+    assert surely_stays(request_, policy) == stays
+    if stays:
+        compactor = Compactor(len)  # the most tokens that there can be
+        planned = compactor.plan(request_, policy)
+        assert compactor.apply(planned, None).body is request_.body

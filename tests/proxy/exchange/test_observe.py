@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from support.journeys import NOTE, TENANCY, MakeStages, Stages, read, read_session
+from support.journeys import NOTE, MakeStages, Stages, arrive, read, read_session
 from upstreams.recording import completion
 
 from proxy.exchange.compact import Attempt
@@ -17,7 +17,6 @@ from proxy.wire.tap import Tap
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 7}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
-TENANT = TENANCY.identify(())
 PRUNES = ("defaults.overflow_strategy=prune",)
 
 
@@ -44,7 +43,7 @@ def known(stages: Stages) -> Known | None:
 async def test_the_upstreams_own_figures_count(make_stages: MakeStages) -> None:
     """Of the prompt, of what of it was cached, and of the completion."""
     stages = await make_stages()
-    counted = await count_answer(stages.services, stages.route(), TENANT, listen(completion(**USAGE).body))
+    counted = await count_answer(stages.services, arrive().tenant, stages.route(), listen(completion(**USAGE).body))
 
     assert counted == Answered(prompt_tokens=11, cached_tokens=7, completion_tokens=3, streamed_tokens=3)
 
@@ -54,7 +53,9 @@ async def test_without_them_we_count_what_was_written(make_stages: MakeStages) -
     stages = await make_stages()
     tokens = {}
     for model in ("gpt-5", "qwen3-8b"):
-        answered = await count_answer(stages.services, stages.route(model), TENANT, listen(completion(NOTE).body))
+        answered = await count_answer(
+            stages.services, arrive().tenant, stages.route(model), listen(completion(NOTE).body)
+        )
         written = tokens[model] = answered.completion_tokens
         assert answered == replace(Answered(), completion_tokens=written, is_estimated=True, streamed_tokens=written)
     compactor = await stages.services.compactors.get(stages.services.config.defaults, "gpt-5")
@@ -65,7 +66,7 @@ async def test_what_was_reported_of_the_prompt_alone_is_kept(make_stages: MakeSt
     """Some upstreams leave the completion out."""
     stages = await make_stages()
     counted = await count_answer(
-        stages.services, stages.route(), TENANT, listen(completion(NOTE, prompt_tokens=11).body)
+        stages.services, arrive().tenant, stages.route(), listen(completion(NOTE, prompt_tokens=11).body)
     )
 
     assert (counted.prompt_tokens, counted.is_estimated) == (11, True)
@@ -78,7 +79,7 @@ async def test_of_a_stream_hidden_reasoning_was_not_streamed(make_stages: MakeSt
     usage = {"prompt_tokens": 9, "completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 40}}
     events = ({"choices": [{"index": 0, "delta": {"content": "All good."}}]}, {"choices": [], "usage": usage})
     stream = b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
-    counted = await count_answer(stages.services, stages.route(), TENANT, listen(stream, is_stream=True))
+    counted = await count_answer(stages.services, arrive().tenant, stages.route(), listen(stream, is_stream=True))
 
     assert (counted.completion_tokens, counted.streamed_tokens) == (50, 10)
 

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from math import inf
+from unittest.mock import Mock
 
 import pytest
 from support.client import CHAT, post
@@ -40,11 +42,11 @@ async def test_bounds_that_all_requests_share_change_at_once(client, start_proxy
     url = proxy.url + "/v1/chat/completions"
     uploads = proxy.services.uploads
     limits = proxy.services.config.limits
-    uploads.left_bytes -= 1000  # a request in flight
-    for max_held_bytes, status in ((1024, 503), (2048, 200), (limits.max_held_bytes, 200)):
+    uploads.hold(Mock(), 1000)  # a request in flight
+    for max_held_bytes, status in ((1024, 503), (2048, 200), (None, 200)):
         new = {"limits": limits.model_dump() | {"max_held_bytes": max_held_bytes, "client_silence_seconds": 7}}
         adopt(proxy.current, _change(proxy, **new))
-        assert (uploads.left_bytes, uploads.silence_seconds) == (max_held_bytes - 1000, 7)
+        assert (uploads.left_bytes, uploads.silence_seconds) == ((max_held_bytes or inf) - 1000, 7)
         assert (await post(client, url, CHAT))[0].status == status
 
 
