@@ -195,6 +195,10 @@ class Config(Section):
     admin_token: OwnKey | None = Field(
         None, repr=False, description="then /metrics and /trimtab/ want it, but for health and ready"
     )
+    allowed_hosts: tuple[NameGlob, ...] = Field(
+        (), description="globs; names of this machine for clients without a key"
+    )
+    allowed_origins: tuple[NameGlob, ...] = Field((), description="globs; sites whose pages may send requests, too")
     metrics_listen: Address | None = Field(
         None, description="null: /metrics on the same port; else its own HOST:PORT, for our own pages alone"
     )

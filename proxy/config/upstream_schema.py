@@ -12,7 +12,15 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route
 from proxy.config.tool_schema import Section
-from proxy.config.values import AuthoritiesFile, CertificateFile, OptionalKey, OptionalName, OptionalProxy, Url
+from proxy.config.values import (
+    AuthoritiesFile,
+    CertificateFile,
+    OptionalKey,
+    OptionalName,
+    OptionalProxy,
+    RootedPath,
+    Url,
+)
 
 
 class UpstreamConfig(Section):
@@ -20,6 +28,9 @@ class UpstreamConfig(Section):
 
     base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
     api_key: OptionalKey = Field(None, repr=False, description="null: the client's own Authorization goes through")
+    allowed_paths: tuple[RootedPath, ...] = Field(
+        (), description="beside those under base_url, where api_key goes: /PATH, or /PATH/* and all below it"
+    )
     connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
     read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
     proxy: OptionalProxy = Field(
