@@ -103,14 +103,14 @@ def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool
 def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> None:
     """Let a request in, by its head alone. Raises ProxyError."""
     check_framing(request)
+    if request.method == "CONNECT":
+        message = "this proxy opens no tunnels; send the request itself"
+        raise MethodNotAllowedError(message)
     admit_site(services.config, request, of_pages=False)
     admit_client(services.config, journey.arrival.headers)
     if services.lifecycle.in_flight > services.config.limits.max_concurrent_requests:
         message = "too many requests at once (limits.max_concurrent_requests); try again"
         raise OverloadedError(message)
-    if request.method == "CONNECT":
-        message = "this proxy opens no tunnels; send the request itself"
-        raise MethodNotAllowedError(message)
 
 
 async def _invite_body(request: web.BaseRequest) -> None:

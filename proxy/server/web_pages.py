@@ -5,7 +5,7 @@ page whose site's name was made to lead here (DNS rebinding), on listeners that 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from ipaddress import ip_address
@@ -43,7 +43,7 @@ def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool) -> N
     if (config.admin_token if has_own_address else config.client_keys) is not None:
         return  # a page would have to know it
     headers = request.headers
-    hosts = [*headers.getall("Host", ()), *_find_authority(request.raw_path)]
+    hosts = headers.getall("Host", ())
     origins, sites = headers.getall("Origin", ()), headers.getall("Sec-Fetch-Site", ())
     if origins or sites:
         _check_origin(config, origins, sites, hosts)
@@ -54,14 +54,6 @@ def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool) -> N
             " or have the name listed in allowed_hosts"
         )
         raise SiteNotAllowedError(message)
-
-
-def _find_authority(target: str) -> Iterable[str]:
-    """The host in a request target of absolute form, which stands above `Host` (RFC 9112 section 3.2.2)."""
-    if target.startswith("/"):
-        return ()
-    authority = re.split(r"[/?#]", target.partition("://")[2], maxsplit=1)[0]
-    return (authority,) if authority else ()
 
 
 def _check_origin(config: Config, origins: Sequence[str], sites: Sequence[str], hosts: Sequence[str]) -> None:
