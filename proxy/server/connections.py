@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http import HttpRequestParser, RawRequestMessage
+from aiohttp.http import HttpRequestParser
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE, RequestHandler
@@ -59,26 +59,32 @@ class _Reader:
 
     def feed_data(self, data: bytes) -> _Read:
         """The requests whose heads are whole now. Raises aiohttp's HttpProcessingError."""
+        if self.is_over():
+            return _NOTHING
         found: list[Any] = []
-        if self._rest:  # what was fed last comes first
-            data, self._rest = self._rest + data, b""
-            found += self._feed(b"")[0]
-        start = 0
+        is_resumed = bool(self._rest)  # then the parser goes on with what it has, up to the last stop
+        data, self._rest, start = self._rest + data, b"", 0
         for number in range(MAX_STOPS + 1):
-            if self._is_over:
-                break
-            if start and self._connection.takes_no_more(len(found)):
+            if number and self._connection.takes_no_more(len(found)):
                 self._rest = data[start:]
                 break
             stop = self._find_stop(data, start) if number < MAX_STOPS else len(data)
+            stop = 0 if is_resumed and not number else stop
             messages, is_upgraded, rest = self._feed(data[start:stop])
             found += messages
+            if self.is_over():
+                self._connection.end_after_last(found)
+                break
             if is_upgraded:
                 return found, True, rest + data[stop:]
             start = stop
             if start == len(data):
                 break
         return found, False, b""
+
+    def is_over(self) -> bool:
+        """Whether nothing more is read of this connection."""
+        return self._is_over
 
     def _find_stop(self, data: bytes, start: int) -> int:
         """Up to where the data may be fed at once."""
@@ -111,7 +117,6 @@ class _Reader:
                 self._parser = self._make_parser()
             elif was_chunked:
                 self._is_over = True
-                self._connection.end_after_last()
                 return _NOTHING
         for message, body in messages:
             self._body, self._fed_bytes = body, 0
@@ -168,15 +173,14 @@ class _Connection(RequestHandler):
         """Whether reading pauses: for a body that nobody takes, or for requests that wait, with those `added`."""
         return self._reading_paused or len(self._messages) + added >= MAX_MSG_QUEUE_SIZE
 
-    def end_after_last(self) -> None:
-        """Close the connection behind the answer to the last request that has come."""
-        if not self._messages:
+    def end_after_last(self, found: list[Any]) -> None:
+        """Close the connection behind the answer to the last request that has come: of those `found` now, if any."""
+        coming: Any = found or self._messages
+        if coming:
+            message, body = coming.pop()
+            coming.append((message._replace(should_close=True), body))
+        else:
             self.close()
-            return
-        message, body = self._messages.pop()
-        if isinstance(message, RawRequestMessage):
-            message = message._replace(should_close=True)
-        self._messages.append((message, body))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As aiohttp's; the system holds little for a client that reads slowly."""
