@@ -17,7 +17,10 @@ _ODD = re.compile(r"[%\\;#?]|\.\.|/\.?/|/\.?$|[^!-~]")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SLASHES = re.compile(r"[/\\]")
 _LEFT_OUT = re.compile(r"[\x00-\x20\x7f]|[;#?].*", re.DOTALL)
-"""Blanks and control characters, a segment's parameters, and what ends a path. Source: RFC 3986 section 3.3; WHATWG URL, section 4.4."""
+"""Blanks and control characters, a segment's parameters, and what ends a path.
+
+Source: RFC 3986 section 3.3; WHATWG URL, section 4.4.
+"""
 
 
 def is_allowed(path: str, base_path: str, allowed_paths: Sequence[str]) -> bool:

@@ -62,7 +62,7 @@ async def _read_some(address: URL, ask: bytes, readers: int, process_id: int = 0
     for _ in range(readers):
         reader = socket.socket()
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        reader.setblocking(False)
+        reader.settimeout(0)
         await loop.sock_connect(reader, (address.host, address.port))
         await loop.sock_sendall(reader, ask)
         sockets.append(reader)
