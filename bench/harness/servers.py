@@ -22,7 +22,7 @@ POLL_SECONDS = 0.002
 STOP_SECONDS = 10.0
 _DATA_DIRECTORY = tempfile.TemporaryDirectory(prefix="trimtab-bench-")
 """Not the user's own: what a run has paid for must not come free in the next."""
-_READY_REQUEST = b"GET /trimtab/ready HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
+_READY_REQUEST = b"GET /trimtab/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def find_free_port() -> int:

@@ -42,7 +42,7 @@ def build_request(body: bytes, *headers: str) -> bytes:
     """A chat completion's request on the wire; `headers` are further lines."""
     lines = [
         "POST /v1/chat/completions HTTP/1.1",
-        "Host: bench",
+        "Host: localhost",
         "Authorization: Bearer sk-bench",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",

@@ -240,7 +240,8 @@ class Client:
         """Leave in the middle of the request."""
         _, writer = await asyncio.open_connection("127.0.0.1", self._port)
         head = (
-            f"POST /v1/chat/completions HTTP/1.1\r\nHost: soak\r\n{ID_HEADER}: {number}\r\nContent-Length: 1000\r\n\r\n"
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{ID_HEADER}: {number}\r\n"
+            "Content-Length: 1000\r\n\r\n"
         )
         writer.write(head.encode() + b'{"model":')
         await writer.drain()

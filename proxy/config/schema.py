@@ -169,9 +169,7 @@ class LimitsConfig(Section):
         None, ge=1024, description="of request bodies read at once; null: what max_memory_bytes leaves room for"
     )
     max_plan_seconds: float = Field(
-        2.0,
-        gt=0,
-        description="what a request waits for a thread; then it goes out as it came if that is safe, else 503",
+        2.0, gt=0, description="what a request waits for a thread; then it goes out unplanned if that is safe, else 503"
     )
     client_silence_seconds: float = Field(
         60.0, gt=0, description="a client that sends none of its body for so long is answered 408"
@@ -204,6 +202,8 @@ class Config(Section):
     admin_token: OwnKey | None = Field(
         None, repr=False, description="then /metrics and /trimtab/ want it, but for health and ready"
     )
+    allowed_hosts: tuple[NameGlob, ...] = Field((), description="globs; names of this machine, if no key is asked for")
+    allowed_origins: tuple[NameGlob, ...] = Field((), description="globs; sites whose pages may send requests, too")
     metrics_listen: Address | None = Field(
         None, description="null: /metrics on the same port; else its own HOST:PORT, for our own pages alone"
     )

@@ -13,7 +13,15 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route, is_loopback
 from proxy.config.tool_schema import Section
-from proxy.config.values import AuthoritiesFile, CertificateFile, OptionalKey, OptionalName, OptionalProxy, Url
+from proxy.config.values import (
+    AuthoritiesFile,
+    CertificateFile,
+    OptionalKey,
+    OptionalName,
+    OptionalProxy,
+    RootedPath,
+    Url,
+)
 
 
 class UpstreamConfig(Section):
@@ -25,6 +33,9 @@ class UpstreamConfig(Section):
         "auto",
         description="whose it is shown: auto (key if api_key is set; else client for upstream, none for upstreams)"
         " | client | key | none",
+    )
+    allowed_paths: tuple[RootedPath, ...] = Field(
+        (), description="beside those under base_url, where api_key goes: /PATH, or /PATH/* and all below it"
     )
     connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
     read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")

@@ -53,6 +53,15 @@ def _check_url(url: str) -> str:
     return url
 
 
+def _check_rooted_path(path: str) -> str:
+    """A path as it is sent, or a folder of them: `*` stands for all below it, and in no other place."""
+    is_plain = path.isascii() and path.isprintable() and not set(path.removesuffix("/*")) & set(" %?#;*\\")
+    require(path.startswith("/") and is_plain, "must be /PATH or /PATH/*, without any of % ? # ; * in PATH")
+    has_dots = {".", ".."} & set(path.split("/"))
+    require(not has_dots and "//" not in path, "must have no . or .. and no empty part in it")
+    return path
+
+
 def _check_proxy(proxy: str) -> str:
     if proxy != DIRECT:
         read_proxy(proxy, SETTING)
@@ -172,6 +181,7 @@ def _check_store(store: str) -> str:
 _BLANK_IS_NULL = BeforeValidator(lambda key: None if key == "" else key)
 """A variable that is set to nothing is a key that is not set; of secrets it is a mistake."""
 Url = Annotated[str, AfterValidator(_check_url), Wanted("an http:// or https:// address with a host")]
+RootedPath = Annotated[str, AfterValidator(_check_rooted_path), Wanted("/PATH or /PATH/*")]
 OptionalName = Annotated[str | None, _BLANK_IS_NULL]
 _Key = Annotated[
     str, StringConstraints(pattern="^[!-~]*$"), Wanted("one word of printable ASCII, without a line break")

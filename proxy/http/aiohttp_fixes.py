@@ -1,7 +1,7 @@
 """Every repair of aiohttp, of its client and of its server.
 
 Law: nobody gets an answer that was not meant for them, and no answer is waited for that can no longer come. The bytes
-of a head cross as they are. Nothing else in the program touches a private part of aiohttp.
+of a head cross as they are. Nothing else in the program but server/connections.py touches a private part of aiohttp.
 """
 
 import asyncio

@@ -17,8 +17,16 @@ from proxy.config.network.forward_proxies import ForwardProxy
 from proxy.config.schema import UpstreamConfig
 from proxy.http.aiohttp_fixes import Connector, Request, ending_with_connection
 from proxy.http.credentials import drop_query_keys
-from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamUnreachableError
-from proxy.http.unreachable import PROXY_AUTHENTICATION_REQUIRED, describe_refusal, explain, name_host
+from proxy.http.errors import PathNotAllowedError, ProxyError, UpstreamInvalidError, UpstreamUnreachableError
+from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
+from proxy.http.paths import is_allowed
+from proxy.http.unreachable import (
+    PROXY_AUTHENTICATION_REQUIRED,
+    describe_large_head,
+    describe_refusal,
+    explain,
+    name_host,
+)
 
 PIECE_BYTES = 256 * 1024
 """A larger body is handed over in pieces, so that a slow upstream holds up its sender and nothing else."""
@@ -26,6 +34,8 @@ PIECE_BYTES = 256 * 1024
 SWITCHING_PROTOCOLS = 101
 _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
+READ_BYTES = 64 * 1024
+"""Twice this is held of an answer that its client does not take yet, and what came with it."""
 Body = bytes | AsyncIterator[bytes]
 
 
@@ -33,7 +43,8 @@ def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> 
     """`/v1/X` is base_url/X, any other path is on base_url's origin; `is_api` paths belong to base_url without /v1.
 
     The path goes out unchanged, percent-encoding, empty query and all, but for keys in the query of a client whose
-    credential the upstream is not to be shown; the host is always the upstream's.
+    credential the upstream is not to be shown; the host is always the upstream's. Raises PathNotAllowedError where the
+    operator's own key would go to a path that it is not for.
     """
     base = urlsplit(upstream.base_url)
     path = origin_form(path)
@@ -45,6 +56,12 @@ def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> 
         path = base.path + path
     if not path.startswith(("/", "*")):
         path = f"/{path}"
+    if upstream.api_key is not None and not is_allowed(path.partition("?")[0], base.path, upstream.allowed_paths):
+        message = (
+            "this proxy's own key goes only to paths under upstream.base_url, also behind dot segments; ask for /v1/X,"
+            " or have the path listed in upstream.allowed_paths"
+        )
+        raise PathNotAllowedError(message)
     # All of it as the path: yarl would drop an empty query and a fragment.
     return URL.build(scheme=base.scheme, authority=base.netloc, path=path, encoded=True)
 
@@ -82,8 +99,10 @@ class UpstreamClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
-            max_line_size=64 * 1024,
-            max_field_size=64 * 1024,
+            read_bufsize=READ_BYTES,
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
+            max_headers=MAX_HEADER_FIELDS,
         )
 
     async def close(self) -> None:
@@ -97,8 +116,8 @@ class UpstreamClient:
         """The upstream's answer, its body not read yet. Leaving cancels what was not read.
 
         Raises UpstreamUnreachableError or UpstreamTimeoutError where no answer came, and UpstreamInvalidError where
-        its body is coded on this hop; faults of the answer's body are aiohttp's own, and those raised inside the block
-        pass through.
+        its head is too large or its body coded on this hop; faults of the answer's body are aiohttp's own, and those
+        raised inside the block pass through.
         """
         if isinstance(body, bytes):
             if headers.get("Content-Length") != str(len(body)):
@@ -118,6 +137,7 @@ class UpstreamClient:
             if response.status == SWITCHING_PROTOCOLS and "Upgrade" not in headers:
                 message = f"{name_host(url)} switched protocols, which nobody asked for; check upstream.base_url"
                 raise UpstreamUnreachableError(message)
+            _check_head(response, url)
             _check_codings(response, url)
             _check_proxy(response, url, proxy, is_tunnelled="server_hostname" in how)
             with ending_with_connection(response):
@@ -154,6 +174,11 @@ def _check_proxy(response: aiohttp.ClientResponse, url: URL, proxy: ForwardProxy
         return
     if response.status == PROXY_AUTHENTICATION_REQUIRED:
         raise UpstreamUnreachableError(describe_refusal(proxy, response.status, url))
+
+
+def _check_head(response: aiohttp.ClientResponse, url: URL) -> None:
+    if sum(len(name) + len(value) for name, value in response.raw_headers) > MAX_HEAD_BYTES:
+        raise UpstreamInvalidError(describe_large_head(url))
 
 
 def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:

@@ -56,6 +56,28 @@ class BadFramingError(ProxyError, status=400, code="bad_framing"):
     closes = True
 
 
+class UnreadableRequestError(ProxyError, status=400, code="unreadable_request"):
+    """What was sent is no request that HTTP knows."""
+
+    closes = True
+
+
+class HeadTooLargeError(ProxyError, status=431, code="head_too_large"):
+    """The target and header fields of a request are too many, or too long."""
+
+    closes = True
+
+
+class SiteNotAllowedError(ProxyError, status=403, code="site_not_allowed"):
+    """A page of another site has sent the request, or may have."""
+
+    closes = True
+
+
+class PathNotAllowedError(ProxyError, status=404, code="path_not_allowed"):
+    """A path to which the operator's own key does not go."""
+
+
 class UnauthorizedError(ProxyError, status=401, code="invalid_api_key"):
     """The request shows no key that this proxy knows. As OpenAI's clients know it."""
 

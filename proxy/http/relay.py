@@ -18,12 +18,14 @@ from proxy.http.aiohttp_fixes import PlainResponse, reset_transport
 from proxy.http.errors import UpstreamInvalidError
 from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
-from proxy.wire.sse import MAX_EVENT_BYTES
 
 STALLED_SECONDS = 600.0
 """A client that takes nothing of its answer for so long has gone without a word."""
 FREE_BYTES = 32 * 1024
 """Half of what asyncio buffers before a writer has to wait."""
+
+MAX_ANSWER_EVENT_BYTES = 1024 * 1024
+"""Of an answer that is no stream and becomes an event: mostly an error. What is beyond it is left out."""
 
 WriteEvent = Callable[[int, bytes], bytes]
 """The event that stands for an upstream's answer of some status, which is no stream."""
@@ -166,7 +168,7 @@ async def relay_answer(
             if event is None:
                 await reply.write(chunk)
             else:
-                event += chunk[: MAX_EVENT_BYTES - len(event)]
+                event += chunk[: MAX_ANSWER_EVENT_BYTES - len(event)]
             if tap is not None:
                 tap.feed(chunk)
                 if is_stream:

@@ -9,12 +9,14 @@ import ssl
 from collections.abc import Iterator
 
 import aiohttp
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from yarl import URL
 
 from proxy.config.network.forward_proxies import ForwardProxy
 from proxy.config.schema import UpstreamConfig
 from proxy.http.aiohttp_fixes import TunnelError, TunnelTimeoutError
-from proxy.http.errors import ProxyError, UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError, UpstreamUnreachableError
+from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 
 PROXY_AUTHENTICATION_REQUIRED = 407
 _TRUST = "set upstream.ca_file (or SSL_CERT_FILE) to a PEM file with the certificate of"
@@ -58,6 +60,8 @@ def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
         return UpstreamUnreachableError(describe_refusal(proxy, error.status, url))
     if proxy is not None and isinstance(error, TunnelError):
         return UpstreamUnreachableError(_describe(error.__cause__, str(proxy), f"check {proxy.told_by}"))
+    if any(_is_of_head_size(cause) for cause in _find_causes(error)):
+        return UpstreamInvalidError(describe_large_head(url))
     # aiohttp's own are errors of `ssl` by name only: what those know stands in their causes.
     causes = (cause for cause in _find_causes(error) if not isinstance(cause, aiohttp.ClientError))
     tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
@@ -88,6 +92,18 @@ def describe_refusal(proxy: ForwardProxy, status: int, url: URL) -> str:
         return f"{proxy} refuses the user name and password that it is shown (407); check {key}"
     around = "its operator decides whom it lets through; NO_PROXY or upstream.proxy: direct go around it"
     return f"{proxy} answered {status} when it was asked for {name_host(url)}; {around}"
+
+
+def describe_large_head(url: URL) -> str:
+    """What it means that an answer's head is beyond our limits."""
+    limits = f"more than {MAX_HEADER_FIELDS} header fields, or {MAX_HEAD_BYTES} bytes of them"
+    return f"{name_host(url)} answered with {limits}; have it send fewer or shorter ones"
+
+
+def _is_of_head_size(error: BaseException) -> bool:
+    """Whether aiohttp's parser has found too much in a head; it tells too many fields by its words alone."""
+    is_many = isinstance(error, BadHttpMessage) and "Too many headers" in error.message
+    return is_many or isinstance(error, LineTooLong)
 
 
 def _describe_timeout(error: TimeoutError, url: URL, upstream: UpstreamConfig) -> str:

@@ -20,6 +20,7 @@ from proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transp
 from proxy.http.client import UpstreamClient
 from proxy.http.request_body import Uploads
 from proxy.memory import Memory, bound_caches, bound_requests
+from proxy.server.connections import LINGERING_SECONDS, Server
 from proxy.server.router import Current, handle, handle_pages
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
@@ -32,12 +33,8 @@ from proxy.telemetry.metrics import Metrics
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import CODECS, by_path
 
-MAX_HEADER_BYTES = 64 * 1024
-MAX_HEADERS = 256
 KEEP_ALIVE_SECONDS = 75.0
 """Without a request, or until the whole head of one has come."""
-LINGERING_SECONDS = 2.0
-"""What a client that was refused may still send before its connection is closed."""
 CANCEL_SECONDS = 0.2
 """What requests still in flight after the drain have to notice that they were cancelled."""
 
@@ -119,16 +116,12 @@ async def _open_services(
 async def _serve_requests(current: Current) -> AsyncIterator[str]:
     """While the block runs, take requests at `listen`; then those in flight may finish. Its address. Raises OSError."""
     lifecycle = current.services.lifecycle
-    server = web.Server(
+    server = Server(
         current.serve_by(handle),
         handler_cancellation=True,
         request_factory=OwnRequest.make,
-        auto_decompress=False,
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
-        max_line_size=MAX_HEADER_BYTES,
-        max_field_size=MAX_HEADER_BYTES,
-        max_headers=MAX_HEADERS,
         lingering_time=LINGERING_SECONDS,
     )
     lifecycle.reset_clients = partial(_reset_clients, server)
@@ -178,11 +171,12 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
     if address is None:
         yield None
         return
-    server = web.Server(
+    server = Server(
         current.serve_by(handle_pages),
         request_factory=OwnRequest.make,
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
+        lingering_time=LINGERING_SECONDS,
     )
     async with listen_at(server, address) as (_, url):
         yield url

@@ -26,6 +26,7 @@ from proxy.http.request_body import check_framing
 from proxy.http.websocket import is_upgrade, relay_websocket
 from proxy.server.access import admit_client
 from proxy.server.admin.pages import answer_error, answer_page, is_own
+from proxy.server.web_pages import admit_site
 from proxy.wire.codec import Codec
 from proxy.wire.dialects import DEFAULT
 
@@ -93,7 +94,11 @@ async def handle_pages(services: Services, request: web.BaseRequest) -> web.Stre
 
 def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
     headers = read_headers(request.raw_headers)
-    answer = answer_page(services, request.path, headers, of_pages=of_pages)
+    try:
+        admit_site(services.config, request, of_pages=of_pages)
+        answer = answer_page(services, request.path, headers, of_pages=of_pages)
+    except ProxyError as error:
+        answer = answer_error(error)
     found = find_secrets(find_shown(headers, request.raw_path))
     services.recorder.record_page(tell_path(request.raw_path, found), answer.status)
     return answer
@@ -102,13 +107,14 @@ def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool
 def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> None:
     """Let a request in, by its head alone. Raises ProxyError."""
     check_framing(request)
+    if request.method == "CONNECT":
+        message = "this proxy opens no tunnels; send the request itself"
+        raise MethodNotAllowedError(message)
+    admit_site(services.config, request, of_pages=False)
     admit_client(services.config, journey.arrival.headers)
     if services.lifecycle.in_flight > services.config.limits.max_concurrent_requests:
         message = "too many requests at once (limits.max_concurrent_requests); try again"
         raise OverloadedError(message)
-    if request.method == "CONNECT":
-        message = "this proxy opens no tunnels; send the request itself"
-        raise MethodNotAllowedError(message)
 
 
 async def _invite_body(request: web.BaseRequest) -> None:

@@ -5,8 +5,8 @@ Law: no I/O. Whatever comes in, it neither raises nor keeps more than its bounds
 
 from collections.abc import Callable
 
-MAX_EVENT_BYTES = 4 * 1024 * 1024
-"""A longer event is not read."""
+MAX_EVENT_BYTES = 512 * 1024
+"""A longer event is not read: it holds an image, or sound, and each of many slow readers would hold one here."""
 MAX_FIRST_EVENT_BYTES = 64 * 1024
 """A longer first event is no error."""
 

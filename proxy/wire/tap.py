@@ -1,20 +1,29 @@
 """A tap on an answer: finds the usage, else collects what the model wrote.
 
-Law: no I/O, and what is fed is a copy; whatever comes in, it neither raises nor keeps more than its bounds.
+Law: no I/O, and what is fed is a copy; whatever comes in, it neither raises nor keeps more than its bounds. Of a long
+text it keeps an even sample, from which the whole is reckoned.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from proxy.wire.sse import MAX_EVENT_BYTES, EventReader
+from proxy.wire.sse import EventReader
 from proxy.wire.usage import Usage
 from rules.conversation import CountTokens
 
-MAX_HELD_BYTES = 16 * 1024 * 1024
-"""What is collected of an answer's text, roughly."""
+MAX_HELD_BYTES = 256 * 1024
+"""What is kept of an answer's text, roughly."""
+MAX_BODY_BYTES = 256 * 1024
+"""Of an answer in one piece that is kept whole; of a longer one, its beginning, and what it tells of its usage."""
+MAX_USAGE_BYTES = 4 * 1024
 PIECE_BYTES = 128
 """What a piece costs beside its characters."""
+MAX_PIECE_CHARS = 16 * 1024
+"""A longer piece is sampled in parts of this size."""
+_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+"""A member, and never a part of a text: its quotes would be escaped there."""
 
 
 class Piece(NamedTuple):
@@ -40,55 +49,118 @@ class Tap:
         self._read = read
         self._events = EventReader() if is_stream else None
         self._body = bytearray()
-        self._texts: defaultdict[Hashable, list[str]] = defaultdict(list)
-        self._chars = 0
+        self._tail = b""
+        self._body_bytes = 0
+        self._sample = _Sample()
         self._reasoning_chars = 0
-        self._held = 0
 
     def feed(self, chunk: bytes) -> None:
         """Take in the next bytes of the body."""
         if self._events is not None:
             for data in self._events.feed(chunk):
                 self._read_answer(data)
-        elif len(self._body) <= MAX_EVENT_BYTES:
-            self._body += chunk
+            return
+        self._body_bytes += len(chunk)
+        self._body += chunk[: max(MAX_BODY_BYTES - len(self._body), 0)]
+        if self._body_bytes > MAX_BODY_BYTES:
+            self._seek_usage(chunk)
 
     def finish(self) -> None:
         """The body has ended: read what stands in it without an end."""
         if self._events is not None:
             for data in self._events.finish():
                 self._read_answer(data)
-        elif len(self._body) <= MAX_EVENT_BYTES:
+        elif self._body_bytes <= MAX_BODY_BYTES:
             self._read_answer(bytes(self._body))
+        else:
+            self._seek_usage(b"", is_end=True)
+            if self.usage is None or self.usage.completion_tokens is None:
+                text = self._body.decode("utf-8", "replace")
+                self._sample.add(Piece("body", text), self._body_bytes)
         self._body.clear()
+        self._tail = b""
 
     def count_completion(self, count: CountTokens) -> int:
-        """Tokens of all that the model wrote: content, reasoning, refusal and tool calls."""
-        return sum(count("".join(pieces)) for pieces in self._texts.values())
+        """Tokens of all that the model wrote: content, reasoning, refusal and tool calls; of long text, an estimate."""
+        return self._sample.count(count)
 
     @property
     def text_chars(self) -> int:
-        """How much text count_completion would count."""
-        return self._chars
+        """How much text the model wrote."""
+        return self._sample.chars
 
     def find_sent_tokens(self, completion_tokens: int) -> int | None:
-        """Of the completion's tokens those whose text was collected; None if that cannot be told.
+        """Of the completion's tokens those whose text was read; None if that cannot be told.
 
         Upstreams keep reasoning to themselves, or send a summary of it, and report what the whole cost.
         """
-        if self._held > MAX_HELD_BYTES:
-            return None
         hidden = self.usage.reasoning_tokens if self.usage else 0
         if hidden <= self._reasoning_chars:  # a token has seldom less than a character
             return completion_tokens
         return None if self._reasoning_chars else completion_tokens - hidden
 
+    def _seek_usage(self, chunk: bytes, *, is_end: bool = False) -> None:
+        """Read the usage in an answer that is not kept whole: it stands behind the texts with most upstreams."""
+        seen = self._tail + chunk if self._tail else bytes(self._body) + chunk
+        start = 0
+        for found in _USAGE.finditer(seen):
+            start = found.start()
+            stop = len(seen) if not is_end and len(seen) - start < MAX_USAGE_BYTES else start + MAX_USAGE_BYTES
+            self._read_usage(seen[start:stop])
+        self._tail = seen[max(start, len(seen) - MAX_USAGE_BYTES) :]
+
+    def _read_usage(self, member: bytes) -> None:
+        """The usage that a member begins with: its value ends with the first brace that closes it."""
+        for end in re.finditer(rb"\}", member):
+            usage, _ = self._read(b"{" + member[: end.end()] + b"}", self.usage)
+            if usage != self.usage:
+                self.usage = usage
+                return
+
     def _read_answer(self, data: bytes) -> None:
         self.usage, pieces = self._read(data, self.usage)
         for piece in pieces:
-            if self._held > MAX_HELD_BYTES:
-                return
-            self._texts[piece.place].append(piece.text)
-            self._chars += len(piece.text)
+            self._sample.add(piece, len(piece.text))
             self._reasoning_chars += len(piece.text) if piece.is_reasoning else 0
-            self._held += len(piece.text) + PIECE_BYTES
+
+
+class _Sample:
+    """Text within MAX_HELD_BYTES: all of it, or one in so many of its pieces.
+
+    `chars` is how much there was of it.
+    """
+
+    def __init__(self) -> None:
+        self.chars = 0
+        self._pieces: list[tuple[Hashable, str]] = []
+        self._held = 0
+        self._kept_chars = 0
+        self._one_in = 1
+
+    def add(self, piece: Piece, chars: int) -> None:
+        """A piece, which stands for so many characters."""
+        self.chars += chars
+        for start in range(0, len(piece.text), MAX_PIECE_CHARS):
+            if self._kept_chars * self._one_in > self.chars:
+                return
+            text = piece.text[start : start + MAX_PIECE_CHARS]
+            self._pieces.append((piece.place, text))
+            self._kept_chars += len(text)
+            self._held += len(text) + PIECE_BYTES
+            if self._held > MAX_HELD_BYTES:
+                self._thin_out()
+
+    def count(self, count: CountTokens) -> int:
+        """Tokens of all the text."""
+        texts: defaultdict[Hashable, list[str]] = defaultdict(list)
+        for place, text in self._pieces:
+            texts[place].append(text)
+        tokens = sum(count("".join(pieces)) for pieces in texts.values())
+        return tokens if self._kept_chars >= self.chars else round(tokens * self.chars / max(self._kept_chars, 1))
+
+    def _thin_out(self) -> None:
+        """Every second piece goes."""
+        self._one_in *= 2
+        self._pieces = self._pieces[::2]
+        self._kept_chars = sum(len(text) for _, text in self._pieces)
+        self._held = self._kept_chars + PIECE_BYTES * len(self._pieces)

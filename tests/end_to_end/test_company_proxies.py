@@ -27,7 +27,7 @@ from proxy.server.app import Proxy, run_proxy
 
 Start = Callable[..., Awaitable[Proxy]]
 SOCKET = (
-    b"GET /v1/realtime HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"GET /v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Key: abc\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
@@ -106,7 +106,7 @@ async def test_each_kind_of_request_goes_through_the_proxy(client, upstream, for
 async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, start) -> None:
     """Target, headers in order and case, bytes beyond ASCII, `Host`: as without a proxy, but for the proxy's own."""
     request = (
-        b"POST " + target + b" HTTP/1.1\r\nHost: client\r\nx-B: 1\r\nX-a: \xff\xfe\r\nAuthorization: Bearer k\r\n"
+        b"POST " + target + b" HTTP/1.1\r\nHost: localhost\r\nx-B: 1\r\nX-a: \xff\xfe\r\nAuthorization: Bearer k\r\n"
         b"Proxy-Authorization: Basic clients\r\nCONTENT-LENGTH: 3\r\nConnection: close\r\n\r\n\x00ab"
     )
     direct = await start({}, f"upstream.base_url={raw.url}")
@@ -128,7 +128,7 @@ async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, 
 async def test_a_question_about_the_whole_server_has_no_path(raw, forward, start) -> None:
     """`OPTIONS *` in absolute form: the last proxy makes it `*` again. Source: RFC 9112 section 3.2.4."""
     proxy = await start({"HTTP_PROXY": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
-    await ask_raw(proxy.url, b"OPTIONS * HTTP/1.1\r\nHost: client\r\nConnection: close\r\n\r\n")
+    await ask_raw(proxy.url, b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 
     sent = next(head for head in forward.heads if head.startswith(b"OPTIONS "))
     assert sent.split(b" ")[1] == far(raw.url).removesuffix("/v1").encode()
@@ -194,7 +194,7 @@ async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start)
     """A refused handshake keeps the tunnel open: no request in absolute form must go into it, nor the reverse."""
     raw.answer = REFUSED
     proxy = await start({"http_proxy": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
-    plain = b"GET /v1/files HTTP/1.1\r\nHost: x\r\nUser-Agent: me\r\nConnection: close\r\n\r\n"
+    plain = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\nUser-Agent: me\r\nConnection: close\r\n\r\n"
     for request in (SOCKET, plain, SOCKET, plain):
         assert b" 404 " in await ask_raw(
             proxy.url, request.replace(b"Connection: Upgrade", b"Connection: Upgrade, close")

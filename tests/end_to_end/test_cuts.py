@@ -26,7 +26,7 @@ async def raw() -> AsyncIterator[RawUpstream]:
 
 
 def _request(path: bytes, version: bytes = b"1.1") -> bytes:
-    head = b"POST " + path + b" HTTP/" + version + b"\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST " + path + b" HTTP/" + version + b"\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
     return head % len(BODY) + BODY
 
 
@@ -155,9 +155,9 @@ async def test_what_may_have_been_done_is_never_asked_for_again(method, times, r
 
     raw.answer = drop_second
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "defaults.context_window=8000")
-    reader, writer = await _open(proxy.url, method + b" /v1/first HTTP/1.1\r\nHost: x\r\n\r\n")
+    reader, writer = await _open(proxy.url, method + b" /v1/first HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await asyncio.wait_for(reader.readuntil(b"{}"), 5)
-    writer.write(method + b" /v1/second HTTP/1.1\r\nHost: x\r\n\r\n")
+    writer.write(method + b" /v1/second HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b" 502 " in await asyncio.wait_for(reader.readline(), 5)
     assert len(dropped) == times
     writer.close()

@@ -29,7 +29,7 @@ async def url(raw, start_proxy) -> str:
 
 def _request(first_line: bytes, *lines: bytes, body: bytes = b"") -> bytes:
     """A request whose connection ends with its answer."""
-    return b"\r\n".join((first_line, b"Host: proxy", *lines, b"Connection: close", b"", body))
+    return b"\r\n".join((first_line, b"Host: localhost", *lines, b"Connection: close", b"", body))
 
 
 def _parts(answer: bytes) -> tuple[bytes, list[bytes], bytes]:
@@ -198,8 +198,8 @@ async def test_a_client_of_http_1_0_is_not_told_to_go_on(raw, url):
 
 async def test_requests_that_come_at_once_are_answered_in_order(raw, url):
     """Pipelining: one connection, several requests, nothing of one in another."""
-    first = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
-    second = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 57\r\n\r\n" + BODY
+    first = b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"
+    second = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 57\r\n\r\n" + BODY
     answers = await ask_raw(url, first + second + _request(b"GET /v1/end HTTP/1.1"))
     assert answers.count(b"HTTP/1.1 200 OK") == 3
     assert [item.body for item in raw.requests] == [b"abc", BODY, b""]
@@ -237,7 +237,7 @@ async def test_a_body_in_a_coding_of_the_hop_is_refused(raw, url):
 @pytest.mark.parametrize("protocol", [b"h2c", b"tcp", b"TLS/1.0"])
 async def test_behind_an_upgrade_that_is_not_followed_the_connection_ends(protocol, path, raw, url):
     """Said in the answer: what came at once behind it would never be answered, and the client asks again."""
-    first = b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (path, protocol)
+    first = b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (path, protocol)
     answer = await ask_raw(url, first + _request(b"GET /v1/second HTTP/1.1"))
 
     assert answer.count(b"HTTP/1.1 ") == 1

@@ -75,7 +75,7 @@ def _request(recorded: dict[str, Any]) -> tuple[bytes, list[bytes], bytes]:
     sent = [line for line in sent if not line.lower().startswith(b"connection:")]
     query = f"?{recorded['query']}" if recorded["query"] else ""
     first = f"{recorded['method']} {recorded['path']}{query} HTTP/1.1".encode()
-    host = [] if any(line.lower().startswith(b"host:") for line in sent) else [b"Host: proxy"]
+    host = [] if any(line.lower().startswith(b"host:") for line in sent) else [b"Host: localhost"]
     return b"\r\n".join((first, *host, *sent, b"Connection: close", b"", body)), expected, body
 
 

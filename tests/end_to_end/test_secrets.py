@@ -144,7 +144,7 @@ async def test_a_process_tells_nothing_planted(answer, tmp_path, client, upstrea
         told = await read_pages(client, url)
         for broken in (
             b"GET /%b HTTP/9\r\n\r\n",
-            b"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\x00\r\n\r\n",
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\x00\r\n\r\n",
         ):
             await ask_raw(url, broken % KEY.encode())
         said = await stop(process)

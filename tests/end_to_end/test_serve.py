@@ -64,7 +64,7 @@ async def test_a_second_signal_ends_at_once(first, second, status, upstream):
 
     upstream.answer = hang
     body = b'{"messages":[{"role":"user","content":"hi"}],"stream":true}'
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with serving("--upstream", upstream.url) as (process, url):
         host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -116,9 +116,9 @@ def test_wrong_configuration_is_said():
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer PLANTED\x00\r\nContent-Length: 2\r\n\r\n{}",
-        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer PLANTED" + b"a" * 70_000 + b"\r\n\r\n",
-        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcdePLANTED secret\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer PLANTED\x00\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer PLANTED" + b"a" * 70_000 + b"\r\n\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcdePLANTED secret\r\n",
         b"GET PLANTED\r\n\r\n",
     ],
 )
@@ -128,7 +128,7 @@ async def test_what_cannot_be_read_is_not_quoted_in_the_log(request_bytes, upstr
         host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(request_bytes)
-        assert b" 400 " in await asyncio.wait_for(reader.readline(), 5)
+        assert re.search(rb" (400|431) ", await asyncio.wait_for(reader.readline(), 5))
         writer.close()
         await writer.wait_closed()
         process.send_signal(signal.SIGTERM)

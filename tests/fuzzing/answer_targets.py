@@ -70,7 +70,7 @@ def _check_bounds(tap: Tap, piece_bytes: int) -> None:
     events = tap._events
     held = len(tap._body) + (len(events._rest) + sum(map(len, events._data)) if events else 0)
     assert held <= 2 * (200 + piece_bytes + len(b"data:")), "more of an event is held than may be"
-    assert tap._held <= 600 + 40 * (200 + PIECE_BYTES), "more text is held than may be"
+    assert tap._sample._held <= 600 + 40 * (200 + PIECE_BYTES), "more text is held than may be"
 
 
 def fuzz_models(data: bytes) -> None:

@@ -91,7 +91,7 @@ def write_request(choices: Choices) -> RawRequest:
             choices.pick(_VERSIONS),
             choices.below(4),
         )
-    headers = [b"Host: trimtab", *(choices.pick(_HEADERS) for _ in range(odd)), b"Connection: close"]
+    headers = [b"Host: localhost", *(choices.pick(_HEADERS) for _ in range(odd)), b"Connection: close"]
     body = write_body(choices)[0]
     framing = choices.below(6)
     if framing == 1:

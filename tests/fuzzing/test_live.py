@@ -11,7 +11,7 @@ from proxy.compaction.pool import Compactors
 
 INPUTS = 100
 SIZES = (60, 400, 900, 1600)
-CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
 
 
 async def test_no_exchange_has_a_500_a_fail_open_or_a_fault_that_nobody_caught(compactors: Compactors) -> None:

@@ -13,7 +13,7 @@ def bounded(max_event_bytes: int = MAX_EVENT_BYTES, max_held_bytes: int = MAX_HE
     """While the block runs, no longer event is read, and no more text is collected."""
     with (
         mock.patch("proxy.wire.sse.MAX_EVENT_BYTES", max_event_bytes),
-        mock.patch("proxy.wire.tap.MAX_EVENT_BYTES", max_event_bytes),
+        mock.patch("proxy.wire.tap.MAX_BODY_BYTES", max_event_bytes),
         mock.patch("proxy.wire.tap.MAX_HELD_BYTES", max_held_bytes),
     ):
         yield

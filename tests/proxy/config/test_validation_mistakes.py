@@ -73,7 +73,7 @@ POLICY = (
     " max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, keep_user_tokens, summary, count"
 )
 UPSTREAM = (
-    "base_url, api_key, credential, connect_timeout_seconds, read_timeout_seconds, proxy, ca_file,"
+    "base_url, api_key, credential, allowed_paths, connect_timeout_seconds, read_timeout_seconds, proxy, ca_file,"
     " client_cert_file, client_key_file"
 )
 TOOL = "max_tool_result_tokens, max_tool_result_bytes, truncation, tidy, dedupe, exclude"

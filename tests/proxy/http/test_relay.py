@@ -208,7 +208,7 @@ async def test_no_header_is_made_up(upstream, start_proxy):
 
     upstream.answer = bare
     proxy = await start_proxy()
-    answer = await ask_raw(proxy.url, b"GET /v1/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = await ask_raw(proxy.url, b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     names = [line.partition(b":")[0] for line in answer.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
     assert sorted(names) == [b"Connection", b"Content-Length", b"Date", b"X-One"]
 

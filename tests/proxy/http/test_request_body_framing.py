@@ -10,14 +10,14 @@ from support.client import ask_raw
 from upstreams.parsing import PLAIN, run_parsing_upstream
 from yarl import URL
 
-HIDDEN = b"GET /v1/evil HTTP/1.1\r\nHost: x\r\n\r\n"
-LAST = b"GET /v1/last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+HIDDEN = b"GET /v1/evil HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LAST = b"GET /v1/last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 CHUNKED = b"5\r\nabcde\r\n0\r\n\r\n"
 
 
 def write_request(*lines: bytes, body: bytes = b"abcde", start: bytes = b"POST /v1/x HTTP/1.1") -> bytes:
     """A request of these header lines, as they stand."""
-    return b"\r\n".join((start, b"Host: x", *lines)) + b"\r\n\r\n" + body
+    return b"\r\n".join((start, b"Host: localhost", *lines)) + b"\r\n\r\n" + body
 
 
 REFUSED = {
@@ -293,7 +293,8 @@ async def test_no_target_and_no_header_chooses_the_host(method, start_proxy):
     """Everything goes to the configured upstream, under its own name, or nowhere."""
     async with run_parsing_upstream() as evil, run_parsing_upstream() as upstream:
         authority = f"127.0.0.1:{URL(evil.url).port}".encode()
-        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        anyone = ('allowed_hosts=["*"]', 'allowed_origins=["*"]')
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000", *anyone)
         answers = []
         for target in (*TARGETS, authority):
             start = b"%b %b HTTP/1.1" % (method, target.replace(b"EVIL", authority))
@@ -301,7 +302,7 @@ async def test_no_target_and_no_header_chooses_the_host(method, start_proxy):
             answers.append(await ask_raw(proxy.url, request))
         for pointer in POINTERS:
             line = pointer.replace(b"EVIL", authority)
-            host = b"" if line.startswith(b"Host") else b"Host: x\r\n"
+            host = b"" if line.startswith(b"Host") else b"Host: localhost\r\n"
             head = b"%b /v1/x HTTP/1.1\r\n%b%b\r\nConnection: close\r\n\r\n" % (method, host, line)
             answers.append(await ask_raw(proxy.url, head))
     assert evil.connections == []

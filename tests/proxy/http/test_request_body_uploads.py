@@ -20,7 +20,7 @@ async def raw() -> AsyncIterator[RawUpstream]:
 
 
 def _head(path: bytes, length: int) -> bytes:
-    return b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length
+    return b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % length
 
 
 @pytest.mark.parametrize("path", PATHS)

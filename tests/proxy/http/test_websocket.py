@@ -99,7 +99,7 @@ async def test_the_clients_close_code_crosses_and_comes_back(upstream, start_pro
 
 
 HANDSHAKE = (
-    b"GET /v1/realtime?model=a%2Fb HTTP/1.1\r\nHost: x\r\nX-B: 1\r\n"
+    b"GET /v1/realtime?model=a%2Fb HTTP/1.1\r\nHost: localhost\r\nX-B: 1\r\n"
     b"Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Key: abc\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Extensions: permessage-deflate; x\r\n"
     b"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.k\r\n\r\n"
@@ -260,7 +260,7 @@ async def test_a_handshake_with_a_body_swallows_nobodys_request(start_proxy):
     async def ask(target: bytes, more: bytes) -> bytes:
         url = URL(proxy.url)
         reader, writer = await asyncio.open_connection(url.host, url.port)
-        writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + more + b"\r\n")
+        writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n" + more + b"\r\n")
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
         writers.append(writer)
         return head

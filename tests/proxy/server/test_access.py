@@ -75,7 +75,9 @@ async def test_the_key_is_asked_for_before_the_body(start_proxy):
     url = URL(proxy.url)
     for expect in (b"", b"Expect: 100-continue\r\n"):
         reader, writer = await asyncio.open_connection(url.host, url.port)
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n%b\r\n" % expect)
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000000\r\n%b\r\n" % expect
+        )
         assert await asyncio.wait_for(reader.readline(), 5) == b"HTTP/1.1 401 Unauthorized\r\n"
         writer.close()
         await writer.wait_closed()
@@ -241,7 +243,8 @@ async def test_a_request_of_many_credentials_is_no_clients(start_proxy):
     proxy = await start_proxy(KEYS)
     guesses = b"".join(b"api-key: guess%d\r\n" % number for number in range(100))
     answer = await ask_raw(
-        proxy.url, b"GET /v1/models HTTP/1.1\r\nHost: x\r\n%bapi-key: key-one\r\nConnection: close\r\n\r\n" % guesses
+        proxy.url,
+        b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n%bapi-key: key-one\r\nConnection: close\r\n\r\n" % guesses,
     )
     assert answer.startswith(b"HTTP/1.1 401 ")
 

@@ -31,7 +31,7 @@ async def test_an_answer_that_the_drain_cuts_ends_in_a_reset(version, upstream, 
         "limits.drain_seconds=0.1",
     )
     body = b'{"messages":[{"role":"user","content":"hi"}],"stream":true}'
-    head = b"POST /v1/chat/completions HTTP/%s\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (version, len(body))
+    head = b"POST /v1/chat/completions HTTP/%s\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (version, len(body))
     async with run_proxy(load_config(settings=settings, environment={}), log, compactors) as proxy:
         reader, writer = await asyncio.open_connection(*split_address(proxy.url.removeprefix("http://")))
         writer.write(head + body)

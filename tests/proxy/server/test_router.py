@@ -89,7 +89,7 @@ async def test_client_that_waits_for_leave_is_told_to_go_on(upstream, start_prox
     proxy = await start_proxy()
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    writer.write(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+    writer.write(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
     assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5) == b"HTTP/1.1 100 Continue\r\n\r\n"
     writer.write(b"body")
     assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 200")
@@ -192,10 +192,10 @@ async def test_no_tunnel_is_opened(upstream, start_proxy):
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"GET /trimtab/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"GET /trimtab/nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n",
-        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\nConnection: close\r\n\r\n",
+        b"GET /trimtab/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET /trimtab/nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\nConnection: close\r\n\r\n",
         b"\x16\x03\x01garbage\r\n\r\n",
     ],
 )

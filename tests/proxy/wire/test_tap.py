@@ -6,6 +6,7 @@ import orjson
 import pytest
 from support.bounds import bounded
 
+from proxy.wire.chat.answer import make_tap
 from proxy.wire.sse import MAX_EVENT_BYTES, EventReader
 from proxy.wire.tap import MAX_HELD_BYTES, PIECE_BYTES, Piece, Tap
 from proxy.wire.usage import Usage
@@ -30,7 +31,8 @@ def _read(*chunks: bytes, **bounds: int) -> tuple[Usage | None, list[str]]:
         tap.finish()
     texts: list[str] = []
     tap.count_completion(lambda text: len(texts.append(text) or text))
-    assert tap.text_chars == sum(map(len, texts))
+    if not bounds:
+        assert tap.text_chars == sum(map(len, texts))
     return tap.usage, texts
 
 
@@ -38,12 +40,12 @@ def _write(*events: dict[str, object]) -> bytes:
     return b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
 
 
-def test_of_a_text_past_the_bound_the_tokens_sent_are_not_known() -> None:
-    """What was not collected has no share in them."""
+def test_of_a_text_past_the_bound_the_tokens_sent_are_known() -> None:
+    """Its characters are counted, whether they are kept or not."""
     tap = Tap(_read_event, is_stream=True)
     with bounded(max_held_bytes=PIECE_BYTES):
         tap.feed(_write(*[{"text": "x" * 8}] * 5))
-        assert tap.find_sent_tokens(1000) is None
+        assert (tap.find_sent_tokens(1000), tap.text_chars) == (1000, 40)
 
 
 @pytest.mark.parametrize("size", [100, 1000])
@@ -73,18 +75,66 @@ def test_memory_is_bounded() -> None:
         answer.feed(chunk)
         for tap in (line, event, answer):
             events = tap._events or EventReader()
-            held = len(tap._body) + len(events._rest) + sum(map(len, events._data))
-            assert 0 < held <= MAX_EVENT_BYTES + len(chunk)
+            held = len(tap._body) + len(tap._tail) + len(events._rest) + sum(map(len, events._data))
+            assert held <= MAX_EVENT_BYTES + (0 if tap is answer else len(chunk))
     answer.finish()
-    assert (answer.usage, answer._body) == (None, b"")
+    assert (answer.usage, answer._body, answer._tail) == (None, b"", b"")
 
 
 def test_the_text_collected_is_bounded() -> None:
-    """Past the bound no more text is kept, but the usage is still found."""
-    assert MAX_HELD_BYTES > MAX_EVENT_BYTES
-    body = _write(*[{"text": "x" * 8}] * 5, {"tokens": 7})
+    """Past the bound a share of the text is kept, and the usage is still found."""
+    body = _write(*[{"text": "x" * 8}] * 50, {"tokens": 7})
+    usage, texts = _read(body, max_held_bytes=4 * PIECE_BYTES)
+    assert usage == Usage(7)
+    assert 0 < sum(map(len, texts)) <= 4 * PIECE_BYTES
 
-    assert _read(body, max_held_bytes=PIECE_BYTES + 10) == (Usage(7), ["x" * 16])
+
+@pytest.mark.parametrize("size", [3, 300, 30_000])
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_the_tokens_of_a_long_text_are_reckoned_from_a_sample(size: int, *, is_stream: bool) -> None:
+    """Within a tenth, in pieces of any size, also where the second half has twice as many tokens as the first."""
+    chars = 600_000
+    half = [{"text": letter * size} for letter in ("a ", "ab") for _ in range(chars // size // 4)]
+    body = _write(*half) if is_stream else orjson.dumps({"text": "".join(event["text"] for event in half)})
+    tap = Tap(_read_event, is_stream=is_stream)
+    for at in range(0, len(body), 50_000):
+        tap.feed(body[at : at + 50_000])
+        assert len(tap._body) + len(tap._tail) + tap._sample._held <= MAX_HELD_BYTES * 2
+    tap.finish()
+
+    if is_stream:  # the beginning stands for an answer in one piece
+        assert tap.count_completion(_count) == pytest.approx(sum(_count(event["text"]) for event in half), rel=0.1)
+    assert tap.text_chars == pytest.approx(sum(len(event["text"]) for event in half), rel=0.01)
+
+
+def _count(text: str) -> int:
+    """One token a blank, two a `b`."""
+    return text.count(" ") + 2 * text.count("b")
+
+
+USAGE = b'"usage" : {"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens":7}'
+
+
+@pytest.mark.parametrize("size", [1000, 4096, 70_001, 10**7])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"choices":[{"message":{"content":"%b"}}],' + USAGE + b',"id":"x"}',
+        b'{"id":"x",' + USAGE + b',"choices":[{"message":{"content":"%b"}}]}',
+        b'{"a":"%b",' + USAGE + b',"choices":[{"message":{"content":"%b"}}]}',
+    ],
+    ids=["behind", "before", "amid"],
+)
+def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
+    """Wherever it stands and however it is cut; words like it in the text are none."""
+    text = b'\\"usage\\":{\\"prompt_tokens\\":1}, ' * 20_000
+    body = answer.replace(b"%b", text)
+    tap = make_tap(is_stream=False)
+    for at in range(0, len(body), size):
+        tap.feed(body[at : at + size])
+    tap.finish()
+    assert tap.usage is not None
+    assert (tap.usage.prompt_tokens, tap.usage.completion_tokens, tap.usage.cached_tokens) == (9, 7, 4)
 
 
 def test_a_long_line_in_small_chunks_is_never_copied() -> None:

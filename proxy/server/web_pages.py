@@ -1,0 +1,105 @@
+"""Requests that web pages make: a browser sends them from inside this machine, whoever wrote the page.
+
+Law: where no key is asked for, a page of another site gets nothing, unless the configuration names it. Neither does a
+page whose site's name was made to lead here (DNS rebinding), on listeners that only this machine reaches.
+"""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from ipaddress import ip_address
+
+from aiohttp import web
+
+from proxy.config.network.forward_proxies import is_loopback
+from proxy.config.schema import Config
+from proxy.config.values import split_address
+from proxy.http.errors import SiteNotAllowedError
+
+CONTAINER_HOSTS = frozenset({"host.docker.internal", "host.containers.internal"})
+"""By these containers reach a listener on their host's loopback: Docker Desktop and Podman forward to it.
+
+Safe, as nobody can have a public name under `.internal` lead anywhere. Source: ICANN, board resolution of 2024-07-29.
+"""
+APP_SCHEMES = frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
+"""Of pages that came with a program of this machine; no web page has such an origin.
+
+Source: the list that Ollama allows, but for `file`, which a downloaded page may have; Cursor sends `vscode-file`.
+"""
+MAX_HOST_CHARS = 300
+"""A longer one is nobody's: names have 253 characters at most."""
+_OWN_SITES = frozenset({"same-origin", "none"})
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@]*)(?::[0-9]*)?")
+_PLAIN_ORIGIN = re.compile(r"[A-Za-z0-9:/.\[\]-]{1,100}")
+
+
+def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool) -> None:
+    """Let a request in that no web page of another site has sent, as far as its head tells.
+
+    `of_pages` are asked at `metrics_listen`, or at `listen` if that is not set. Raises SiteNotAllowedError.
+    """
+    has_own_address = of_pages and config.metrics_listen is not None
+    if (config.admin_token if has_own_address else config.client_keys) is not None:
+        return  # a page would have to know it
+    headers = request.headers
+    hosts = headers.getall("Host", ())
+    origins, sites = headers.getall("Origin", ()), headers.getall("Sec-Fetch-Site", ())
+    if origins or sites:
+        _check_origin(config, origins, sites, hosts)
+    listen = config.metrics_listen if has_own_address and config.metrics_listen else config.listen
+    if not all(_is_own_host(host, listen, config.allowed_hosts) for host in hosts):
+        message = (
+            "the Host of this request is no name of this machine; ask for localhost or an address,"
+            " or have the name listed in allowed_hosts"
+        )
+        raise SiteNotAllowedError(message)
+
+
+def _check_origin(config: Config, origins: Sequence[str], sites: Sequence[str], hosts: Sequence[str]) -> None:
+    """Raises SiteNotAllowedError where an origin is neither ours nor allowed, or the browser says so."""
+    strange = [origin for origin in origins if not _is_allowed_origin(origin, config.allowed_origins)]
+    if origins and not strange:
+        return
+    own = {f"{scheme}://{host}".lower() for scheme in ("http", "https") for host in hosts}
+    is_own = all(origin.lower() in own for origin in strange)
+    if not is_own or not all(site.strip().lower() in _OWN_SITES for site in sites):
+        origin = next((origin for origin in strange if _PLAIN_ORIGIN.fullmatch(origin)), None)
+        example = "" if origin is None else f' (["{origin}"])'
+        message = (
+            f"a page of another site sent this request; if it may, have its Origin listed in allowed_origins{example}"
+        )
+        raise SiteNotAllowedError(message)
+
+
+def _is_allowed_origin(origin: str, globs: Sequence[str]) -> bool:
+    scheme = origin.partition("://")[0].lower()
+    return scheme in APP_SCHEMES or any(fnmatchcase(origin.lower(), glob.lower()) for glob in globs)
+
+
+def _is_own_host(host: str, listen: str, globs: tuple[str, ...]) -> bool:
+    return len(host) <= MAX_HOST_CHARS and _is_name_of(host, listen, globs)
+
+
+@lru_cache(maxsize=256)
+def _is_name_of(host: str, listen: str, globs: tuple[str, ...]) -> bool:
+    """Whether a `Host` leads to a listener by nobody's doing: by an address, or by a name that is known.
+
+    Every name does where more than this machine reaches the listener: its names there are not known.
+    """
+    own = split_address(listen)[0].lower()
+    if not is_loopback(own):
+        return True
+    matched = _HOST.fullmatch(host.strip().lower())
+    if matched is None:
+        return False
+    name = matched[1].removesuffix(".")
+    if not name or is_loopback(name) or name == own or name in CONTAINER_HOSTS:
+        return True
+    if any(fnmatchcase(name, glob.lower()) for glob in globs):
+        return True
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

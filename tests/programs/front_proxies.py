@@ -1,0 +1,90 @@
+"""Real front proxies, nginx and HAProxy, that share few connections to a server among all clients."""
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = {"nginx": shutil.which("nginx"), "haproxy": shutil.which("haproxy")}
+_NGINX = """
+daemon off;
+pid {directory}/pid;
+error_log stderr;
+worker_processes 1;
+events {{ worker_connections 64; }}
+http {{
+  access_log off;
+  client_body_temp_path {directory}/body;
+  proxy_temp_path {directory}/proxy;
+  fastcgi_temp_path {directory}/fastcgi;
+  uwsgi_temp_path {directory}/uwsgi;
+  scgi_temp_path {directory}/scgi;
+  upstream shared {{ server 127.0.0.1:{server}; keepalive 1; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://shared;
+      proxy_http_version 1.1;
+      proxy_request_buffering off;
+      proxy_buffering off;
+      proxy_set_header Host localhost;
+      proxy_set_header Connection "";
+    }}
+  }}
+}}
+"""
+_HAPROXY = """
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 10s
+  timeout server 10s
+  http-reuse always
+frontend front
+  bind 127.0.0.1:{port}
+  default_backend shared
+backend shared
+  server one 127.0.0.1:{server} pool-max-conn 1
+"""
+
+
+@contextmanager
+def run_front_proxy(name: str, server_port: int) -> Iterator[int]:
+    """The program in front of a server of this machine; its port."""
+    program = PROGRAMS[name]
+    assert program is not None
+    with tempfile.TemporaryDirectory(prefix="trimtab-front-") as directory:
+        port = _find_free_port()
+        text = {"nginx": _NGINX, "haproxy": _HAPROXY}[name]
+        path = Path(directory, "front.conf")
+        path.write_text(text.format(directory=directory, port=port, server=server_port))
+        options = {"nginx": ["-p", directory, "-c", str(path)], "haproxy": ["-f", str(path)]}[name]
+        process = subprocess.Popen([program, *options], stderr=subprocess.DEVNULL)
+        try:
+            _wait_for(port, process)
+            yield port
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Until it listens."""
+    for _ in range(200):
+        assert process.poll() is None, "it did not start"
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    raise TimeoutError
+
+
+def _find_free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
