@@ -82,8 +82,9 @@ _STEMS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Stems:
-    """Stems to look for: `small` in any case; `capitals` as they stand, as they are a part of many words in small
-    letters ("get", "err").
+    """Stems to look for: `small` in any case, `capitals` as they stand.
+
+    Capitals are a part of many words in small letters ("get", "err").
     """
 
     small: tuple[str, ...]
