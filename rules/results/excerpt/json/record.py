@@ -142,9 +142,9 @@ class _Reader:
             node.parts.append(self.read(inner, node, f"{path}[]", depth, share))
 
     def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:
-        if self._most is not None and (part.stop - part.start) * self._rate > UNFIT_FACTOR * self._most:
-            if self._text[part.start] in "[{":
-                return _Node(part.key, parent, (part.stop - part.start) * self._rate + key_tokens)
+        tokens = (part.stop - part.start) * self._rate
+        if self._most is not None and tokens > UNFIT_FACTOR * self._most and self._text[part.start] in "[{":
+            return _Node(part.key, parent, tokens + key_tokens)
         raw = self._text[part.start : part.stop]
         if raw[0] == '"' and len(raw) * self._rate > LONG_STRING_TOKENS:
             raw = cut_string(raw, int(LONG_STRING_TOKENS / self._rate))
