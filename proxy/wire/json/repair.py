@@ -61,7 +61,7 @@ def _replace_encoded(text: bytes) -> bytes:
     mended = bytearray()
     start = 0
     while start < len(text):
-        stop = start + STRIDE_BYTES
+        stop = start + STRIDE_BYTES // 8
         if text[stop - 1 : stop] == b"\xed":
             stop -= 1
         elif text[stop - 2 : stop - 1] == b"\xed":

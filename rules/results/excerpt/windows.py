@@ -4,7 +4,8 @@ Law: the units joined are the text, with the true numbers of its lines. The obje
 text is: one window's, and those of the units that are kept. A function of the text, the budget and the call.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -66,8 +67,9 @@ def tell_large_kind(text: str, line_chars: int) -> Kind:
 
 def split_large(text: str, kind: Kind, scan: Scan) -> Units:
     """The units that may be kept within a budget, and what stands between them."""
-    head, tail = _find_ends(text, scan)
-    ends: list[_Found] = []
+    head, tail = min(scan.chars, len(text)), max(len(text) - scan.chars, 0)
+    beginning: list[_Found] = []
+    end: deque[_Found] = deque(maxlen=scan.limit)
     best = _Best(max(scan.most_units, BUDGETS_KEPT * scan.limit), max(MOST_CHARS, BUDGETS_KEPT * scan.chars))
     line = 1
     for start, stop in _cut_windows(text, scan.window_chars):
@@ -75,37 +77,25 @@ def split_large(text: str, kind: Kind, scan: Scan) -> Units:
         scores = kind.score(units.texts)
         add_terms(scores, units.whole, units.offsets, scan.terms)
         for index, offset in enumerate(units.offsets[:-1]) if start < head or stop > tail else ():
-            if start + offset < head or start + units.offsets[index + 1] > tail:
-                scores.pop(index, None)
-                ends.append(_place(units, index, 0.0, start, line))
+            if start + offset < head and len(beginning) < scan.limit:
+                beginning.append(_place(units, index, 0.0, start, line))
+            elif start + units.offsets[index + 1] > tail:
+                end.append(_place(units, index, 0.0, start, line))
         best.take(_place(units, index, score, start, line) for index, score in scores.items() if score > best.floor)
         line += units.lines[-1] - 1 - (not units.whole.endswith("\n"))
-    return _join(text, sorted((*ends, *best.found()), key=_start), line + (not text.endswith("\n")))
+    return _join(text, _sort(beginning, best.found(), end), line + (not text.endswith("\n")))
 
 
-def _start(found: _Found) -> int:
-    return found.start
+def _sort(*found: Iterable[_Found]) -> list[_Found]:
+    """Units in the order of the text, each once."""
+    places = {unit.start: unit for unit in chain.from_iterable(found)}
+    return [places[start] for start in sorted(places)]
 
 
 def _place(units: Units, index: int, score: float, start: int, line: int) -> _Found:
     """A unit of the window that begins at `start`, within a line of that number."""
     offsets = units.offsets
     return _Found(-score, start + offsets[index], start + offsets[index + 1], line - 1 + units.lines[index])
-
-
-def _find_ends(text: str, scan: Scan) -> tuple[int, int]:
-    """Where the beginning ends and the end begins that fill the budget: a line costs a token at least."""
-    head, tail = 0, len(text)
-    for _ in range(scan.limit):
-        head = text.find("\n", head, scan.chars) + 1 or scan.chars
-        if head >= scan.chars:
-            break
-    lowest = max(len(text) - scan.chars, 0)
-    for _ in range(scan.limit):
-        tail = text.rfind("\n", lowest, tail - 1) + 1 or lowest
-        if tail <= lowest:
-            break
-    return head, tail
 
 
 def _cut_windows(text: str, size: int) -> Iterator[tuple[int, int]]:
