@@ -239,16 +239,17 @@ class _Outline:
     def _decode_all(self, parts: Iterable[Part], head: int) -> Iterator[Any]:
         """The records' values; none for one so long that decoding it would hold the interpreter.
 
-        Of a large document so many that they can be held, and of the `head` that stays anyway the first ones.
+        Of a large document so many that they can be held, half of them for the `head` that stays anyway.
         """
-        left = 2 * WINDOW_CHARS
+        left = {True: WINDOW_CHARS, False: WINDOW_CHARS}
         for number, part in enumerate(parts):
             chars = part.stop - part.start
             if not self._is_large:
                 yield _read(self._text[part.start : part.stop]) if chars <= MAX_DECODED_CHARS else None
                 continue
-            is_read = chars <= min(MAX_LARGE_DECODED_CHARS, left) and not DECODED_HEAD <= number < head
-            left -= chars if is_read else 0
+            is_first = number < head
+            is_read = chars <= min(MAX_LARGE_DECODED_CHARS, left[is_first]) and not DECODED_HEAD <= number < head
+            left[is_first] -= chars if is_read else 0
             yield _read(self._text[part.start : part.stop]) if is_read else None
 
     def _read(self, part: Part, number: int, news: News) -> Record:

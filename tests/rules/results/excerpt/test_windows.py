@@ -1,9 +1,15 @@
 """Tests of very long texts: they are looked at window by window."""
 
+from unittest import mock
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from support.builders import count
+from support.markers import check_markers
+from support.results import shorten_text
 
+from rules.results.excerpt import windows
 from rules.results.excerpt.kinds import LOG, SOURCE
 from rules.results.excerpt.windows import (
     LARGE_CHARS,
@@ -90,3 +96,18 @@ def test_the_kind_is_told_from_all_parts_of_the_text() -> None:
     assert tell_large_kind(code, 400) is SOURCE
     assert tell_large_kind("x y\n" * 30_000, 400) is LOG
     assert tell_large_kind("x" * 3_000_000, 400) is LOG
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a\n", "error: b\n", "\n", "x" * 90 + "\n", "漢字\n", "warning: c", "\n\n"]), max_size=200
+    )
+)
+def test_the_markers_of_a_large_text_are_true(pieces: list[str]) -> None:
+    """They name the lines and the tokens that are missing, gaps between windows included; and it is never longer."""
+    text = "".join(pieces) * 2
+    with mock.patch.multiple(windows, LARGE_CHARS=100, LARGE_LINES=20):
+        short = shorten_text(text, 80, count)
+        assert short == shorten_text(text, 80, count)
+    assert count(short) <= max(80, count(text))
+    check_markers(short, text, count)
