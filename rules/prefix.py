@@ -5,10 +5,13 @@ Law: two transcripts share the hash at a cut exactly when they said the same up 
 the summaries of cuts that it keeps.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 from rules.conversation import Message, count_leading
+
+ENCODED_AT_ONCE = 256 * 1024
+"""Characters."""
 
 
 def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
@@ -25,13 +28,24 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
         *(part for call in message.tool_calls for part in (call.id, call.name, call.arguments)),
         *message.texts,
     ):
-        encoded = field.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(encoded))
-        digest.update(encoded)
+        if len(field) <= ENCODED_AT_ONCE:
+            encoded = field.encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(encoded))
+            digest.update(encoded)
+            continue
+        digest.update(b"%d:" % sum(map(len, _encode_pieces(field))))
+        for piece in _encode_pieces(field):
+            digest.update(piece)
     for part in media:
         digest.update(b"m%d:" % len(part))
         digest.update(part)
     return digest.digest()
+
+
+def _encode_pieces(field: str) -> Iterator[bytes]:
+    """A very long text piece by piece: a copy of the whole would take its memory once more."""
+    pieces = (field[start : start + ENCODED_AT_ONCE] for start in range(0, len(field), ENCODED_AT_ONCE))
+    return (piece.encode("utf-8", "surrogatepass") for piece in pieces)
 
 
 def hash_prefixes(messages: Sequence[Message], known: Sequence[bytes] = ()) -> list[bytes]:

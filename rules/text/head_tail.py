@@ -5,7 +5,7 @@ Law: never longer than the limit, exact by the measure given. The marker says ho
 
 from collections.abc import Callable
 
-from rules.text.graphemes import ceil_boundary, floor_boundary
+from rules.text.graphemes import LOOK_BEHIND_CHARS, ceil_boundary, floor_boundary
 from rules.text.markers import mark_middle
 
 HEAD_SHARE = 0.4
@@ -47,7 +47,7 @@ def truncate_text(
         if room <= 0:
             break
         head = _take(text, int(room * HEAD_SHARE), measure)
-        tail = _take(text[len(head) :], room - int(room * HEAD_SHARE), measure, from_end=True)
+        tail = _take(text, room - int(room * HEAD_SHARE), measure, behind=len(head))
         missing = total - count_units(head) - count_units(tail)
         lines = _count_lines(text, len(head), len(text) - len(tail))
         kept = head + _mark(lines, missing, unit) + tail
@@ -78,15 +78,16 @@ def _mark(lines: int, size: int, unit: str) -> str:
     return f"\n{mark_middle(lines, size, unit)}\n"
 
 
-def _take(text: str, limit: int, measure: Measure, *, from_end: bool = False) -> str:
-    """The longest piece found, from the start or the end, that measures at most `limit`; whole lines where near.
+def _take(text: str, limit: int, measure: Measure, *, behind: int | None = None) -> str:
+    """The longest piece found that measures at most `limit`; whole lines where near.
 
-    Guesses by proportion first, then halves: no more than SEARCH_ROUNDS pieces are measured.
+    It is from the start, or from the end of what stands behind a place. Guesses by proportion first, then halves: no
+    more than SEARCH_ROUNDS pieces are measured.
     """
-    low, high = 0, min(len(text), limit * MAX_CHARS_PER_UNIT)
+    low, high = 0, min(len(text) - (behind or 0), limit * MAX_CHARS_PER_UNIT)
     size = min(high, limit * LIKELY_CHARS_PER_UNIT)
     for number in range(SEARCH_ROUNDS):
-        measured = measure(_slice(text, size, from_end=from_end))
+        measured = measure(_slice(text, size, behind))
         if measured <= limit:
             low = size
             if size == high or measured >= limit * CLOSE_ENOUGH:
@@ -97,17 +98,19 @@ def _take(text: str, limit: int, measure: Measure, *, from_end: bool = False) ->
         size = min(max(guess, low + 1), high)
         if high - low <= 1:
             break
-    piece = _slice(text, low, from_end=from_end)
-    lines = _whole_lines(piece, from_end=from_end)
+    piece = _slice(text, low, behind)
+    lines = _whole_lines(piece, from_end=behind is not None)
     return lines if lines.strip() and measure(lines) <= limit else piece
 
 
-def _slice(text: str, size: int, *, from_end: bool) -> str:
+def _slice(text: str, size: int, behind: int | None) -> str:
     """About `size` characters, no more, and none of those that a reader sees is cut."""
-    if from_end:
-        start = len(text) - size
-        return text[ceil_boundary(text, start, start + LONGEST_CLUSTER) :]
-    return text[: floor_boundary(text, size, size - LONGEST_CLUSTER)]
+    if behind is None:
+        return text[: floor_boundary(text, size, size - LONGEST_CLUSTER)]
+    start = len(text) - size
+    first = max(start - LOOK_BEHIND_CHARS, behind)  # the text is not copied for what stands behind that place
+    near = text[first : start + LONGEST_CLUSTER]
+    return text[first + ceil_boundary(near, start - first, start - first + LONGEST_CLUSTER) :]
 
 
 def _whole_lines(piece: str, *, from_end: bool) -> str:

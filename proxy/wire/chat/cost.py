@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from proxy.wire.json.repair import DECODE_ERRORS, decode_any, decode_member
+from proxy.wire.json.spans import has_more_parts
 from rules.conversation import CountTokens, Message, ToolCall
 from rules.tokens.families import Costs
 from rules.tokens.images import Size, read_size
@@ -24,6 +25,10 @@ REASONING_KEYS = ("reasoning_details", "thinking_blocks")
 """The same as lists of parts, of OpenRouter and of LiteLLM."""
 SEALED_CHARS_PER_TOKEN = 6
 """Of reasoning that is encrypted: base64 of text of four characters a token."""
+MAX_COMPACTED_CHARS = 1024 * 1024
+"""Of a call's arguments: making them compact takes their memory three times more."""
+MAX_DECODED_PARTS = 100_000
+"""Strings, and commas between values, of what stands outside the messages. More is counted by its JSON."""
 HEAD_CHARS = 64
 JPEG_HEAD_CHARS = 256 * 1024
 """A JPEG's size stands behind its metadata."""
@@ -74,6 +79,8 @@ def read_surroundings(fixed: Sequence[bytes]) -> Surroundings:
 
     Each is its JSON, empty where the request has none.
     """
+    if any(len(raw) > MAX_DECODED_PARTS and has_more_parts(raw, MAX_DECODED_PARTS) for raw in fixed):
+        return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
     try:
         return _read_surroundings(*(decode_any(raw) if raw else None for raw in fixed))
     except DECODE_ERRORS:
@@ -122,7 +129,9 @@ def _compact(value: Any) -> str:
 
 
 def _as_counted(call: ToolCall) -> ToolCall:
-    """The call with its arguments as servers read them: JSON without white space."""
+    """The call with its arguments as servers read them: JSON without white space. Very long ones stay as they are."""
+    if len(call.arguments) > MAX_COMPACTED_CHARS:
+        return call
     try:
         compact = msgspec.json.format(call.arguments.encode(), indent=-1).decode()
     except (*DECODE_ERRORS, UnicodeEncodeError):

@@ -109,11 +109,16 @@ def _is_error(members: dict[str, msgspec.Raw]) -> bool:
         or bytes(members.get("status", b"")) == b'"error"'
     ):
         return True
-    content = bytes(members.get("content", b""))
-    if content[:1] != b"[" or b"rror" not in content:
+    content = members.get("content")
+    if content is None or not _begins(content, b"[") or b"rror" not in bytes(content):
         return False
     parts = (part for part in map(bytes, _decode_list(content)) if part[:1] == b"{" and b"rror" in part)
     return any(bytes(found.get(key, b"")) == b"true" for found in map(_decode_members, parts) for key in ERROR_KEYS)
+
+
+def _begins(value: msgspec.Raw, sign: bytes) -> bool:
+    """Whether a value begins with this byte. The value is not copied for it."""
+    return memoryview(value)[:1] == sign
 
 
 def encode_message(message: Message) -> bytes:
@@ -147,19 +152,19 @@ def _read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[b
     """Texts and other parts of a message's content, each in wire order."""
     if content is None:
         return (), ()
-    encoded = bytes(content)
-    if encoded[:1] == b"[":
+    if _begins(content, b"["):
         texts: list[str] = []
         media: list[bytes] = []
-        for part in map(bytes, _decode_list(encoded)):
+        for part in map(bytes, _decode_list(content)):
             text = _part_text(part)
             if text is None:
                 media.append(part)
             else:
                 texts.append(text)
         return tuple(texts), tuple(media)
-    if encoded[:1] == b'"':
-        return (msgspec.json.decode(encoded),), ()
+    if _begins(content, b'"'):
+        return (msgspec.json.decode(content),), ()
+    encoded = bytes(content)
     return (), () if encoded == b"null" else (encoded,)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.wire.json.spans import STRING_TO_ITS_END
+from proxy.wire.json.strides import STRIDE_BYTES, STRING, find_tokens, holds
 from proxy.wire.json.surrogates import replace_lone_surrogates
 
 DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
@@ -17,7 +17,8 @@ DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-_STRING_OR_NUMBER = re.compile(STRING_TO_ITS_END + rb"|(?P<number>NaN|Infinity)", re.DOTALL)
+_NUMBERS = (b"NaN", b"Infinity")
+_STRING_OR_NUMBER = re.compile(STRING + rb'|"|(?P<number>NaN|Infinity)', re.DOTALL)
 
 
 def mend(text: bytes) -> bytes:
@@ -26,10 +27,8 @@ def mend(text: bytes) -> bytes:
     if text.startswith(BYTE_ORDER_MARK):
         text = b" " * len(BYTE_ORDER_MARK) + text[len(BYTE_ORDER_MARK) :]
     if b"\xed" in text:
-        text = _ENCODED_SURROGATE.sub(_REPLACEMENT, text)
-    if b"NaN" in text or b"Infinity" in text:
-        text = _STRING_OR_NUMBER.sub(_write_zero, text)
-    return text
+        text = _replace_encoded(text)
+    return _write_zeros(text) if any(holds(text, number) for number in _NUMBERS) else text
 
 
 def try_decode(text: bytes) -> Any:
@@ -57,5 +56,24 @@ def decode_any(text: bytes) -> Any:
         raise msgspec.DecodeError(type(error).__name__) from error
 
 
-def _write_zero(token: re.Match[bytes]) -> bytes:
-    return b"0".ljust(len(token[0])) if token["number"] else token[0]
+def _replace_encoded(text: bytes) -> bytes:
+    """Piece by piece; no piece ends within a surrogate, which begins with its only byte 0xED."""
+    mended = bytearray()
+    start = 0
+    while start < len(text):
+        stop = start + STRIDE_BYTES // 8
+        if text[stop - 1 : stop] == b"\xed":
+            stop -= 1
+        elif text[stop - 2 : stop - 1] == b"\xed":
+            stop -= 2
+        mended += _ENCODED_SURROGATE.sub(_REPLACEMENT, text[start:stop])
+        start = stop
+    return bytes(mended)
+
+
+def _write_zeros(text: bytes) -> bytes:
+    mended = bytearray(text)
+    for token in find_tokens(_STRING_OR_NUMBER, text, longest=max(map(len, _NUMBERS))):
+        if token["number"]:
+            mended[token.start() : token.end()] = b"0".ljust(token.end() - token.start())
+    return bytes(mended)

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-_SPACE = re.compile(rb"[ \t\n\r]*")
-_SEPARATOR = re.compile(rb"[, \t\n\r]*")
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-STRING_TO_ITS_END = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
-"""For looking through any text: a string that nothing ends goes to the text's end. A pattern that gave up there would
-begin anew at each quotation mark in it, and take the square of the text's length."""
-_SCALAR = re.compile(rb"[^\s,\]}]+")
-_PART = re.compile(STRING_TO_ITS_END + rb"|,", re.DOTALL)
-_STRUCTURE = re.compile(STRING_TO_ITS_END + rb"|[\[{]|[\]}]", re.DOTALL)
+from proxy.wire.json.strides import STRIDE_BYTES, STRING, close_string, count_bytes, find_tokens
+
+_SPACE = re.compile(rb"[ \t\n\r]{0,%d}+" % STRIDE_BYTES)
+_SEPARATOR = re.compile(rb"[, \t\n\r]{0,%d}+" % STRIDE_BYTES)
+_SCALAR = re.compile(rb"[^\s,\]}]{1,%d}+" % STRIDE_BYTES)
+_PART = re.compile(STRING + rb'|"|,', re.DOTALL)
+_STRUCTURE = re.compile(STRING + rb'|"|[\[{]|[\]}]', re.DOTALL)
 
 
 class Span(NamedTuple):
@@ -43,11 +41,12 @@ def find_array(body: bytes, key: bytes, elements: Sequence[bytes]) -> Array | No
     found: Array | None = None
     at = _skip(body, body.index(b"{") + 1)
     while at < len(body) and body[at] != ord("}"):
-        name = _STRING.match(body, at)
-        if name is None:
+        if body[at] != ord('"'):
             return None
-        at = _skip(body, _skip(body, name.end()) + 1)
-        array = _match_array(body, at, elements) if name.group() == key else None
+        name, at = at, close_string(body, at + 1)
+        is_key = at - name == len(key) and body.startswith(key, name)
+        at = _skip(body, _skip(body, at) + 1)
+        array = _match_array(body, at, elements) if is_key else None
         found = array or found
         at = _skip(body, array.stop if array else _value_end(body, at))
         if body[at : at + 1] == b",":
@@ -60,9 +59,9 @@ def has_more_parts(body: bytes, most: int) -> bool:
 
     It looks no further than that, and lets go of the interpreter on the way.
     """
-    if body.count(b",") + body.count(b'"') // 2 <= most:
+    if count_bytes(body, b",") + count_bytes(body, b'"') // 2 <= most:
         return False
-    return sum(1 for _ in islice(_PART.finditer(body), most + 1)) > most
+    return sum(1 for _ in islice(find_tokens(_PART, body), most + 1)) > most
 
 
 def _match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | None:
@@ -84,20 +83,22 @@ def _match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | 
 
 
 def _skip(body: bytes, at: int, what: re.Pattern[bytes] = _SPACE) -> int:
-    run = what.match(body, at)
-    return run.end() if run else at
+    while (run := what.match(body, at)) is not None and run.end() > at:
+        at = run.end()
+        if at - run.start() < STRIDE_BYTES:
+            break
+    return at
 
 
 def _value_end(body: bytes, at: int) -> int:
     """Where the value that begins at `at` ends."""
     if body[at] == ord('"'):
-        string = _STRING.match(body, at)
-        return string.end() if string else len(body)
+        return close_string(body, at + 1)
     if body[at] not in b"[{":
-        scalar = _SCALAR.match(body, at)
-        return scalar.end() if scalar else len(body)
+        stop = _skip(body, at, _SCALAR)
+        return stop if stop > at else len(body)
     depth = 0
-    for token in _STRUCTURE.finditer(body, at):
+    for token in find_tokens(_STRUCTURE, body, at):
         character = body[token.start()]
         if character in b"[{":
             depth += 1

@@ -5,16 +5,31 @@ Law: what is put in its place has the same length, so that every offset stays tr
 
 import re
 
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+from proxy.wire.json.strides import holds
+
+_REPLACEMENT = rb"\ufffd"
+_OTHERS = re.compile(
+    rb"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2}).){1,4096}+",
     re.DOTALL,
 )
-
-_CANDIDATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Everything but a lone surrogate: other bytes, pairs, other escapes. Not very much of it at once."""
+_CANDIDATES = (rb"\ud", rb"\uD")
 
 
 def replace_lone_surrogates(json: bytes) -> bytes:
     r"""The same JSON with every lone surrogate's escape, six bytes, made `\ufffd`, six bytes."""
-    if _CANDIDATE.search(json) is None:
+    if not any(holds(json, candidate) for candidate in _CANDIDATES):
         return json
-    return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["lone"] else escape[0], json)
+    mended = bytearray(json)
+    at = 0
+    while at < len(json):
+        run = _OTHERS.match(json, at)
+        if run is not None:
+            at = run.end()
+        elif at + len(_REPLACEMENT) <= len(json):
+            mended[at : at + len(_REPLACEMENT)] = _REPLACEMENT
+            at += len(_REPLACEMENT)
+        else:
+            break  # a backslash that ends the text
+    return bytes(mended)

@@ -133,24 +133,24 @@ class Selection:
         return taken
 
     def _cost(self, index: int) -> float:
-        return len(self._units.texts[index]) * self._rate + 1
+        return self._units.chars(index) * self._rate + 1
 
     def _join(self, kept: set[int]) -> str:
         """The units kept, and a marker for each gap that is longer than one."""
-        texts, offsets = self._units.texts, self._units.offsets
+        units, offsets = self._units, self._units.offsets
         pieces: list[str] = []
-        previous, is_first = -1, True
-        for index in [*sorted(kept), len(texts)]:
-            gap = texts[previous + 1 : index]
+        previous, is_first, total = -1, True, len(units.texts)
+        for index in [*sorted(kept), total]:
             chars = offsets[index] - offsets[previous + 1]
-            if gap and round(chars * self._rate) <= GAP_TOKENS:
-                pieces += gap
-            elif gap:
+            if chars and round(chars * self._rate) <= GAP_TOKENS:
+                pieces.append(units.cut(previous + 1, index))
+            elif chars:
                 if pieces and not pieces[-1].endswith("\n"):
                     pieces.append("\n")
                 pieces.append(self._mark(previous + 1, index, round(chars * self._token_rate), is_first=is_first))
                 is_first = False
-            pieces += texts[index : index + 1]
+            if index < total:
+                pieces.append(units.cut(index, index + 1))
             previous = index
         return "".join(pieces)
 

@@ -13,6 +13,7 @@ from rules.results.excerpt.lines import Units, split_units
 from rules.results.excerpt.scores.source import read_numbers
 from rules.results.excerpt.select import Guide, Selection
 from rules.results.excerpt.terms import add_terms, find_terms
+from rules.results.excerpt.windows import Scan, is_large, split_large, tell_large_kind
 from rules.text.head_tail import Measure
 
 LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
@@ -46,10 +47,15 @@ def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str
     total = measure(text)
     token_chars = len(text) / max(total, 1)
     line_chars = min(max(int(max(limit * LINE_SHARE, MIN_LINE_TOKENS) * token_chars), MIN_LINE_CHARS), MAX_LINE_CHARS)
-    units = split_units(text, line_chars)
-    kind = tell_kind(units.texts)
+    terms = find_terms(asked.call)
+    if is_large(text):
+        kind = tell_large_kind(text, line_chars)
+        units = split_large(text, kind, Scan(line_chars, limit, int(limit * token_chars), terms))
+    else:
+        units = split_units(text, line_chars)
+        kind = tell_kind(units.texts)
     scores = kind.score(units.texts)
-    add_terms(scores, text, units.offsets, find_terms(asked.call))
+    add_terms(scores, text, units.offsets, terms)
     guide = Guide(scores, _number(units, kind, asked))
     tokens = None if asked.count is None else asked.count(text)
     return Selection(units, total, guide, tokens).write(limit, kind.ends, measure)

@@ -4,6 +4,7 @@ Law: each function returns the same text if there is nothing of its kind in it; 
 """
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from rules.text.chunks import PIECE_CHARS, cut_lines, cut_pieces, holds
@@ -25,6 +26,8 @@ _ERASED = "\r \r"
 _HUNK = "@@ -"
 MAX_STATE_CHARS = 1024
 """A longer state was not painted on a line of a terminal."""
+MANY_FORMS = 2
+"""More forms of progress in one line say nothing else."""
 _WORD = re.compile(r"(?<![^\W\d_])(?!(?i:eta)\b)[^\W\d_]{3,}+")
 _STEP = re.compile(
     r"\d ?%"
@@ -80,22 +83,23 @@ def _settle_lines(piece: str) -> str:
 
 def _settle_line(line: str) -> str:
     body = line.rstrip("\r")
-    states: list[str] = []
-    is_erased = False
-    for state in (state for piece in cut_lines(body, "\r") for state in piece.split("\r")):
-        is_erased = is_erased or state.isspace()
-        if any(map(str.isalnum, state)):
-            states.append(state)
+    is_erased = any(map(str.isspace, _cut_states(body)))
     forms: set[tuple[str, ...]] = set()
-    for state, following in pairwise(states):
+    last = ""
+    for state, last in pairwise(state for state in _cut_states(body) if any(map(str.isalnum, state))):
         form = _read_form(state)
-        if form is not None:
+        if form is not None and len(forms) < MANY_FORMS:
             forms.add(form)
-        elif not following.startswith(state.rstrip()):
+        elif form is None and not last.startswith(state.rstrip()):
             return line
-    if not forms or not (is_erased or (len(forms) == 1 and _begins_with(states[-1], *forms))):
+    if not forms or not (is_erased or (len(forms) == 1 and _begins_with(last, *forms))):
         return line
-    return states[-1] + line[len(body) :]
+    return last + line[len(body) :]
+
+
+def _cut_states(body: str) -> Iterator[str]:
+    """The states of a line, one at a time: there may be millions."""
+    return (state for piece in cut_lines(body, "\r") for state in piece.split("\r"))
 
 
 def _read_form(state: str) -> tuple[str, ...] | None:

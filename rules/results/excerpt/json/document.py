@@ -5,7 +5,7 @@ said by a string or a member that begins with the proxy's name.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from math import sqrt
 from typing import Any
@@ -15,7 +15,16 @@ import msgspec
 from rules.conversation import CountTokens
 from rules.results.excerpt.json.outliers import News, read_news
 from rules.results.excerpt.json.record import Document, Record, cut_string
-from rules.results.excerpt.json.spans import NotJsonError, Part, Parts, read_signs, split_parts, split_string, unbreak
+from rules.results.excerpt.json.spans import (
+    NotJsonError,
+    Part,
+    Parts,
+    Thinning,
+    read_signs,
+    split_parts,
+    split_string,
+    unbreak,
+)
 from rules.text.markers import mark_characters, mark_items, mark_records, name_member
 
 MIN_RECORDS = 5
@@ -39,6 +48,17 @@ LINES_LOOKED_AT, MIN_LINES, MIN_TEXT_TOKENS = 100_000, 4, 60
 ESCAPED_SHARE = 0.85
 """Of the room for a text: the rest is for the escapes that it is written with."""
 SAMPLE_CHARS = 20_000
+LARGE_DOCUMENT_CHARS = 1024 * 1024
+"""Of a longer document, containers of very many parts are thinned out as they are read."""
+WINDOW_PARTS, WINDOW_CHARS, CHOSEN_PARTS = 8192, 512 * 1024, 64
+"""The records of which the news is looked for at once, and how many of them may be the news of all."""
+MIN_HEAD, MIN_TAIL = 256, 32
+"""Parts that stay at both ends; more if the budget is larger, as each costs a token at least."""
+DECODED_HEAD, MAX_LARGE_DECODED_CHARS = 256, 16 * 1024
+"""Of the records of a large document: how many of the first, and how long a one, are decoded to find the news."""
+CACHED_CHARS = 1024 * 1024
+"""Of the records that are read once for all rounds."""
+_BEGINNINGS = frozenset({"{", "[", "\ufeff", ""})
 _LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _decode = msgspec.json.Decoder(float_hook=float).decode
 _check = msgspec.json.Decoder(msgspec.Raw).decode
@@ -50,11 +70,13 @@ Shorten = Callable[[str, int], str | None]
 
 def excerpt_json(text: str, limit: int, count: CountTokens, shorten: Shorten = lambda _, __: None) -> str | None:
     """At most `limit` tokens of `text` that are JSON, too; None where it is no JSON object or array."""
+    if text[:SAMPLE_CHARS].strip()[:1] not in _BEGINNINGS:
+        return None
     document = text.strip().removeprefix("\ufeff").lstrip()
     if not document or document[0] + document[-1] not in {"{}", "[]"}:
         return None
     try:
-        return _Outline(document, count, shorten).write(limit, count)
+        return _Outline(document, count, shorten, limit).write(limit, count)
     except (NotJsonError, msgspec.DecodeError, RecursionError):
         return None
 
@@ -62,15 +84,22 @@ def excerpt_json(text: str, limit: int, count: CountTokens, shorten: Shorten = l
 class _Outline:
     """One document, and what has been read of it."""
 
-    def __init__(self, text: str, count: CountTokens, shorten: Shorten) -> None:
+    def __init__(self, text: str, count: CountTokens, shorten: Shorten, limit: int) -> None:
         self._text = text
+        self._is_large = len(text) > LARGE_DOCUMENT_CHARS
+        self._thinning: Thinning | None = None
+        if self._is_large:
+            head, tail = max(limit, MIN_HEAD), max(limit // 4, MIN_TAIL)
+            self._thinning = Thinning(head, tail, WINDOW_PARTS, WINDOW_CHARS, self._choose)
         self._shorten = shorten
         sample = unbreak(text[:SAMPLE_CHARS])
         self._rate = count(sample) / max(len(sample), 1)
         self._signs = read_signs(text)
         self._marker_key = f'"{name_member(text)}"'
-        self._document = Document(text, self._rate, self._signs)
+        most_leaves = int(max(limit * RECORD_SHARE, MIN_HEAD)) if self._is_large else None
+        self._document = Document(text, self._rate, self._signs, most_leaves)
         self._records: dict[int, Record] = {}
+        self._cached_chars = 0
         self._parts: dict[tuple[int, int], Parts] = {}
         self._news: dict[int, News] = {}
 
@@ -123,7 +152,7 @@ class _Outline:
     def _split(self, start: int, stop: int) -> Parts:
         parts = self._parts.get((start, stop))
         if parts is None:
-            parts = self._parts[start, stop] = split_parts(self._text, start, stop)
+            parts = self._parts[start, stop] = split_parts(self._text, start, stop, self._thinning)
         return parts
 
     def _cost(self, start: int, stop: int) -> float:
@@ -150,8 +179,8 @@ class _Outline:
             for index, part in enumerate(parts)
             if index in shares
         ]
-        if len(members) < len(parts):
-            missing = f'"{len(parts) - len(members)} of {len(parts)} members omitted"'
+        if len(members) < parts.total:
+            missing = f'"{parts.total - len(members)} of {parts.total} members omitted"'
             members.append(self._signs.member(self._marker_key, missing))
         return self._signs.object(members)
 
@@ -161,12 +190,12 @@ class _Outline:
     def _fit_array(self, parts: Parts, room: float, depth: int) -> str:
         """The first items and the last ones."""
         left = room - MARKER_TOKENS
-        total = len(parts)
-        head = self._take(map(parts.__getitem__, range(total)), left * 0.75, depth)
-        behind = range(total - 1, len(head), -1)
+        last = len(parts) - 1
+        head = self._take(map(parts.__getitem__, range(parts.head)), left * 0.75, depth)
+        behind = range(last, max(len(head), last - parts.tail), -1)
         tail = self._take(map(parts.__getitem__, behind), left * 0.25, depth)[::-1]
-        missing = total - len(head) - len(tail)
-        marker = [f'"{mark_items(missing, total)}"'] if missing else []
+        missing = parts.total - len(head) - len(tail)
+        marker = [f'"{mark_items(missing, parts.total)}"'] if missing else []
         return self._signs.array((*head, *marker, *tail))
 
     def _take(self, parts: Iterable[Part], room: float, depth: int) -> list[str]:
@@ -185,9 +214,9 @@ class _Outline:
         """Records that are the news, each as far as its share goes, in the order in which they stand."""
         news = self._news.get(start)
         if news is None:
-            news = self._news[start] = read_news(map(self._decode, parts), len(parts))
+            news = self._news[start] = read_news(self._decode_all(parts, parts.head), len(parts))
         left = room - MARKER_TOKENS
-        share = max(MIN_RECORD_TOKENS, room * RECORD_SHARE, left / len(parts) * USED_SHARE)
+        share = max(MIN_RECORD_TOKENS, room * RECORD_SHARE, left / parts.total * USED_SHARE)
         written: dict[int, str] = {}
         misses = 0
         for index in _order_records(news, len(parts)):
@@ -201,17 +230,35 @@ class _Outline:
                 continue
             written[index] = self._signs.member(part.key, record)
             left -= cost
-        return self._close_collection(self._text[start], [written[index] for index in sorted(written)], len(parts))
+        return self._close_collection(self._text[start], [written[index] for index in sorted(written)], parts.total)
 
-    def _decode(self, part: Part) -> Any:
-        """A record's value; none for one so long that decoding it would hold the interpreter."""
-        small = part.stop - part.start <= MAX_DECODED_CHARS
-        return _read(self._text[part.start : part.stop]) if small else None
+    def _choose(self, parts: Sequence[Part]) -> list[int]:
+        """Of the records of one window those that are its news."""
+        return read_news(self._decode_all(parts, 0), len(parts)).order[:CHOSEN_PARTS]
+
+    def _decode_all(self, parts: Iterable[Part], head: int) -> Iterator[Any]:
+        """The records' values; none for one so long that decoding it would hold the interpreter.
+
+        Of a large document so many that they can be held, half of them for the `head` that stays anyway.
+        """
+        left = {True: WINDOW_CHARS, False: WINDOW_CHARS}
+        for number, part in enumerate(parts):
+            chars = part.stop - part.start
+            if not self._is_large:
+                yield _read(self._text[part.start : part.stop]) if chars <= MAX_DECODED_CHARS else None
+                continue
+            is_first = number < head
+            is_read = chars <= min(MAX_LARGE_DECODED_CHARS, left[is_first]) and not DECODED_HEAD <= number < head
+            left[is_first] -= chars if is_read else 0
+            yield _read(self._text[part.start : part.stop]) if is_read else None
 
     def _read(self, part: Part, number: int, news: News) -> Record:
         record = self._records.get(part.start)
         if record is None:
-            record = self._records[part.start] = Record(self._document, part, number, news)
+            record = Record(self._document, part, number, news)
+            self._cached_chars += part.stop - part.start
+            if self._cached_chars <= CACHED_CHARS:
+                self._records[part.start] = record
         return record
 
     def _close_collection(self, opening: str, written: list[str], total: int) -> str:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from rules.results.excerpt.json.outliers import MAX_KEY_CHARS, News
-from rules.results.excerpt.json.spans import Part, Parts, Signs, split_parts, unbreak
+from rules.results.excerpt.json.spans import Part, Parts, Signs, Thinning, split_parts, unbreak
 from rules.text.graphemes import floor_boundary
 from rules.text.markers import mark_characters, mark_items
 
@@ -18,6 +18,8 @@ ARRAY_FACTOR, RANK_DECAY = 0.2, 0.6
 """For an item of an array of plain values, and the exponent of its rank in any array."""
 MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
 LONG_STRING_TOKENS = 60
+UNFIT_FACTOR = 4
+"""A container of so many times the tokens that a record may have is never kept whole."""
 BASE_TOKENS = 8.0
 MARKER_CHARS = 45
 _ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
@@ -44,11 +46,15 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document's text, its tokens a character, about, and how it is written."""
+    """A document's text, its tokens a character, about, and how it is written.
+
+    `most_leaves` is how many values of one record may be weighed, if the document is large.
+    """
 
     text: str
     rate: float
     signs: Signs
+    most_leaves: int | None = None
 
 
 class Record:
@@ -101,6 +107,8 @@ class _Reader:
         self._news = news
         self._rate = document.rate
         self._is_first = number == 0
+        self._most = document.most_leaves
+        self._thinning = None if self._most is None else Thinning(self._most, 0, self._most, len(document.text))
         self._named = False
         self.leaves: list[_Node] = []
 
@@ -109,15 +117,15 @@ class _Reader:
         opening = self._text[part.start]
         key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
         level = parent.level + 1 if parent else 0
-        is_read = opening in "[{" and level < MAX_LEVELS
-        parts = split_parts(self._text, part.start, part.stop) if is_read else None
+        is_read = opening in "[{" and level < MAX_LEVELS and (self._most is None or len(self.leaves) < self._most)
+        parts = split_parts(self._text, part.start, part.stop, self._thinning) if is_read else None
         if not parts:
             return self._read_leaf(part, parent, path, weight * DEPTH_FACTOR**depth, key_tokens)
-        node = _Node(part.key, parent, key_tokens + 1.5, opening=opening, total=len(parts), level=level)
+        node = _Node(part.key, parent, key_tokens + 1.5, opening=opening, total=parts.total, level=level)
         if opening == "[":
             self._read_items(node, parts, path, depth, weight)
             return node
-        for inner in parts:
+        for inner in map(parts.__getitem__, range(parts.head)):
             name = f"{path}.{inner.key[1:-1][:MAX_KEY_CHARS]}"
             is_plain = self._text[inner.start] not in "[{"
             node.parts.append(self.read(inner, node, name, depth + (not is_plain), weight))
@@ -128,12 +136,15 @@ class _Reader:
         for rank in range(min(len(parts), MAX_ITEMS)):
             inner = parts[rank]
             is_plain = self._text[inner.start] not in "[{"
-            if is_plain and rank >= MAX_PLAIN_ITEMS and len(parts) > MAX_PLAIN_ITEMS + 2:
+            if is_plain and rank >= MAX_PLAIN_ITEMS and parts.total > MAX_PLAIN_ITEMS + 2:
                 break
             share = weight * (ARRAY_FACTOR if is_plain else 1.0) * (1 + rank) ** -RANK_DECAY
             node.parts.append(self.read(inner, node, f"{path}[]", depth, share))
 
     def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:
+        tokens = (part.stop - part.start) * self._rate
+        if self._most is not None and tokens > UNFIT_FACTOR * self._most and self._text[part.start] in "[{":
+            return _Node(part.key, parent, tokens + key_tokens)
         raw = self._text[part.start : part.stop]
         if raw[0] == '"' and len(raw) * self._rate > LONG_STRING_TOKENS:
             raw = cut_string(raw, int(LONG_STRING_TOKENS / self._rate))

@@ -5,7 +5,7 @@ Law: every value is the client's own text. Linear, whatever the text; what is no
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _STRING = r'"(?:[^"\\]{1,1024}+|\\.){0,128}+"'
@@ -30,6 +30,8 @@ _COLON = re.compile(r'"\s*:( ?)')
 _COMMA = re.compile(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
 SAMPLE_CHARS = 4000
+MIN_WINDOW = 32
+"""Parts. Fewer are not compared with each other."""
 
 
 class NotJsonError(ValueError):
@@ -45,9 +47,24 @@ class Part:
     stop: int
 
 
-def split_parts(text: str, start: int, stop: int) -> "Parts":
+@dataclass(frozen=True, slots=True)
+class Thinning:
+    """What is kept of a container's parts that are too many: `head` at its beginning, `tail` at its end.
+
+    What is between is gone through in windows of at most `parts`, or fewer with `chars` of text. If all parts are
+    containers, `choose` says which of a window are kept.
+    """
+
+    head: int
+    tail: int
+    parts: int
+    chars: int
+    choose: Callable[[Sequence[Part]], Iterable[int]] = lambda _: ()
+
+
+def split_parts(text: str, start: int, stop: int, thinning: Thinning | None = None) -> "Parts":
     """The parts of the container in text[start:stop]. Raises NotJsonError."""
-    parts = Parts(text, is_object=text[start] == "{")
+    parts = Parts(text, is_object=text[start] == "{", thinning=thinning)
     depth, begin = 0, start + 1
     for found in _read_tokens(text, start + 1, stop):
         sign = found[0]
@@ -65,9 +82,17 @@ def split_parts(text: str, start: int, stop: int) -> "Parts":
 
 
 class Parts:
-    """The parts of one container, oldest first; kept as numbers, which no garbage collector has to visit."""
+    """The parts of one container, oldest first; kept as numbers, which no garbage collector has to visit.
 
-    def __init__(self, text: str, *, is_object: bool) -> None:
+    If they are thinned out, those that are kept; `total` tells how many there are, `head` and `tail` how many of the
+    first and of the last are all kept.
+    """
+
+    def __init__(self, text: str, *, is_object: bool, thinning: Thinning | None = None) -> None:
+        self.total = 0
+        self._thinning = thinning
+        self._settled = -1  # parts that stay, once any was dropped
+        self._has_plain = False
         self._keys: list[str] = []
         self._starts = array("q")
         self._stops = array("q")
@@ -97,6 +122,36 @@ class Parts:
             self._starts.append(start)
             self._stops.append(stop)
             self._key = ""
+            self.total += 1
+            if self._thinning is not None:
+                self._thin(self._thinning, stop)
+
+    def _thin(self, thinning: Thinning, stop: int) -> None:
+        """Drop what is not to be kept of a full window."""
+        first = max(self._settled, thinning.head)
+        last = len(self._starts) - thinning.tail
+        is_full = last - first >= thinning.parts or (
+            last - first >= MIN_WINDOW and stop - self._starts[first] >= thinning.chars
+        )
+        if not is_full:
+            return
+        self._has_plain = self._has_plain or any(self._text[start] not in _OPENS for start in self._starts[first:last])
+        window = [self[index] for index in range(first, last)] if not self._has_plain else []
+        chosen = [first + index for index in sorted(set(thinning.choose(window)))] if window else []
+        self._keys[first:last] = [self._keys[index] for index in chosen]
+        self._starts[first:last] = array("q", [self._starts[index] for index in chosen])
+        self._stops[first:last] = array("q", [self._stops[index] for index in chosen])
+        self._settled = first + len(chosen)
+
+    @property
+    def head(self) -> int:
+        """How many of the first parts are all there."""
+        return len(self) if self._settled < 0 or self._thinning is None else self._thinning.head
+
+    @property
+    def tail(self) -> int:
+        """How many of the last parts are all there."""
+        return len(self) if self._settled < 0 else len(self) - self._settled
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -109,7 +164,7 @@ class Parts:
 
     def are_containers(self) -> bool:
         """Whether none of them is plain."""
-        return all(self._text[start] in _OPENS for start in self._starts)
+        return not self._has_plain and all(self._text[start] in _OPENS for start in self._starts)
 
 
 def _read_tokens(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:

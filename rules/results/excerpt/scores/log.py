@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from rules.results.excerpt.scores.diffs import mark_changes
 from rules.results.excerpt.scores.shapes import find_rare
-from rules.results.excerpt.scores.signals import MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
+from rules.results.excerpt.scores.signals import ALL_STEMS, MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
 
 FAMILY_DECAY = 0.6
 """The second line of a kind says less than the first; the exponent of its rank."""
@@ -24,7 +24,8 @@ RARE_SCORE = 3.0
 
 def score_log(texts: Sequence[str]) -> dict[int, float]:
     """Scores by the number of a unit."""
-    lines = [text[:MAX_CHARS].partition("\n")[0].rstrip() for text in texts]
+    cut = {text: text[:MAX_CHARS].partition("\n")[0].rstrip() for text in dict.fromkeys(texts)}
+    lines = list(map(cut.__getitem__, texts))
     changes = mark_changes(lines)
     signals = {index: signal for index, signal in _read_signals(lines).items() if index not in changes}
     scores = _score_signals(signals)
@@ -39,8 +40,11 @@ def score_log(texts: Sequence[str]) -> dict[int, float]:
 
 def _read_signals(lines: Sequence[str]) -> dict[int, Signal]:
     """The signals of lines that have any; equal lines are read once."""
-    signals = {line: read_signal(line) for line in dict.fromkeys(lines)}
-    return {index: signals[line] for index, line in enumerate(lines) if signals[line] is not NO_SIGNAL}
+    different = dict.fromkeys(lines)
+    stems = ALL_STEMS.find("\n".join(different))
+    read = ((line, read_signal(line, stems)) for line in different)
+    signals = {line: signal for line, signal in read if signal is not NO_SIGNAL}
+    return {index: signals[line] for index, line in enumerate(lines) if line in signals} if signals else {}
 
 
 def _score_signals(signals: Mapping[int, Signal]) -> dict[int, float]:
@@ -69,7 +73,8 @@ def _add_neighbours(scores: dict[int, float], lines: Sequence[str], signals: Map
 
 def _add_frames(scores: dict[int, float], lines: Sequence[str]) -> None:
     """The frames of Python's tracebacks, the innermost first, by what the exception matters."""
-    for start in [index for index, line in enumerate(lines) if _TRACEBACK in line]:
+    opening = {line for line in dict.fromkeys(lines) if _TRACEBACK in line}
+    for start in [index for index, line in enumerate(lines) if line in opening] if opening else ():
         stop = start + 1 + sum(1 for _ in takewhile(_is_frame, lines[start + 1 : start + 1 + FRAMES_LOOKED_AT]))
         if stop >= len(lines):
             continue

@@ -21,14 +21,17 @@ Shape = bytes | str
 def find_rare(lines: Sequence[str]) -> tuple[list[int], float]:
     """The lines whose shape no other has, and how much that says: from 0, all shapes differ, to 1, all are one."""
     by_line: dict[str, Shape] = {line: _read_shape(line) for line in dict.fromkeys(lines)}
-    # Counted from generators: one call over a long list would hold the interpreter.
-    counts, values = Counter(by_line[line] for line in lines), Counter(shape for shape in by_line.values())
+    counts, values = Counter(map(by_line.__getitem__, lines)), Counter(by_line.values())
     coded = {
         shape for shape, number in counts.items() if number >= MIN_GROUP and number >= LINES_A_VALUE * values[shape]
     }
-    shapes = [line if by_line[line] in coded else by_line[line] for line in lines]
-    counts = Counter(shape for shape in shapes)
-    return [index for index, shape in enumerate(shapes) if counts[shape] == 1], 1 - len(counts) / max(len(lines), 1)
+    told_apart = {line: line if shape in coded else shape for line, shape in by_line.items()}
+    shapes = list(map(told_apart.__getitem__, lines))
+    counts = Counter(shapes)
+    told = 1 - len(counts) / max(len(lines), 1)
+    if 1 not in counts.values():
+        return [], told
+    return [index for index, shape in enumerate(shapes) if counts[shape] == 1], told
 
 
 def _read_shape(line: str) -> bytes:

@@ -78,9 +78,27 @@ _STEMS = tuple(
     )
     for stem in words
 )  # fmt: skip
-_CAPITALS = tuple(filter(str.isupper, _STEMS))
-"""Looked for as they stand, as they are a part of many words in small letters ("get", "err")."""
-_SMALL = tuple(dict.fromkeys(stem.lower() for stem in _STEMS if not stem.isupper()))
+
+
+@dataclass(frozen=True, slots=True)
+class Stems:
+    """Stems to look for: `small` in any case, `capitals` as they stand.
+
+    Capitals are a part of many words in small letters ("get", "err").
+    """
+
+    small: tuple[str, ...]
+    capitals: tuple[str, ...]
+
+    def find(self, text: str) -> "Stems":
+        """Those that stand in a text: a line of it holds no other."""
+        lowered = text.lower()
+        return Stems(tuple(filter(lowered.__contains__, self.small)), tuple(filter(text.__contains__, self.capitals)))
+
+
+ALL_STEMS = Stems(
+    tuple(dict.fromkeys(stem.lower() for stem in _STEMS if not stem.isupper())), tuple(filter(str.isupper, _STEMS))
+)
 
 STARTS = (
     "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL",
@@ -134,14 +152,14 @@ class Signal:
 NO_SIGNAL = Signal(0.0, ())
 
 
-def holds_word(line: str) -> bool:
+def holds_word(line: str, stems: Stems = ALL_STEMS) -> bool:
     """Whether a line holds the stem of any word. One without carries no signal but by how it begins."""
-    return any(map(line.lower().__contains__, _SMALL)) or any(map(line.__contains__, _CAPITALS))
+    return any(map(line.lower().__contains__, stems.small)) or any(map(line.__contains__, stems.capitals))
 
 
-def read_signal(line: str) -> Signal:
-    """The signal of a line of at most MAX_CHARS, without its trailing blanks."""
-    if not (holds_word(line) or line.startswith(STARTS)):
+def read_signal(line: str, stems: Stems = ALL_STEMS) -> Signal:
+    """The signal of a line of at most MAX_CHARS, without its trailing blanks; `stems` are those that it may hold."""
+    if not (holds_word(line, stems) or line.startswith(STARTS)):
         return NO_SIGNAL
     sums_up = _OPENS_SUMMARY.match(line) or _SUMMARY.search(line)
     if not sums_up and _PASSES.search(line) and not _FAILS.search(line):

@@ -1,0 +1,135 @@
+"""What one body may cost in memory: a small multiple of its own size, whatever stands in it.
+
+Law: measured on the pure functions by `tracemalloc`, which counts what Python allocates: the same at every run.
+"""
+
+import tracemalloc
+from collections.abc import Callable
+
+import msgspec
+import orjson
+import pytest
+from support.builders import call, count_words
+
+from proxy.compaction.tokenizers.exact import count_by_heuristic
+from proxy.wire.chat.message import decode_message
+from proxy.wire.json.repair import mend
+from rules.results.excerpt import windows
+from rules.results.excerpt.json import document
+from rules.results.excerpt.json.document import excerpt_json
+from rules.results.excerpt.text import Asked, excerpt_text
+from rules.results.tidy.text import tidy_text
+from rules.tokens.families import GENERIC
+from rules.treatment import Tidying
+
+CHARS = 400_000
+JSON_CHARS = 300_000
+WINDOW_BYTES = 5_000_000
+"""What one window, and the units that are kept, may take beside a multiple of the text: they do not grow with it."""
+SMALL_BYTES = 2_500_000
+
+
+def _lines(make: Callable[[int], str], end: str = "\n", chars: int = CHARS) -> str:
+    number = chars // (len(make(1000)) + len(end))
+    return end.join(map(make, range(number)))
+
+
+KINDS: dict[str, Callable[[], str]] = {
+    "one letter a line": lambda: _lines(lambda number: "abcdefgh"[number * number % 8]),
+    "log": lambda: _lines(lambda number: f"2026-01-01 12:00:00 worker {number % 7} INFO took {number} ms"),
+    "errors only": lambda: _lines(lambda number: f"error: E{number}"),
+    "banners": lambda: _lines(lambda number: f"== {number} =="),
+    "search": lambda: _lines(lambda number: f"src/{number}.py:{number}: import a"),
+    "listing": lambda: _lines(lambda number: f"./src/{number % 9}/{number}.py"),
+    "diff": lambda: "diff --git a/x b/x\n" + _lines(lambda number: f"@@ -{number} +{number} @@\n-a{number}\n+b"),
+    "numbered source": lambda: _lines(lambda number: f"{number:6}\tdef f{number}():"),
+    "tracebacks": lambda: _lines(lambda _: "Traceback (most recent call last)\n  a\nb"),
+    "table": lambda: _lines(lambda number: f"{number},{number % 97},x"),
+    "JSON lines": lambda: _lines(lambda number: f'{{"t":{number},"level":"info"}}'),
+    "carriage returns": lambda: _lines(lambda number: f"{number % 100}% ab", "\r"),
+    "line ends of two": lambda: _lines(lambda number: f"{number % 10}", "\r\n"),
+    "blank lines": lambda: "\n \n\t\n\n" * (CHARS // 6),
+    "colours": lambda: _lines(lambda _: "\x1b[31ma\x1b[0m"),
+    "one line": lambda: "ab cd," * (CHARS // 6),
+    "wide characters": lambda: _lines(lambda number: "漢字"[number % 2]),
+}
+"""Texts that are taken for lines."""
+JSON_KINDS: dict[str, Callable[[], str]] = {
+    "array of numbers": lambda: "[" + ",".join(["1"] * (JSON_CHARS // 2)) + "]",
+    "array of empty objects": lambda: "[" + ",".join(["{}"] * (JSON_CHARS // 3)) + "]",
+    "records": lambda: "[" + _lines(lambda number: f'{{"a":{number}}}', ",", JSON_CHARS) + "]",
+    "records of other keys": lambda: "[" + _lines(lambda number: f'{{"k{number}":1}}', ",", JSON_CHARS) + "]",
+    "one wide record": lambda: "[{},{},{},{},{" + _lines(lambda number: f'"k{number}":1', ",", JSON_CHARS) + "}]",
+    "nested arrays": lambda: "[" + ",".join(["[[1]]"] * (JSON_CHARS // 6)) + "]",
+    "many members": lambda: "{" + _lines(lambda number: f'"k{number}":{number}', ",", JSON_CHARS) + "}",
+    "lines within JSON": lambda: (
+        '{"out":"' + _lines(lambda number: f"{number % 10}", "\\n", JSON_CHARS) + '","code":1}'
+    ),
+}
+
+
+def _peak_bytes(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_is_shortened_in_memory_that_does_not_grow_with_its_lines(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of its lines alone were twenty times the text once. The bounds are small here."""
+    monkeypatch.setattr(windows, "LARGE_CHARS", CHARS // 4)
+    monkeypatch.setattr(windows, "LARGE_LINES", 2000)
+    text = KINDS[kind]()
+    asked = Asked(call("1", "grep", '{"pattern": "wanted"}'), count_by_heuristic)
+    short: list[str | None] = []
+    peak = _peak_bytes(lambda: short.append(excerpt_text(text, 2000, count_by_heuristic, asked)))
+    assert short[0] is None or count_by_heuristic(short[0]) <= 2000
+    assert peak <= 3 * len(text.encode()) + WINDOW_BYTES
+
+
+@pytest.mark.parametrize("kind", JSON_KINDS)
+def test_a_document_is_shortened_in_memory_that_does_not_grow_with_its_parts(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part was two numbers and a key once, and each record its decoded values. The bounds are small here."""
+    monkeypatch.setattr(document, "LARGE_DOCUMENT_CHARS", JSON_CHARS // 4)
+    monkeypatch.setattr(document, "WINDOW_CHARS", 16 * 1024)
+    monkeypatch.setattr(document, "WINDOW_PARTS", 1024)
+    text = JSON_KINDS[kind]()
+    short: list[str | None] = []
+    peak = _peak_bytes(lambda: short.append(excerpt_json(text, 500, count_by_heuristic)))
+    assert short[0] is not None
+    assert count_by_heuristic(short[0]) <= 500
+    assert orjson.loads(short[0])
+    assert peak <= 3 * len(text) + 1_000_000
+
+
+@pytest.mark.parametrize("kind", ["carriage returns", "colours", "one letter a line", "blank lines", "one line"])
+def test_tidying_takes_no_more_than_two_copies(kind: str) -> None:
+    """One of the pieces, and one of the new text."""
+    text = KINDS[kind]()
+    tidying = Tidying(ansi=True, progress=True, json=True, tables=True)
+    peak = _peak_bytes(lambda: tidy_text(text, tidying, is_file=False, fits=lambda _: True))
+    assert peak <= 3 * len(text.encode()) + SMALL_BYTES
+
+
+@pytest.mark.parametrize(
+    "part", [b"\\ud800", b"\xed\xa0\x80", b'","x', b'"},NaN,{"a":"', b"\\\\", b'\\"', b"Infinity ", b'"NaN"']
+)
+def test_a_damaged_body_is_mended_in_two_copies(part: bytes) -> None:
+    """However much there is to mend: each lone surrogate was an object once."""
+    text = b'{"x":NaN,"y":["' + part * (CHARS // len(part)) + b'"]}'
+    assert _peak_bytes(lambda: mend(text)) <= 3.2 * len(text) + SMALL_BYTES
+
+
+@pytest.mark.parametrize("text", ["a\n" * CHARS, "\x1b" * CHARS, "漢" * CHARS, "é\n" * CHARS])
+def test_a_message_is_decoded_in_few_copies(text: str) -> None:
+    """Its text, what the decoder needs meanwhile, and what is encoded for its name."""
+    raw = msgspec.json.encode({"role": "tool", "tool_call_id": "1", "content": text})
+    peak = _peak_bytes(lambda: decode_message(raw, count_words, GENERIC.costs))
+    assert peak <= 4 * len(raw) + SMALL_BYTES
