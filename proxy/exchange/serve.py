@@ -5,15 +5,16 @@ field of a journey is what one stage has returned; only this module and the rout
 """
 
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import aiohttp
 from aiohttp import web
 
-from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, Lane
+from proxy.exchange.admission import in_bounds, receive, working
 from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Route, choose_route, describe_target
 from proxy.exchange.choose_summary import write_ahead
@@ -24,10 +25,10 @@ from proxy.exchange.recover import learn_from_retry, recover
 from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.services import Services
 from proxy.http.client import target_url
-from proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError, ProxyError
+from proxy.http.errors import OverloadedError, ProxyError
 from proxy.http.headers import Headers, request_headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
-from proxy.http.request_body import ReceivedBody, receive_body
+from proxy.http.request_body import ReceivedBody
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
@@ -131,8 +132,8 @@ def _name_retry(journey: Journey) -> str:
 async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:
     """Serve the request, compacted if that is called for. Raises ProxyError."""
     lane = services.lane(journey.arrival.tenant)
-    received = await _receive(services, journey.reply.request, lane)
-    async with _working(services, journey, received):
+    received = await receive(services, journey.reply.request, lane)
+    async with working(services, journey.reply.request, received):
         request = None if received.json is None else await _read(services, lane, codec, received.json)
         # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
         model = codec.peek_model(received.beginning) if request is None else request.model
@@ -168,47 +169,13 @@ def _route(services: Services, journey: Journey, model: str) -> Route:
     return route
 
 
-async def _receive(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:
-    """The body, in the account of its request. Raises SlowRequestError and OverloadedError."""
-    most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
-    services.uploads.open(request, services.memory.open(lane.name))
-    run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
-    with _in_bounds():
-        return await receive_body(request, most_bytes, services.uploads, run)
-
-
-@asynccontextmanager
-async def _working(services: Services, journey: Journey, received: ReceivedBody) -> AsyncIterator[None]:
-    """In the block there is memory for work on the body. Raises OverloadedError."""
-    account = services.uploads.find_account(journey.reply.request)
-    if account is None or received.json is None:
-        yield
-        return
-    wait_seconds = services.config.limits.max_plan_seconds
-    async with account.working(len(received.json), wait_seconds=wait_seconds) as is_there:
-        if not is_there:
-            raise OverloadedError(NO_MEMORY_LEFT)
-        yield
-
-
-@contextmanager
-def _in_bounds() -> Iterator[None]:
-    """Raises OverloadedError if there is no thread for the work in the block, or no memory."""
-    try:
-        yield
-    except BusyError as error:
-        raise OverloadedError(NO_THREAD_LEFT) from error
-    except MemoryError as error:
-        raise OverloadedError(NO_MEMORY_LEFT) from error
-
-
 async def _read(services: Services, lane: Lane, codec: Codec, body: bytes) -> Request | None:
     """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge.
 
     Raises OverloadedError.
     """
     size_bytes = INLINE_BYTES + 1 if len(body) > LARGE_BODY_BYTES else 0
-    with suppress(UndecodableError), _in_bounds():
+    with suppress(UndecodableError), in_bounds():
         return await services.workers.run_bounded(lane, partial(codec.read, body), size_bytes=size_bytes)
     return None
 
@@ -239,7 +206,7 @@ async def _shorten(services: Services, journey: Journey, received: ReceivedBody,
         return None
     shorter: Attempt | None = None
     with suppress(OverloadedError):
-        async with _working(services, journey, received):
+        async with working(services, journey.reply.request, received):
             shorter = await recover(services, journey.attempt, opening.overflow, journey.reply)
     journey.is_hopeless = shorter is None
     return shorter

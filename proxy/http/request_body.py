@@ -115,7 +115,7 @@ class ReceivedBody:
 
     `wire` is the client's bytes, or the first pieces of a body that is too large to be read whole; `rest` then is
     what follows. `json` is the same decompressed; None where it cannot be read. `beginning` is what could be read of
-    it, up to PEEK_BYTES.
+    it, up to PEEK_BYTES. `work_bytes` is the memory that work on it takes.
     """
 
     wire: bytes | list[bytes]
@@ -123,6 +123,7 @@ class ReceivedBody:
     beginning: bytes
     is_too_large: bool = False
     rest: AsyncIterator[bytes] | None = None
+    work_bytes: int = 0
 
     def write(self, body: bytes | None, headers: CIMultiDict[str]) -> Body:
         """What goes out: the client's own bytes, compressed or not, unless `body` says something else than `json`.

@@ -10,10 +10,15 @@ from proxy.memory import (
     CACHES_SHARE,
     IDLE_BYTES,
     KEPT_FACTOR,
+    MOST_PARTS,
+    PART_BYTES,
+    STRIDE_BYTES,
+    WIDE_WORK_FACTOR,
     WORK_FACTOR,
     Memory,
     bound_caches,
     bound_requests,
+    estimate_work,
 )
 
 LONG_SECONDS = 60.0
@@ -22,7 +27,7 @@ MB = 1024 * 1024
 
 async def _work(memory: Memory, tenant: str, body_bytes: int, seconds: float = LONG_SECONDS) -> bool:
     account = memory.open(tenant)
-    async with account.working(body_bytes, wait_seconds=seconds) as is_there:
+    async with account.working(body_bytes, WORK_FACTOR * body_bytes, wait_seconds=seconds) as is_there:
         pass
     account.close()
     return is_there
@@ -46,10 +51,10 @@ async def test_work_takes_more_than_what_is_kept_of_it() -> None:
     memory = Memory(100_000)
     account = memory.open("a")
     assert account.hold(100)
-    async with account.working(100, wait_seconds=LONG_SECONDS) as is_there:
+    async with account.working(100, WORK_FACTOR * 100, wait_seconds=LONG_SECONDS) as is_there:
         assert (is_there, account.held_bytes) == (True, (1 + WORK_FACTOR) * 100)
     assert account.held_bytes == KEPT_FACTOR * 100
-    async with account.working(100, wait_seconds=LONG_SECONDS):  # the second attempt
+    async with account.working(100, WORK_FACTOR * 100, wait_seconds=LONG_SECONDS):  # the second attempt
         assert account.held_bytes == (KEPT_FACTOR + WORK_FACTOR) * 100
     assert account.held_bytes == KEPT_FACTOR * 100
     account.close()
@@ -126,3 +131,19 @@ def test_the_formula_adds_up(max_memory_mb: int) -> None:
     account, body_bytes = memory.open("a"), memory.most_body_bytes
     assert body_bytes > 7 * MB
     assert account.hold((1 + WORK_FACTOR) * body_bytes)
+
+
+@pytest.mark.parametrize(
+    ("body", "work_bytes"),
+    [
+        (b"x" * 1000, WORK_FACTOR * 1000),
+        (b'{"a":"b"}', WORK_FACTOR * 9 + PART_BYTES * 2),
+        ("é".encode() * 500, WIDE_WORK_FACTOR * 1000),
+        (b'"\\ud83d\\ude00"', WIDE_WORK_FACTOR * 14 + PART_BYTES),
+        (b"," * (3 * STRIDE_BYTES + 1), WORK_FACTOR * (3 * STRIDE_BYTES + 1) + PART_BYTES * MOST_PARTS),
+        (b"x," * STRIDE_BYTES, (2 * WORK_FACTOR + PART_BYTES) * STRIDE_BYTES),
+    ],
+)
+def test_work_is_estimated_by_bytes_and_values(body: bytes, work_bytes: int) -> None:
+    """More if Python may keep the texts in four bytes a character; no body has more values than are decoded."""
+    assert estimate_work(body) == work_bytes

@@ -1,0 +1,62 @@
+"""Whether there is memory and a thread for a request.
+
+Law: what there is no room for is refused in words, or streams through unread; nothing is killed for it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+
+from aiohttp import web
+
+from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
+from proxy.exchange.services import Services
+from proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError
+from proxy.http.request_body import ReceivedBody, receive_body
+from proxy.memory import estimate_work
+
+
+async def receive(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:
+    """The body, in the account of its request; one for which there would never be memory is not to be decoded.
+
+    Raises SlowRequestError and OverloadedError.
+    """
+    most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
+    services.uploads.open(request, services.memory.open(lane.name))
+    run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
+    with in_bounds():
+        received = await receive_body(request, most_bytes, services.uploads, run)
+    body = received.json
+    if body is None:
+        return received
+    work_bytes = await asyncio.to_thread(estimate_work, body) if len(body) > LARGE_BODY_BYTES else estimate_work(body)
+    if len(body) + work_bytes > services.memory.most_bytes:
+        return replace(received, json=None, is_too_large=True)
+    return replace(received, work_bytes=work_bytes)
+
+
+@asynccontextmanager
+async def working(services: Services, request: web.BaseRequest, received: ReceivedBody) -> AsyncIterator[None]:
+    """In the block there is memory for work on the body. Raises OverloadedError."""
+    account = services.uploads.find_account(request)
+    if account is None or received.json is None:
+        yield
+        return
+    body_bytes, wait_seconds = len(received.json), services.config.limits.max_plan_seconds
+    async with account.working(body_bytes, received.work_bytes, wait_seconds=wait_seconds) as is_there:
+        if not is_there:
+            raise OverloadedError(NO_MEMORY_LEFT)
+        yield
+
+
+@contextmanager
+def in_bounds() -> Iterator[None]:
+    """Raises OverloadedError if there is no thread for the work in the block, or no memory."""
+    try:
+        yield
+    except BusyError as error:
+        raise OverloadedError(NO_THREAD_LEFT) from error
+    except MemoryError as error:
+        raise OverloadedError(NO_MEMORY_LEFT) from error

@@ -1,0 +1,44 @@
+"""Whether there is memory and a thread for a request."""
+
+from typing import Any
+
+import orjson
+import pytest
+from support.client import post
+from support.journeys import MakeStages, make_reply
+
+from proxy.compaction.offload import BusyError
+from proxy.exchange.admission import in_bounds, working
+from proxy.http.errors import OverloadedError
+from proxy.http.request_body import ReceivedBody
+
+
+def _write(text: str, **members: Any) -> bytes:
+    return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": text}], **members})
+
+
+@pytest.mark.parametrize("error", [BusyError(), MemoryError()])
+def test_what_there_is_no_room_for_is_said(error: Exception) -> None:
+    """Neither a thread nor memory: 503, in words."""
+    with pytest.raises(OverloadedError, match="try again"), in_bounds():
+        raise error
+
+
+async def test_a_body_for_which_there_would_never_be_memory_streams_through(client, upstream, start_proxy) -> None:
+    """A kind that takes more than others is not worked on where others of its size are; it reaches the upstream."""
+    proxy = await start_proxy()
+    body = _write("é" * 20_000)
+    proxy.services.memory.add(20 * len(body) - 2 * proxy.services.memory.most_bytes)
+    for sent, outcome in ((body, "too_large"), (_write("e" * 30_000), "unchanged")):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", sent)
+        assert (response.status, upstream.chats[-1].body) == (200, sent)
+        text = (await (await client.get(proxy.url + "/metrics")).read()).decode()
+        assert f'outcome="{outcome}"' in text
+
+
+async def test_what_is_not_decoded_takes_no_memory_for_work(make_stages: MakeStages) -> None:
+    """It only passes."""
+    stages = await make_stages()
+    left_bytes = stages.services.memory.left_bytes
+    async with working(stages.services, make_reply().request, ReceivedBody(b"x", None, b"x")):
+        assert stages.services.memory.left_bytes == left_bytes
