@@ -29,6 +29,18 @@ _PATHS = (
     b"http://evil.example/v1/chat/completions", b"http://[", b"evil.example:443", b"/trimtab/health",
     b"/trimtab/none", b"/metrics", b"/\xff", b"/a b", b"/#", b"/[", b"", b"/" + b"a" * 9000,
 )  # fmt: skip
+HOSTS = (b"localhost", b"127.0.0.1:8790", b"[::1]", b"LOCALHOST.", b"a.localhost", b"10.0.0.1")
+STRANGE_HOSTS = (
+    b"evil.example", b"localhost.evil.example", b"127.0.0.1.evil.example:80", b"evil", b"evil.example.",
+    b"localhost@evil", b"evil.example:127", b"[evil.example]", b"localhost evil.example", b"evil.example/localhost", b"xn--evil",
+)  # fmt: skip
+"""No names of this machine."""
+PLANTED = b"PLANTED"
+_TRAILERS = (
+    b"X-T: 1", b"Authorization: Bearer PLANTED", b"Host: PLANTED.example", b"x-trimtab-key: PLANTED",
+    b"Cookie: PLANTED", b"Connection: PLANTED", b"PLANTED: 1\r\nX-T: PLANTED", b" PLANTED", b"PLANTED", b"X-T: a\r\n PLANTED",
+    b"Transfer-Encoding: PLANTED", b"Content-Length: 7\r\nX-T: PLANTED",
+)  # fmt: skip
 _VERSIONS = (b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.0", b" HTTP/2.0", b"")
 _HEADERS = (
     b"Content-Type: application/json", b"Authorization: Bearer sk-1", b"Authorization: ", b"Accept-Encoding: gzip",
@@ -91,7 +103,8 @@ def write_request(choices: Choices) -> RawRequest:
             choices.pick(_VERSIONS),
             choices.below(4),
         )
-    headers = [b"Host: localhost", *(choices.pick(_HEADERS) for _ in range(odd)), b"Connection: close"]
+    host = choices.pick(HOSTS) if choices.happens(32) else HOSTS[0]
+    headers = [b"Host: " + host, *(choices.pick(_HEADERS) for _ in range(odd)), b"Connection: close"]
     body = write_body(choices)[0]
     framing = choices.below(6)
     if framing == 1:
@@ -129,10 +142,30 @@ def _chunk(body: bytes, choices: Choices) -> bytes:
     size = 1 + choices.below(3000)
     extension = b";a=b" if choices.happens(32) else b""
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
-    trailer = b"X-T: 1\r\n" if choices.happens(32) else b""
+    trailer = choices.pick(_TRAILERS) + b"\r\n" if choices.happens(64) else b""
     return (
         b"".join(b"%x%s\r\n%s\r\n" % (len(piece), extension, piece) for piece in pieces) + b"0\r\n" + trailer + b"\r\n"
     )
+
+
+def write_pair(choices: Choices) -> tuple[list[bytes], bool]:
+    """Two requests for one connection, in pieces: a chunked one with planted trailers, and a plain one behind it.
+
+    And whether the second one's host is a strange one.
+    """
+    path, body = choices.pick(((b"/v1/embeddings", b"{}"), (b"/v1/chat/completions", write_body(choices)[0])))
+    first = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    size = 1 + choices.below(500)
+    for at in range(0, len(body), size):
+        piece = body[at : at + size]
+        first += b"%x%s\r\n%s\r\n" % (len(piece), b";a=b" if choices.happens(16) else b"", piece)
+    trailers = b"".join(choices.pick(_TRAILERS) + b"\r\n" for _ in range(1 + choices.below(3)))
+    is_strange = choices.happens(96)
+    host = choices.pick(STRANGE_HOSTS if is_strange else HOSTS)
+    second = b"GET /v1/next HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+    data = first + b"0\r\n" + trailers + b"\r\n" + second
+    cuts = sorted(choices.below(len(data)) for _ in range(choices.below(4)))
+    return [data[start:stop] for start, stop in zip((0, *cuts), (*cuts, len(data)), strict=True)], is_strange
 
 
 def write_response(choices: Choices) -> bytes:

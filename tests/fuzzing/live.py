@@ -1,7 +1,8 @@
 """A proxy on real sockets between a client and an upstream that both send anything.
 
 Laws: no answer is the proxy's own 500, its own errors have the statuses that it promises, compaction never fails open,
-and no exception goes unhandled, whatever either side sends.
+and no exception goes unhandled, whatever either side sends. Nothing of a trailer goes upstream, and no request whose
+host is no name of this machine.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
 
 from fuzzing.choices import Choices
-from fuzzing.http_bytes import RawRequest, write_request, write_response
+from fuzzing.http_bytes import PLANTED, RawRequest, write_pair, write_request, write_response
 from fuzzing.targets import Target
 from support.model_learning import ListLog
 from yarl import URL
@@ -20,7 +21,7 @@ from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
 from proxy.server.app import Proxy, run_proxy
 
-OWN_STATUSES = frozenset({400, 404, 405, 502, 503, 504})
+OWN_STATUSES = frozenset({400, 403, 404, 405, 431, 502, 503, 504})
 ANSWER_SECONDS = 30.0
 """A whole request has its answer by then, or never. Nothing takes a hundredth of it on an idle machine."""
 PATIENCE_SECONDS = 0.1
@@ -43,6 +44,7 @@ class Live:
         self.faults = _Faults()
         self.answer = b""
         self.answered = 0
+        self.heads: list[bytes] = []
 
     async def exchange(self, data: bytes) -> None:
         """One request and its answer."""
@@ -50,6 +52,27 @@ class Live:
         self.answer = write_response(Choices(data[:half]))
         request = write_request(Choices(data[half:]))
         await self.judge(request)
+
+    async def exchange_pair(self, data: bytes) -> None:
+        """Two requests on one connection."""
+        pieces, is_strange = write_pair(Choices(data))
+        self.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+        self.heads.clear()
+        url = URL(self.proxy.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        with suppress(ConnectionError, TimeoutError):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            async with asyncio.timeout(ANSWER_SECONDS):
+                self.answered += (await reader.read()).count(b"HTTP/1.1 200")
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        assert not any(PLANTED in head for head in self.heads), "a trailer has gone upstream"
+        followed = any(head.startswith(b"GET /v1/next") for head in self.heads)
+        assert not (followed and is_strange), "a host that is no name of this machine is let in"
+        self.check()
 
     async def judge(self, request: RawRequest) -> None:
         """Send a request, and look at what came of it."""
@@ -86,7 +109,7 @@ class Live:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """The upstream: takes a request's head, sends what it was told to, hangs up."""
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            await reader.readuntil(b"\r\n\r\n")
+            self.heads.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(self.answer)
             await writer.drain()
         writer.close()
@@ -146,4 +169,10 @@ def fuzz_live(data: bytes) -> None:
     runner.run(live.exchange(data))
 
 
-LIVE = {"live": Target(fuzz_live, 2)}
+def fuzz_pairs(data: bytes) -> None:
+    """Two requests on one connection."""
+    runner, _, live = _start()
+    runner.run(live.exchange_pair(data))
+
+
+LIVE = {"live": Target(fuzz_live, 2), "pairs": Target(fuzz_pairs, 2)}
