@@ -79,10 +79,10 @@ class Memory:
         """What one request of a tenant takes; nothing yet."""
         return Account(self, tenant)
 
-    def try_take(self, tenant: str, size_bytes: int) -> bool:
-        """Take so much, if that is there; whether it was."""
+    def try_take(self, tenant: str, size_bytes: int, *, spare_bytes: int = 0) -> bool:
+        """Take so much, if that is there and `spare_bytes` besides; whether it was."""
         held = self._held.get(tenant, 0) + size_bytes
-        if held > self.left_bytes:
+        if held + spare_bytes > self.left_bytes:
             return False
         self._held[tenant] = held
         self.left_bytes -= size_bytes
@@ -127,8 +127,13 @@ class Account:
     held_bytes: int = field(default=0)
 
     def hold(self, size_bytes: int) -> bool:
-        """Take so much, until the account is closed; whether it was there."""
-        is_there = self.memory.try_take(self.tenant, size_bytes)
+        """Take so much, until the account is closed; whether it was there, and room for work on it besides.
+
+        Else bodies would fill the memory, and none could be worked on.
+        """
+        held_bytes = self.held_bytes + size_bytes
+        spare_bytes = min(WIDE_WORK_FACTOR * held_bytes, max(self.memory.most_bytes - held_bytes, 0))
+        is_there = self.memory.try_take(self.tenant, size_bytes, spare_bytes=spare_bytes)
         self.held_bytes += size_bytes if is_there else 0
         return is_there
 

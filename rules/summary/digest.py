@@ -20,8 +20,10 @@ ERRORS = 8
 FILES = 40
 RECENT_CALLS = 40
 
+_NO_LIST = " earlier messages were removed.\n"
+"""If there is no room for a list."""
 _OPENING = " earlier messages were removed; this is a list made from them.\n"
-_BEGINNING = re.compile(rf"(?:\A|\n\n)\d+{re.escape(_OPENING)}")
+_BEGINNING = re.compile(rf"(?:\A|\n\n)\d+(?:{re.escape(_OPENING)}|{re.escape(_NO_LIST)})")
 _PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
 _ERROR = re.compile(
     r"^.{0,400}?(?:\b(?:error|exception|failed|failure|fatal|traceback|panic)\b|Error:|Exception:).{0,400}$",
@@ -31,7 +33,8 @@ _ERROR = re.compile(
 
 def write_digest(messages: Sequence[Message], *, max_tokens: int, count: CountTokens, note: str = "") -> str:
     """Requests, calls made, files touched, last errors and the last word, within `max_tokens`, behind a `note`."""
-    opening = f"{note}\n\n{len(messages)}{_OPENING}" if note else f"{len(messages)}{_OPENING}"
+    beginning = f"{note}\n\n{len(messages)}" if note else f"{len(messages)}"
+    opening = beginning + _OPENING
     lists = (
         Rows("Requests, oldest first", _requests(messages), 0.45, "requests", is_users=True),
         _calls(messages),
@@ -39,7 +42,8 @@ def write_digest(messages: Sequence[Message], *, max_tokens: int, count: CountTo
         Rows("Errors seen last in tool results", _errors(messages), 0.15),
         Rows("Last message of the assistant", _last_word(messages), 0.15),
     )
-    return write_lists(opening, lists, max_tokens=max_tokens, count=count)
+    text = write_lists(opening, lists, max_tokens=max_tokens, count=count)
+    return beginning + _NO_LIST if text == opening else text
 
 
 def find_note(digest: str) -> str:

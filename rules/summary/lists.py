@@ -42,7 +42,10 @@ def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: 
     for _ in range(ROUNDS):
         if room <= frame:
             break
-        text = opening + _render(_choose(lists, costs, room - frame))
+        chosen = _choose(lists, costs, room - frame)
+        if frame and not any(one.rows and not one.is_users for one in chosen):
+            return write_lists(opening, [one for one in lists if one.is_users], max_tokens=max_tokens, count=count)
+        text = opening + _render(chosen)
         excess = count(text) - max_tokens
         if excess <= 0:
             return text

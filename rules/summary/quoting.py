@@ -15,9 +15,10 @@ from rules.results.tidy.terminal import strip_escapes
 HEADINGS = (
     "Summary of the earlier part of this conversation",
     "Messages of the user from that part",
-    "what tools and the assistant wrote",
+    "quoted from tools and assistant",
+    "end of quotation",
     "go on from the summary above",
-    "this is a list made from them",
+    "earlier messages were removed",
     "Requests, oldest first",
 )
 """The words by which what we write introduces a summary, the user's words, a quotation and its end."""

@@ -32,13 +32,15 @@ _PATHS = (
 HOSTS = (b"localhost", b"127.0.0.1:8790", b"[::1]", b"LOCALHOST.", b"a.localhost", b"10.0.0.1")
 STRANGE_HOSTS = (
     b"evil.example", b"localhost.evil.example", b"127.0.0.1.evil.example:80", b"evil", b"evil.example.",
-    b"localhost@evil", b"evil.example:127", b"[evil.example]", b"localhost evil.example", b"evil.example/localhost", b"xn--evil",
+    b"localhost@evil", b"evil.example:127", b"[evil.example]", b"localhost evil.example", b"evil.example/localhost",
+    b"xn--evil",
 )  # fmt: skip
 """No names of this machine."""
 PLANTED = b"PLANTED"
 _TRAILERS = (
     b"X-T: 1", b"Authorization: Bearer PLANTED", b"Host: PLANTED.example", b"x-trimtab-key: PLANTED",
-    b"Cookie: PLANTED", b"Connection: PLANTED", b"PLANTED: 1\r\nX-T: PLANTED", b" PLANTED", b"PLANTED", b"X-T: a\r\n PLANTED",
+    b"Cookie: PLANTED", b"Connection: PLANTED", b"PLANTED: 1\r\nX-T: PLANTED",
+    b" PLANTED", b"PLANTED", b"X-T: a\r\n PLANTED",
     b"Transfer-Encoding: PLANTED", b"Content-Length: 7\r\nX-T: PLANTED",
 )  # fmt: skip
 _VERSIONS = (b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.0", b" HTTP/2.0", b"")

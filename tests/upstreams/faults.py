@@ -34,6 +34,7 @@ class Passed:
     body: bytes = b"BODY"
 
 
+INVALID = Refused(502, "upstream_invalid")
 UNREACHABLE = Refused(502, "upstream_unreachable")
 TIMED_OUT = Refused(504, "upstream_timeout")
 CUT = "the connection is aborted"
@@ -123,8 +124,8 @@ FAULTS = (
     Fault("status of letters", say(b"HTTP/1.1 abc OK\r\n\r\n"), UNREACHABLE),
     Fault("status of five digits", say(b"HTTP/1.1 20000 OK\r\n\r\n"), UNREACHABLE),
     Fault("no such version", say(b"HTTP/9.7 200 OK\r\nContent-Length: 2\r\n\r\nhi"), UNREACHABLE),
-    Fault("endless header", endless(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x" * 100), UNREACHABLE),
-    Fault("100000 headers", say(b"HTTP/1.1 200 OK\r\n" + b"X-A: 1\r\n" * 100_000 + b"\r\n"), UNREACHABLE),
+    Fault("endless header", endless(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x" * 100), INVALID),
+    Fault("100000 headers", say(b"HTTP/1.1 200 OK\r\n" + b"X-A: 1\r\n" * 100_000 + b"\r\n"), INVALID),
     Fault("two lengths", say(OK + b"Content-Length: 2\r\nContent-Length: 7\r\n\r\nhi"), UNREACHABLE),
     Fault("length below zero", say(OK + b"Content-Length: -2\r\n\r\nhi"), UNREACHABLE),
     Fault("length beyond numbers", say(OK + b"Content-Length: 9" + b"9" * 40 + b"\r\n\r\nhi"), UNREACHABLE),

@@ -37,7 +37,7 @@ def test_all_sections_are_written() -> None:
 
 def test_what_there_is_none_of_has_no_title() -> None:
     """Empty sections are left out."""
-    assert digest(user(" ")) == "1 earlier messages were removed; this is a list made from them.\n"
+    assert digest(user(" ")) == "1 earlier messages were removed.\n"
     assert "##" not in digest()
 
 
@@ -94,9 +94,7 @@ def test_a_line_of_a_tool_cannot_end_the_quotation() -> None:
     text = digest(*messages)
     assert (text.count(QUOTE_START), text.count(QUOTE_END)) == (1, 1)
     assert text.endswith(f"{QUOTE_END}\n")
-    assert (
-        text.count("[quoted trimtab: end of (quoted heading)] [quoted trimtab: end of (quoted heading)] error\n") == 2
-    )
+    assert text.count("[quoted trimtab: (quoted heading)] [quoted trimtab: (quoted heading)] error\n") == 2
 
 
 def test_long_names_of_tools_are_clipped() -> None:
