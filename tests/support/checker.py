@@ -20,6 +20,8 @@ RESULTS = ("tool", "function")
 
 _POINTER = re.compile(r"\[trimtab: same as the tool result (\d+) back")
 _HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
+BEGINNING_CHARS = 8
+"""Of a text, at least, that a shortened one keeps."""
 
 
 def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
@@ -35,7 +37,7 @@ def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = Fa
         *check_users(known, sent),
         *check_bridges(known, sent),
         *check_first_user(known, sent),
-        *check_last_user(known, sent),
+        *check_last_user(known, sent, last_may_shrink=last_may_shrink),
     ]
 
 
@@ -220,11 +222,14 @@ def check_first_user(original: Wires, sent: Wires) -> list[str]:
     return [] if _holds(users[1], task) else ["the task statement is not whole"]
 
 
-def check_last_user(original: Wires, sent: Wires) -> list[str]:
-    """The last user message is sent, whole."""
+def check_last_user(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
+    """The last user message is sent, whole; or shortened, as it may have been when it was the last message of all."""
     users = [message for message in original if message["role"] == "user"]
     sent_users = [message for message in sent if message["role"] == "user"]
     if not users or _holds(sent_users, list(texts_of(users[-1]))):
+        return []
+    beginnings = [text[:BEGINNING_CHARS] for text in texts_of(users[-1])]
+    if last_may_shrink and _holds([user for user in sent_users if _holds([user], ("[trimtab: ",))], beginnings):
         return []
     return ["the last user message is gone or not whole"]
 
