@@ -22,6 +22,7 @@ FLOODERS = 8
 LOG_LINES = 200_000
 SLOW_READERS = 100
 PAUSE_SECONDS = 0.05
+NUMBER = "NNNNNNNN"
 
 
 def ask(text: str, model: str = "open", **members: Any) -> dict[str, Any]:
@@ -39,7 +40,12 @@ def ask_about(result: str) -> dict[str, Any]:
     return {"model": "open", "messages": messages}
 
 
-def poison(number: int) -> dict[str, Any]:
+def poison(number: int) -> bytes:
+    """A request that may teach something false."""
+    return orjson.dumps(_poison(number))
+
+
+def _poison(number: int) -> dict[str, Any]:
     """Members that the server reads, a body that a gateway refuses, a role in the words of a refusal."""
     kind = number % 4
     if kind == 0:
@@ -52,16 +58,21 @@ def poison(number: int) -> dict[str, Any]:
     return {"model": "open", "messages": [*ask(TEXTS.write("small", 4000))["messages"], planted]}
 
 
-def write_log(number: int) -> dict[str, Any]:
-    rows = (f"2024-01-01 {row} INFO {row * 7919 % 10_007} {number}" for row in range(LOG_LINES))
-    return ask_about("\n".join(rows))
+def write_log() -> bytes:
+    rows = (f"2024-01-01 {row} INFO {row * 7919 % 10_007}" for row in range(LOG_LINES))
+    return orjson.dumps(ask_about(f"{NUMBER}\n" + "\n".join(rows)))
 
 
-def write_letters(number: int) -> dict[str, Any]:
-    return ask_about("\n".join("abcdefgh"[(row + number) % 8] for row in range(2_000_000)))
+def write_letters() -> bytes:
+    return orjson.dumps(ask_about(f"{NUMBER}\n" + "\n".join("abcdefgh"[row % 8] for row in range(2_000_000))))
 
 
-async def repeat(port: int, make: Callable[[int], dict[str, Any]], *, times: int = 1, key: str = "hostile") -> None:
+async def flood(port: int, body: bytes, *, times: int) -> None:
+    """A large body that was written once, with another number each time, so that it was never seen before."""
+    await repeat(port, lambda number: body.replace(NUMBER.encode(), b"%08d" % number, 1), times=times)
+
+
+async def repeat(port: int, make: Callable[[int], bytes], *, times: int = 1, key: str = "hostile") -> None:
     """Ask so many at once, again and again."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as session:
@@ -69,7 +80,7 @@ async def repeat(port: int, make: Callable[[int], dict[str, Any]], *, times: int
 
         async def go_on() -> None:
             while True:
-                body = await asyncio.to_thread(lambda: orjson.dumps(make(next(numbers))))
+                body = make(next(numbers))
                 async with session.post(f"http://127.0.0.1:{port}{PATH}", data=body, headers=headers) as answer:
                     await answer.read()
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -124,8 +135,8 @@ async def smuggle(port: int) -> None:
 KINDS: dict[str, Callable[[int], Awaitable[None]]] = {
     "nobody": lambda _: asyncio.Event().wait(),  # type: ignore[dict-item,return-value] # it never returns
     "poisoner": lambda port: repeat(port, poison),
-    "flood of logs": lambda port: repeat(port, write_log, times=FLOODERS),
-    "flood of letters": lambda port: repeat(port, write_letters, times=2),
+    "flood of logs": lambda port: flood(port, write_log(), times=FLOODERS),
+    "flood of letters": lambda port: flood(port, write_letters(), times=2),
     "inventor": invent,
     "slow readers": read_slowly,
     "smuggler": smuggle,
