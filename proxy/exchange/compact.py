@@ -91,22 +91,29 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     Raises LimitExceededError, never on the word of a lesson alone, and UndecodableError.
     """
     unlearned = replace(call, view=call.view.forget(services.config)) if call.view.has_learned else None
+    refused: LimitExceededError | None = None
     try:
         planned, size_bytes = await _plan(services, call, phases)
         if unlearned is None or not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
-    except LimitExceededError:
+    except LimitExceededError as error:
         if unlearned is None:
             raise
-    planned, size_bytes = await _plan(services, unlearned, phases)
-    attempt = await carry_out(services, unlearned, planned, reply, phases, size_bytes=size_bytes)
+        refused = error
+    try:
+        planned, size_bytes = await _plan(services, unlearned, phases)
+        attempt = await carry_out(services, unlearned, planned, reply, phases, size_bytes=size_bytes)
+    except LimitExceededError:
+        if refused is None:
+            raise
+        raise refused from None  # in the model's own numbers
     return replace(attempt, is_test=True)
 
 
 def _is_test(services: Services, call: Call, planned: Planned) -> bool:
-    """Whether a request that a learned window cuts is to go out uncut, to see whether it is true still."""
+    """Whether a request that something learned cuts is to go out uncut, to see whether it is true still."""
     window = planned.plan.window
-    is_ours = call.view.has_learned_window and call.route.target.mode == "enforce"
+    is_ours = call.view.is_doubtful and call.route.target.mode == "enforce"
     is_cut = window.cut is not None or window.prune_stop > 0
     return is_ours and is_cut and services.models.take_test(call.view.name)
 

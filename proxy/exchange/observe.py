@@ -8,6 +8,7 @@ from proxy.exchange.call import Call, Route, is_counted, is_text_only
 from proxy.exchange.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
+from proxy.state.models.calibration import IN_FULL_SHARE
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
 from proxy.state.tenancy import Tenant
@@ -78,13 +79,21 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
     is_enforced = call.route.target.mode == "enforce"
     sent = compacted.forwarded if is_enforced else chosen.planned.original
     if is_enforced:
-        reported_tokens = answered.prompt_tokens or (compacted.sent_tokens if attempt.is_test else 0)
-        services.models.note_answer(call.view.name, reported_tokens)
+        _note_answer(services, call, attempt, compacted, answered)
     if answered.prompt_tokens and is_text_only(sent) and _is_counted(call, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
         sample = Sample(sent.tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)
     return await _observe_prefix(services, call, chosen.planned, compacted) if is_enforced else None
+
+
+def _note_answer(services: Services, call: Call, attempt: Attempt, compacted: Compacted, answered: Answered) -> None:
+    """What an answer says of the window: as much fits. A test of which a part was dropped has failed."""
+    tokens = answered.prompt_tokens or (compacted.sent_tokens if attempt.is_test else 0)
+    if attempt.is_test and tokens < IN_FULL_SHARE * compacted.sent_tokens:
+        services.models.fail_test(call.view.name)
+    else:
+        services.models.note_answer(call.view.name, tokens, is_test=attempt.is_test)
 
 
 def _is_counted(call: Call, sent: Conversation) -> bool:

@@ -6,9 +6,11 @@ Law: once for each request. If nothing shorter can be sent, the refusal stands.
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from urllib.parse import unquote
 
 from proxy.compaction.compactor import Compacted
 from proxy.compaction.offload import BusyError, weigh_known
+from proxy.exchange.arrival import Arrival
 from proxy.exchange.call import Call, is_counted, is_text_only
 from proxy.exchange.compact import Attempt, carry_out, prepare_call
 from proxy.exchange.early_answer import Opening
@@ -97,7 +99,13 @@ def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Qu
         messages_share=1 - around_bytes / max(len(refused.body), 1),
         ratios=find_ratios(call.view.name.model),
     )
-    return sent, find_quotes(overflow, request.body)
+    return sent, max(find_quotes(overflow, said) for said in (request.body, _read_head(call.arrival)))
+
+
+def _read_head(arrival: Arrival) -> bytes:
+    """All that a client says before the body; servers quote that, too."""
+    values = (arrival.target, unquote(arrival.target), *(value for _, value in arrival.headers))
+    return "\n".join(values).encode("utf-8", "replace")
 
 
 def _confirm(services: Services, call: Call, lesson: Lesson) -> None:

@@ -15,7 +15,7 @@ class Facts:
     were refused, or cut short, that went by one of the windows `refuted`; `added_tokens` is set where
     the upstream adds what the completion may have to the prompt: so much where a request asks for no maximum.
     `has_ratio`: the ratio was learned, and is not the family's; `is_calibrated`: it is the upstream's own word, given
-    with several answers. `answered_tokens` is the longest prompt that has
+    with several answers to this client. `answered_tokens` is the longest prompt that has
     contradicted a learned window.
     """
 
@@ -40,10 +40,8 @@ class Facts:
         return self.answered_tokens > window_tokens
 
     def forget(self, family_ratio: float) -> "Facts":
-        """What is known without anything that refusals have taught, or too few answers."""
-        ratio = self.ratio if self.is_calibrated else family_ratio
-        has_ratio = self.has_ratio and self.is_calibrated
-        return replace(self, ratio=ratio, learned_tokens=None, added_tokens=None, refuted=(), has_ratio=has_ratio)
+        """What is known without anything that was learned."""
+        return replace(self, ratio=family_ratio, learned_tokens=None, added_tokens=None, refuted=(), has_ratio=False)
 
 
 @dataclass(frozen=True, slots=True)

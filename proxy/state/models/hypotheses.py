@@ -29,25 +29,37 @@ MAX_FAILURES = 8
 """After which the number grows no more."""
 
 
-def is_test_due(known: Record, cut_requests: int) -> bool:
-    """Whether the last of so many requests that a learned window has cut is to test it.
+def is_test_due(own: Record, of_all: Record, cut_requests: int) -> bool:
+    """Whether the last of so many requests that something learned has cut is to test it.
 
-    Prompts that were cut short without a word are never a test: the answer to a longer one would be a worse one.
+    A server that cuts prompts short without a word gives a worse answer to a test: it is tested as seldom as numbers.
     """
-    if known.window_source == "cut prompts":
-        return False
-    first = FIRST_TEST_OF_NUMBERS if known.window_source == "refused prompt" else FIRST_TEST
-    return cut_requests >= first << min(known.failures, MAX_FAILURES)
+    source = own.window_source if own.learned_tokens is not None else of_all.window_source
+    first = FIRST_TEST if source == "second attempt" else FIRST_TEST_OF_NUMBERS
+    return cut_requests >= first << min(own.failures, MAX_FAILURES)
 
 
-def contradict(known: Record, answered_tokens: int) -> dict[str, Any]:
-    """What the answer to a prompt of so many tokens changes: nothing, unless it is longer than a learned window."""
-    if known.learned_tokens is None or answered_tokens <= known.learned_tokens:
+def contradict(known: Record, of_all: Record, answered_tokens: int) -> dict[str, Any]:
+    """What the answer to a prompt of so many tokens changes: nothing, unless it is longer than a learned window.
+
+    Be that the client's own, or that of all: then the client goes by it no more.
+    """
+    if known.learned_tokens is None:
+        is_news = of_all.learned_tokens is not None and answered_tokens > of_all.learned_tokens
+        return {"answered_tokens": answered_tokens} if is_news and answered_tokens > known.answered_tokens else {}
+    if answered_tokens <= known.learned_tokens:
         return {}
     if known.refused_tokens is not None and answered_tokens < known.refused_tokens:
         return {"learned_tokens": answered_tokens, "answered_tokens": answered_tokens, "failures": 0}
     told: dict[str, Any] = {"answered_tokens": answered_tokens, "failures": 0}
     return told | {"learned_tokens": None, "added_tokens": None, "refuted": (), "refused_tokens": None}
+
+
+def doubt_ratio(known: Record, of_all: Record, family_ratio: float) -> dict[str, Any]:
+    """What it changes that a prompt was answered for which a ratio that no answer has confirmed left no room."""
+    if known.calibrated or not (known.ratio_source or of_all.ratio_source):
+        return {}
+    return {"ratio": family_ratio, "ratio_source": "second attempt"}
 
 
 def combine(own: Facts, of_all: Facts) -> Facts:
@@ -58,9 +70,7 @@ def combine(own: Facts, of_all: Facts) -> Facts:
         own = replace(own, learned_tokens=of_all.learned_tokens, refuted=of_all.refuted)
     if own.added_tokens is None:
         own = replace(own, added_tokens=of_all.added_tokens)
-    if own.has_ratio or not of_all.has_ratio:
-        return own
-    return replace(own, ratio=of_all.ratio, has_ratio=True, is_calibrated=of_all.is_calibrated)
+    return own if own.has_ratio or not of_all.has_ratio else replace(own, ratio=of_all.ratio, has_ratio=True)
 
 
 def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
@@ -81,9 +91,16 @@ def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
 
 
 def retract(by: str, of_all: Record) -> dict[str, Any]:
-    """What it changes for all that the client behind one key has been answered more than it had claimed."""
+    """What it changes for all that the client behind one key has been answered more than it had claimed.
+
+    A window that fewer than two still claim counts for all no more.
+    """
     left = tuple(each for each in of_all.claims if each.by != by)
-    return {} if left == of_all.claims else {"claims": left}
+    if left == of_all.claims:
+        return {}
+    agreed = sum(each.learned_tokens == of_all.learned_tokens for each in left)
+    dropped = {"learned_tokens": None, "added_tokens": None, "refuted": ()} if agreed < 2 else {}
+    return {"claims": left, **dropped}
 
 
 def _agree(of_all: Record, mine: Claim, other: Claim, now: float) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Entry(Model):
     read_at: float | None = None
     reading: asyncio.Task[None] | None = None
     writing: asyncio.Task[None] | None = None
-    completed: tuple[Record, Record, Facts] | None = None
+    completed: tuple[tuple[Record, Record, int], Facts] | None = None
 
 
 class Kept:

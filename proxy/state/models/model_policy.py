@@ -48,7 +48,12 @@ class ModelView:
 
     @property
     def has_learned(self) -> bool:
-        """Whether anything goes into the policy that refusals have taught, or too few answers."""
+        """Whether anything that was learned goes into the policy."""
+        return self.has_learned_window or self.facts.has_ratio
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether something learned is to be tested: all but a ratio that the client's own answers confirm."""
         return self.has_learned_window or (self.facts.has_ratio and not self.facts.is_calibrated)
 
     @property

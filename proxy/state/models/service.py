@@ -21,7 +21,7 @@ from proxy.state.models.catalogue import is_ready, load_catalogue
 from proxy.state.models.discovery import MIN_WINDOW_TOKENS
 from proxy.state.models.discovery_schedule import Told
 from proxy.state.models.facts import Facts, Known, complete, list_learned, recall
-from proxy.state.models.hypotheses import MAX_FAILURES, claim, combine, retract
+from proxy.state.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
 from proxy.state.models.keeping import Entry, FindChanges, Kept
 from proxy.state.models.lessons import Lesson, find_changes
 from proxy.state.models.records import Claim, ModelName, Records, find_ratios
@@ -74,12 +74,13 @@ class Models:
                 one.read_at = one.read_at or self._clock()  # a store that hangs is waited for once
         if model.known.forgotten < of_all.known.forgotten:
             model.forget(msgspec.structs.replace(self._kept.begin(name), forgotten=of_all.known.forgotten))
-        if model.completed is None or model.completed[0] is not model.known or model.completed[1] is not of_all.known:
+        seen = model.known, of_all.known, model.most_answered
+        if model.completed is None or model.completed[0] != seen:
             if not is_ready(name.base_url):
                 await asyncio.to_thread(load_catalogue, (name.base_url,))
             facts = complete(name, combine(model.facts, of_all.facts))
-            model.completed = model.known, of_all.known, facts
-        return model.completed[2]
+            model.completed = seen, facts
+        return model.completed[1]
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success."""
@@ -138,18 +139,26 @@ class Models:
         if changes["calibrated"]:
             self._claim_soon(name, Claim(name.key_id, ratio=found))
 
-    def note_answer(self, name: ModelName, tokens: int) -> None:
-        """A prompt of so many of the model's tokens was answered: no window is smaller."""
-        model = self._kept.find(name)
-        changes = {} if model is None else model.find_contradiction(tokens)
-        if model is not None and changes:
+    def note_answer(self, name: ModelName, tokens: int, *, is_test: bool = False) -> None:
+        """A prompt of so many of the model's tokens was answered: no window is smaller.
+
+        If it was a test, it had left out what was learned, and no ratio is as large as that either.
+        """
+        model, of_all = self._kept.find(name), self._kept.find(name.of_all)
+        if model is None or of_all is None:
+            return
+        model.most_answered = max(model.most_answered, tokens)
+        changes = contradict(model.known, of_all.known, tokens)
+        if is_test:
+            changes |= doubt_ratio(model.known, of_all.known, find_family(name.model).ratio)
+        if changes:
             model.writing = self._tasks.start(self._kept.write(name, model, **changes))
             self._change_of_all(name, partial(retract, name.key_id))
 
     def take_test(self, name: ModelName) -> bool:
-        """A learned window has cut a client's request; whether this one is to test it."""
-        model = self._kept.find(name)
-        return model is not None and model.take_test()
+        """Something learned has cut a client's request; whether this one is to test it."""
+        model, of_all = self._kept.find(name), self._kept.find(name.of_all)
+        return model is not None and of_all is not None and model.take_test(of_all.known)
 
     def fail_test(self, name: ModelName) -> None:
         """A test was refused: the next one comes later."""
@@ -196,8 +205,8 @@ class Models:
             await asyncio.wait({writing}, timeout=self.read_seconds)
         if model.known == known:  # a stranger's, or the store hangs: the next request must not be refused again
             model.teach(model.find_changes(believed_tokens, lesson, now))
-        if lesson.is_certain:
-            met = (believed_tokens, lesson.window_tokens, lesson.added_tokens, lesson.ratio)
+        if lesson.is_certain and lesson.source == "refused prompt":
+            met = (believed_tokens, lesson.window_tokens, lesson.added_tokens)
             self._claim_soon(name, Claim(name.key_id, *met))
 
     def _claim_soon(self, name: ModelName, met: Claim) -> None:

@@ -5,14 +5,14 @@ with that name until an upstream has answered for the model. Only then is a reco
 another process learn anything. Whom it is about besides, hypotheses.py says.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from proxy.state.models.calibration import Calibration
 from proxy.state.models.facts import Facts, recall
-from proxy.state.models.hypotheses import contradict, is_test_due
+from proxy.state.models.hypotheses import is_test_due
 from proxy.state.models.lessons import Lesson, find_changes
 from proxy.state.models.records import Record
 
@@ -27,7 +27,8 @@ class Model:
     `is_vouched`: its upstream has answered a request with success. Only then is anything of it written: names can be
     invented. `is_taught`: a refusal has taught what the store does not have; so until the next record is used.
     `generation` is how many records the store has of it, `discovered` the window that its upstream told last.
-    `cut_requests` is how many requests a learned window has cut since it was tested last.
+    `cut_requests` is how many requests something learned has cut since it was tested last, `most_answered` the longest
+    prompt that was answered.
     """
 
     known: Record
@@ -36,25 +37,25 @@ class Model:
     generation: int = 0
     discovered: int | None = None
     cut_requests: int = 0
+    most_answered: int = 0
     calibration: Calibration = field(default_factory=Calibration)
 
     @property
     def facts(self) -> Facts:
         """What requests are planned by."""
-        return recall(self.known)
+        facts = recall(self.known)
+        return (
+            facts if self.most_answered <= facts.answered_tokens else replace(facts, answered_tokens=self.most_answered)
+        )
 
     def find_changes(self, believed_tokens: int, lesson: Lesson, now: float) -> dict[str, Any]:
         """What a lesson about a window of `believed_tokens` changes of the record."""
         return find_changes(believed_tokens, lesson, self.known, now=now)
 
-    def find_contradiction(self, answered_tokens: int) -> dict[str, Any]:
-        """What the answer to a prompt of so many tokens changes of the record."""
-        return contradict(self.known, answered_tokens)
-
-    def take_test(self) -> bool:
-        """A learned window has cut a request; whether that is to go out as if the window had not been learned."""
+    def take_test(self, of_all: Record) -> bool:
+        """Something learned has cut a request; whether that is to go out as if nothing had been learned."""
         self.cut_requests += 1
-        is_due = is_test_due(self.known, self.cut_requests)
+        is_due = is_test_due(self.known, of_all, self.cut_requests)
         self.cut_requests = 0 if is_due else self.cut_requests
         return is_due
 

@@ -261,18 +261,22 @@ async def test_a_window_that_is_configured_is_not_asked_for(client, upstream, st
 
 
 async def test_a_refusal_states_the_models_own_numbers(client, upstream, start_proxy, compactors):
-    """What cannot fit is refused before it is sent, in the terms that the upstream itself would use."""
+    """What cannot fit is refused before it is sent, in the terms that the upstream itself would use.
+
+    What does not fit only by the ratio is for the upstream to judge: the ratio was learned.
+    """
     upstream.answer = counting = Counting(compactors, 2.0)
     proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
     await warm_up(client, proxy)
-    response, answer, tokens = await ask(client, proxy, prompt(5000))
+    assert (await ask(client, proxy, prompt(5000)))[0].status == 200
+    response, answer, tokens = await ask(client, proxy, prompt(9000))
 
     error = orjson.loads(answer)["error"]
     assert (response.status, error["code"]) == (400, "context_length_exceeded")
-    expected = 2 * counting.count(prompt(5000))
+    expected = 2 * counting.count(prompt(9000))
     assert tokens["original"] in near(expected)
     assert tokens["limit"] == LIMIT
     assert "maximum context length is 8000 tokens" in error["message"]
     assert f"a limit of {LIMIT} tokens" in error["message"]
     assert f"resulted in {tokens['original']} tokens" in error["message"]
-    assert len(upstream.chats) == WARM_UP_SAMPLES
+    assert len(upstream.chats) == WARM_UP_SAMPLES + 1

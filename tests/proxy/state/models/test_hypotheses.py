@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.state.models.facts import Facts
+from proxy.state.models.facts import Facts, recall
 from proxy.state.models.hypotheses import (
     FIRST_TEST,
     FIRST_TEST_OF_NUMBERS,
@@ -15,6 +15,7 @@ from proxy.state.models.hypotheses import (
     claim,
     combine,
     contradict,
+    doubt_ratio,
     is_test_due,
     retract,
 )
@@ -34,7 +35,7 @@ def meet(record: Record, *claims: Claim) -> Record:
 @given(st.integers(0, 20_000))
 def test_an_answer_confirms_its_own_size_and_no_limit(answered_tokens: int) -> None:
     """What is longer than the window that was learned contradicts it; what is shorter than that says nothing."""
-    known = msgspec.structs.replace(LEARNED, **contradict(LEARNED, answered_tokens))
+    known = msgspec.structs.replace(LEARNED, **contradict(LEARNED, Record(1.0), answered_tokens))
 
     if answered_tokens <= 8192:
         assert known == LEARNED
@@ -45,23 +46,42 @@ def test_an_answer_confirms_its_own_size_and_no_limit(answered_tokens: int) -> N
 
 
 def test_nothing_contradicts_what_was_not_learned() -> None:
-    assert contradict(Record(1.0, window_tokens=8192), 100_000) == {}
+    assert contradict(Record(1.0, window_tokens=8192), Record(1.0), 100_000) == {}
+
+
+def test_an_answer_contradicts_what_counts_for_all_for_the_client_that_had_it() -> None:
+    """It is noted once, and for what is longer than before only."""
+    own = Record(1.0)
+    assert contradict(own, LEARNED, 8000) == {}
+    own = msgspec.structs.replace(own, **contradict(own, LEARNED, 9000))
+    assert (own.answered_tokens, contradict(own, LEARNED, 9000)) == (9000, {})
+    assert combine(recall(own), recall(LEARNED)).learned_tokens is None
+
+
+def test_a_ratio_that_no_answer_has_confirmed_is_given_up_if_more_was_answered_than_it_allows() -> None:
+    """Its own, or that of all; one that the client's own answers confirm stays."""
+    taught = Record(2.0, ratio_source="refused prompt")
+    assert msgspec.structs.replace(taught, **doubt_ratio(taught, Record(1.0), 1.12)).ratio == 1.12
+    own = msgspec.structs.replace(Record(1.0), **doubt_ratio(Record(1.0), taught, 1.12))
+    assert combine(recall(own), recall(taught)).ratio == 1.12
+    assert doubt_ratio(msgspec.structs.replace(taught, calibrated=True), Record(1.0), 1.12) == {}
+    assert doubt_ratio(Record(1.0), Record(1.0), 1.12) == {}
 
 
 @given(st.integers(0, 2 * MAX_FAILURES))
 def test_each_test_that_fails_makes_the_next_one_rarer(failures: int) -> None:
     """Up to a bound; a guess is tested sooner than what a refusal said in numbers."""
-    for source, first in (("second attempt", FIRST_TEST), ("refused prompt", FIRST_TEST_OF_NUMBERS)):
-        known = msgspec.structs.replace(LEARNED, failures=failures, window_source=source)
+    sources = {
+        "second attempt": FIRST_TEST,
+        "refused prompt": FIRST_TEST_OF_NUMBERS,
+        "cut prompts": FIRST_TEST_OF_NUMBERS,
+    }
+    for source, first in sources.items():
+        known = msgspec.structs.replace(LEARNED, window_source=source)
         wanted = first * 2 ** min(failures, MAX_FAILURES)
-        assert [is_test_due(known, number) for number in (wanted - 1, wanted)] == [False, True]
-
-
-def test_prompts_that_are_cut_short_without_a_word_are_never_a_test() -> None:
-    """The answer to a longer one would be a worse one."""
-    known = msgspec.structs.replace(LEARNED, window_source="cut prompts")
-
-    assert not is_test_due(known, 10**9)
+        for own, of_all in ((known, Record(1.0)), (Record(1.0), known)):
+            failed = msgspec.structs.replace(own, failures=failures)
+            assert [is_test_due(failed, of_all, number) for number in (wanted - 1, wanted)] == [False, True]
 
 
 OF_ALL = Facts(1.3, learned_tokens=4096, refuted=(128_000,), added_tokens=100, has_ratio=True, is_calibrated=True)
@@ -136,6 +156,10 @@ def test_who_was_answered_more_claims_nothing_any_more() -> None:
     known = msgspec.structs.replace(known, **retract("one", known))
 
     assert (known.claims, retract("one", known)) == ((), {})
+    agreed = meet(Record(1.0), WINDOW, msgspec.structs.replace(WINDOW, by="two"))
+    assert msgspec.structs.replace(agreed, **retract("one", agreed)).learned_tokens is None
+    three = meet(agreed, msgspec.structs.replace(WINDOW, by="three"))
+    assert msgspec.structs.replace(three, **retract("one", three)).learned_tokens == 8192
     assert meet(known, msgspec.structs.replace(WINDOW, by="two")).learned_tokens is None
 
 

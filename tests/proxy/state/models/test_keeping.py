@@ -55,7 +55,7 @@ async def test_what_two_clients_have_met_counts_for_all(start: Start, clock: Clo
 
     for each in (process, start()):
         known = await each.look_up(third)
-        assert (known.correct(BELIEVED), known.ratio) == (8192, 1.5)
+        assert (known.correct(BELIEVED), known.ratio) == (8192, 1.0)  # a ratio that a refusal told is a guess
 
 
 @pytest.mark.parametrize("key_ids", [("", ""), ("one", "one")])
@@ -89,6 +89,25 @@ async def test_a_guess_is_never_everybodys(start: Start) -> None:
         await process.settle()
 
     assert (await process.look_up(replace(NAME, tenant="third"))).correct(BELIEVED) == BELIEVED
+
+
+async def test_what_counts_for_all_ends_for_whom_more_is_answered(start: Start) -> None:
+    """Before it was learned, or after; also in another process, and a client that met less goes by it still."""
+    process = start()
+    early, late, other = (replace(NAME, tenant=tenant, key_id=tenant) for tenant in ("early", "late", "small"))
+    await process.look_up(early)
+    process.models.note_answer(early, 20_000)
+    for name in (MINE, OTHER):
+        await process.look_up(name)
+        await process.models.learn(name, BELIEVED, LESSON)
+        await process.settle()
+    for name, tokens in ((late, 9000), (other, 500)):
+        assert (await process.look_up(name)).correct(BELIEVED) == 8192
+        process.models.note_answer(name, tokens)
+        await process.settle()
+    windows = [(await process.look_up(name)).correct(BELIEVED) for name in (early, late, other)]
+    assert windows == [BELIEVED, BELIEVED, 8192]
+    assert (await start().look_up(late)).correct(BELIEVED) == BELIEVED
 
 
 async def _learn_guess(process: Process) -> None:
