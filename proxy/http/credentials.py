@@ -44,6 +44,16 @@ KEY_NAMES: Mapping[str, str] = {
     "x-portkey-config": "Portkey: JSON that may hold keys of providers",
     "helicone-auth": "Helicone",
     "x-litellm-api-key": "LiteLLM proxy",
+    "x-bf-vk": "Bifrost, virtual keys",
+    "x-amzn-oidc-data": "AWS Application Load Balancer, a signed token",
+    "x-ms-client-principal": "Azure App Service, an encoded token",
+    "authentication": "common",
+    "x-pass": "common",
+    "pass": "common, in the query",
+    "pwd": "common, in the query",
+    "ticket": "common, in the query",
+    "ak": "Baidu and Volcengine, in the query",
+    "sk": "Baidu and Volcengine, in the query",
     "x-vercel-protection-bypass": "Vercel, protection bypass for automation",
 }
 """Headers and query parameters that take a key, and who says so; `_` stands for `-` here, capitals for small letters.
@@ -51,8 +61,8 @@ KEY_NAMES: Mapping[str, str] = {
 Source: the documentation of each.
 """
 KEY_ENDINGS = (
-    "authorization", "-auth", "-key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials",
-    "jwt",
+    "authorization", "-auth", "-key", "apikey", "appkey", "token", "secret", "password", "passwd", "-pwd", "credential",
+    "credentials", "jwt", "assertion",
 )  # fmt: skip
 """Of names that say of themselves that they hold a key."""
 OTHER_ENDINGS = (
@@ -78,10 +88,19 @@ IDENTITY_NAMES = frozenset(
         "x-forwarded-user", "x-forwarded-email", "x-auth-request-user", "x-auth-request-email",  # oauth2-proxy
         "remote-user", "x-remote-user", "x-webauth-user",  # nginx, Apache, Grafana
         "cf-access-authenticated-user-email",  # Cloudflare Access
-        "x-goog-authenticated-user-id",  # Google's Identity-Aware Proxy
-        "x-amzn-oidc-identity",  # AWS Application Load Balancer
-        "x-ms-client-principal-id",  # Azure App Service
+        "x-goog-authenticated-user-id", "x-goog-authenticated-user-email",  # Google's Identity-Aware Proxy
+        "x-amzn-oidc-identity", "x-amzn-mtls-clientcert", "x-amzn-mtls-clientcert-subject",  # AWS load balancers
+        "x-ms-client-principal-id", "x-ms-client-principal-name",  # Azure App Service
         "tailscale-user-login",  # Tailscale
+        "x-forwarded-preferred-username", "x-webauth-email", "remote-email", "x-vouch-user",  # oauth2-proxy, Vouch
+        "x-consumer-username", "x-consumer-custom-id", "x-consumer-id", "x-credential-identifier",  # Kong
+        "x-authenticated-userid",  # Kong
+        "x-forwarded-client-cert",  # Envoy
+        "client-cert", "ssl-client-cert", "x-ssl-client-cert", "x-ssl-client-s-dn",  # RFC 9440; nginx and HAProxy
+        "x-authentik-username", "x-authentik-uid", "x-pomerium-claim-email",  # authentik, Pomerium
+        "x-userinfo", "x-endpoint-api-userinfo",  # APISIX, Google Cloud Endpoints
+        "x-openwebui-user-id", "x-openwebui-user-email",  # Open WebUI, behind one key for all its users
+        "x-litellm-end-user-id", "helicone-user-id", "x-helicone-user-id",  # LiteLLM, Helicone
     }
 )  # fmt: skip
 """By these a proxy between the client and us says who asks, having asked for a key itself."""
