@@ -162,7 +162,7 @@ class PlainResponse(web.StreamResponse):
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Send the head."""
-        if loses_what_follows(request):
+        if loses_what_follows(request) or not request.content.is_eof():
             self.force_close()
         return await super().prepare(request)
 

@@ -33,6 +33,15 @@ KEY_HEADER = f"{OWN_PREFIX}key"
 AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session-id"})
 """By these an upstream leads a session to where its prompt cache is: xAI, Fireworks, OpenRouter and other gateways."""
 
+REWRITING_HEADERS = frozenset(
+    {
+        "x-original-url", "x-rewrite-url", "x-original-uri", "x-override-url",  # IIS, Symfony, Zend, nginx
+        "x-envoy-original-path", "x-forwarded-prefix",  # Envoy, Traefik
+        "x-http-method-override", "x-http-method", "x-method-override",  # frameworks
+    }
+)  # fmt: skip
+"""By these some servers take a request for one of another path or method: the operator's own key is not for that."""
+
 Headers = Sequence[tuple[str, str]]
 NO_TOKENS: Mapping[str, int] = {}
 
@@ -78,15 +87,16 @@ def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: boo
     own: dict[str, tuple[str, str]] = {}
     if identity:
         own["accept-encoding"] = ("Accept-Encoding", "identity")
-    shown = upstream.shown
+    shown, left_out = upstream.shown, frozenset({"host", "expect"})
     if shown == "key":
         own["authorization"] = ("Authorization", f"Bearer {upstream.api_key}")
+        left_out |= REWRITING_HEADERS
     spelt: dict[str, str] = {}
     forwarded: CIMultiDict[str] = CIMultiDict()
     further = drop_hop_by_hop(headers)
     for name, value in further if shown == "client" else drop_credentials(further):
         lower = name.lower().replace("_", "-")  # some servers cannot tell these apart
-        if lower in {"host", "expect"} or lower.startswith(OWN_PREFIX) or ("_" in name and lower in NOT_FORWARDED):
+        if lower in left_out or lower.startswith(OWN_PREFIX) or ("_" in name and lower in NOT_FORWARDED):
             continue
         if lower not in own:
             forwarded.add(spelt.setdefault(lower, name), value)

@@ -64,6 +64,8 @@ def _read(segment: str) -> Iterator[list[str]]:
     readings: list[list[str]] = []
     for _ in range(MAX_ESCAPES):
         plain = unicodedata.normalize("NFKC", segment)  # some servers take a full-width dot for a dot
+        if "\x00" in plain:  # some end there
+            return
         readings.append([_LEFT_OUT.sub("", part) for part in _SLASHES.split(plain)])
         if "%" not in segment:
             yield from readings

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.http import HttpRequestParser
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
-from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE, RequestHandler
+from aiohttp.web_protocol import RequestHandler
 
 from proxy.http.errors import BadFramingError, HeadTooLargeError, ProxyError, UnreadableRequestError
 from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
@@ -25,6 +25,8 @@ MAX_BYTES_PER_BODY_BYTE = 8
 """Of a chunked body: the smallest chunk, of one byte, takes six. What is beyond that and a head's size is no body."""
 LINGERING_SECONDS = 2.0
 """What a client that was refused may still send before its connection is closed."""
+MAX_WAITING_REQUESTS = 2
+"""Of one connection, read ahead: a head of a thousand fields takes half a megabyte in memory."""
 MAX_STOPS = 64
 """Places at which what has come at once is cut: a body full of empty lines would take long."""
 UNSENT_BYTES = 128 * 1024
@@ -163,15 +165,16 @@ class _Connection(RequestHandler):
             max_headers=MAX_HEADER_FIELDS,
             payload_exception=web.RequestPayloadError,
             auto_decompress=False,
-            max_msg_queue_size=MAX_MSG_QUEUE_SIZE,
+            max_msg_queue_size=MAX_WAITING_REQUESTS,
         )
+        self._max_msg_queue_size, self._msg_queue_resume_size = MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS // 2
         self._parser: Any = _Reader(make_parser, self)
         self._is_refusing = False
         self._has_ended: asyncio.Event | None = None
 
     def takes_no_more(self, added: int) -> bool:
         """Whether reading pauses: for a body that nobody takes, or for requests that wait, with those `added`."""
-        return self._reading_paused or len(self._messages) + added >= MAX_MSG_QUEUE_SIZE
+        return self._reading_paused or len(self._messages) + added >= MAX_WAITING_REQUESTS
 
     def end_after_last(self, found: list[Any]) -> None:
         """Close the connection behind the answer to the last request that has come: of those `found` now, if any."""
@@ -194,6 +197,18 @@ class _Connection(RequestHandler):
         """As aiohttp's; nothing more is read of a client that is refused."""
         if not self._is_refusing:
             super().data_received(data)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """As aiohttp's; an answer to a request that has not come to its end is the last one, and says so.
+
+        A proxy before us would use the connection again for another client. What still comes is not read.
+        """
+        if not request.content.is_eof():
+            resp.force_close()
+            self._is_refusing = True
+        return await super().finish_response(request, resp, start_time)
 
     def eof_received(self) -> None:
         """The client sends no more."""

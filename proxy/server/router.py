@@ -110,6 +110,9 @@ def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> No
     if request.method == "CONNECT":
         message = "this proxy opens no tunnels; send the request itself"
         raise MethodNotAllowedError(message)
+    if request.method == "TRACE" and services.config.upstream.shown == "key":
+        message = "TRACE would have the upstream tell this proxy's own key; send another method"
+        raise MethodNotAllowedError(message)
     admit_site(services.config, request, of_pages=False)
     admit_client(services.config, journey.arrival.headers)
     if services.lifecycle.in_flight > services.config.limits.max_concurrent_requests:

@@ -30,7 +30,7 @@ Source: the list that Ollama allows, but for `file`, which a downloaded page may
 MAX_HOST_CHARS = 300
 """A longer one is nobody's: names have 253 characters at most."""
 _OWN_SITES = frozenset({"same-origin", "none"})
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@]*)(?::[0-9]*)?")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@?#%\s]*)(?::[0-9]*)?")
 _PLAIN_ORIGIN = re.compile(r"[A-Za-z0-9:/.\[\]-]{1,100}")
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from support.client import ask_raw
+from yarl import URL
 
 INSIDE = [
     b"/v1/models", b"/v1", b"/v1/", b"/v1?x=/../y", b"/v1/models/Qwen%2FQwen3-8B", b"/v1/a/../models", b"/v1/a%20b;c=d",
@@ -92,3 +93,31 @@ async def test_without_the_operators_key_any_path_goes(raw, start_proxy) -> None
     for target in (b"/admin", b"/v1/../admin", b"/v1/%2e%2e/admin"):
         assert b" 200 " in await ask_raw(proxy.url, _write(target, b"Connection: close")), target
         assert raw.requests[-1].target == target
+
+
+REWRITING = ["X-Original-URL", "x_rewrite_url", "X-Envoy-Original-Path", "X-HTTP-Method-Override"]
+
+
+@pytest.mark.parametrize("name", REWRITING)
+async def test_no_header_leads_the_operators_key_to_another_path(name, client, upstream, start_proxy) -> None:
+    """With a client's own key it passes: what it does there is the client's affair."""
+    keyed, open_to_all = await start_proxy("upstream.api_key=sk-operator"), await start_proxy()
+    for proxy, passed in ((keyed, []), (open_to_all, ["/admin"])):
+        async with client.get(proxy.url + "/v1/models", headers={name: "/admin"}) as answer:
+            await answer.read()
+        assert upstream.requests[-1].header(name) == passed
+
+
+async def test_no_method_has_the_upstream_tell_the_operators_key(client, upstream, start_proxy) -> None:
+    """TRACE sends back what was received (RFC 9110 section 9.3.8)."""
+    proxy = await start_proxy("upstream.api_key=sk-operator")
+    async with client.request("TRACE", proxy.url + "/v1/models") as answer:
+        assert (answer.status, upstream.requests) == (405, [])
+
+
+@pytest.mark.parametrize("path", ["/v1/..%00x", "/v1/a/..%2500/..%00/..", "/v1/%00"])
+async def test_no_path_ends_at_a_zero(path, client, upstream, start_proxy) -> None:
+    """Some servers end a path there."""
+    proxy = await start_proxy("upstream.api_key=sk-operator")
+    async with client.get(URL(proxy.url + path, encoded=True)) as answer:
+        assert (answer.status, upstream.requests) == (404, [])

@@ -9,6 +9,8 @@ from support.client import CHAT, ask_raw
 from upstreams.raw import RawUpstream
 from yarl import URL
 
+from proxy.server.connections import MAX_WAITING_REQUESTS, _Connection
+
 PATHS = (b"/v1/files", b"/v1/chat/completions")
 BODY = orjson.dumps(CHAT)
 CHUNK = b"%x\r\n%b\r\n" % (len(BODY), BODY)
@@ -167,3 +169,38 @@ async def test_a_trailer_of_an_answer_is_in_no_other_answer(raw, start_proxy) ->
         assert b"EVIL" not in first + second
         assert b"Content-Encoding" not in second
         assert second.endswith(b"2\r\n[]\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("path", ["/trimtab/health", "/v1/embeddings", "/v1/chat/completions"])
+async def test_an_answer_before_the_end_of_a_request_says_that_the_connection_ends(path, upstream, start_proxy) -> None:
+    """A proxy before this one would send another client's request behind it; what still comes is not read."""
+    proxy = await start_proxy("client_keys=[one]")
+    url = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n"
+    writer.write(head.encode())
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    assert b"connection: close" in answer.lower()
+    writer.write(
+        b"0\r\nContent-Length: 5\r\n\r\nGET /v1/next HTTP/1.1\r\nHost: localhost\r\nx-trimtab-key: one\r\n\r\n"
+    )
+    assert b"HTTP/1.1" not in await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    assert upstream.requests == []
+
+
+async def test_requests_that_wait_on_one_connection_are_few(upstream, start_proxy, monkeypatch) -> None:
+    """However many are sent at once: each head of many fields takes a hundred times its bytes in memory."""
+    waiting: list[int] = []
+    takes_no_more = _Connection.takes_no_more
+
+    def note(self: _Connection, added: int) -> bool:
+        waiting.append(len(self._messages) + added)
+        return takes_no_more(self, added)
+
+    monkeypatch.setattr(_Connection, "takes_no_more", note)
+    proxy = await start_proxy()
+    head = b"GET /trimtab/health HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 900
+    received = await ask_raw(proxy.url, (head + b"\r\n") * 39 + head + b"Connection: close\r\n\r\n")
+    assert received.count(b"HTTP/1.1 200") == 40
+    assert max(waiting) == MAX_WAITING_REQUESTS

@@ -213,7 +213,7 @@ async def _describe(
         "store" if view.window_from == "discovered" and told is None else view.window_from,
         vocabulary,
         known.ratio,
-        "calibrated" if known.is_calibrated else _name_accuracy(family, vocabulary),
+        "calibrated" if own.calibrated or of_all.calibrated else _name_accuracy(family, vocabulary),
         tuple(
             item.describe(time.time())
             for item in (*list_learned(own, for_all=False), *list_learned(of_all, for_all=True))
