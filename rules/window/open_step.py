@@ -3,8 +3,10 @@
 Law: a function of the messages added. Nothing is shared out that fits; no message gets less than a placeholder.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from rules.conversation import Message, Role
@@ -34,10 +36,11 @@ def least_tokens(message: Message) -> int:
 class OpenStep:
     """The tool results that no answer has followed, and the user's words behind them."""
 
-    __slots__ = ("_parts", "_seen")
+    __slots__ = ("_parts", "_seen", "_spares")
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
+        self._spares = [0]  # what could be taken away of the first parts, for each number of them
         self._seen = 0  # messages of the whole transcript
 
     def add(self, message: Message, *, is_task: bool) -> None:
@@ -45,13 +48,17 @@ class OpenStep:
         is_result = message.role is Role.TOOL
         if message.role is Role.ASSISTANT:
             self._parts.clear()
+            self._spares = [0]
         elif is_result or (message.role is Role.USER and not is_task):
-            self._parts.append(_Part(self._seen, message.tokens, least_tokens(message), is_result))
+            part = _Part(self._seen, message.tokens, least_tokens(message), is_result)
+            self._parts.append(part)
+            self._spares.append(self._spares[-1] + part.tokens - part.least_tokens)
         self._seen += 1
 
     def spare_tokens(self, start: int) -> int:
         """How many tokens could be taken away at most of the messages from `start` on."""
-        return sum(part.tokens - part.least_tokens for part in self._parts if part.at >= start)
+        # One by one, a step of many thousand results would take the square of that.
+        return self._spares[-1] - self._spares[bisect_left(self._parts, start, key=attrgetter("at"))]
 
     def share(self, excess: int, start: int) -> tuple[Cap, ...] | None:
         """What each message from `start` on may keep so that `excess` tokens go, oldest first.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import IMAGE, MEDIA_TOKENS, assistant, call, fill, result, transcripts, user
+from support.steps import count_steps
 
 from rules.conversation import Message, Role
 from rules.window.open_step import Cap, OpenStep, least_tokens
@@ -72,3 +73,13 @@ def test_attachments_stay() -> None:
     assert least_tokens(user("short")) == user("short").tokens
     step = open_step((user("go"), assistant("yes"), message))
     assert step.share(step.spare_tokens(0), 0) == (Cap(2, PLACEHOLDER_TOKENS + MEDIA_TOKENS),)
+
+
+def test_what_could_be_spared_is_known_at_every_message_of_a_step_of_thousands() -> None:
+    """It takes as long at its end as at its beginning: a step of many results took the square of their number."""
+
+    def ask(results: int) -> int:
+        step = open_step([user("task"), assistant(None, call("c")), *[result("c", fill("r", 30))] * results])
+        return count_steps(lambda: step.spare_tokens(0))
+
+    assert ask(2000) <= 2 * ask(20)
