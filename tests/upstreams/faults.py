@@ -89,6 +89,10 @@ async def drip(connection: Connection) -> None:
         await connection.say(bytes([byte]))
 
 
+LAST = GOOD.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+"""The upstream ends the connection behind it, and says so: else the next request may just have been sent there."""
+
+
 def endless(beginning: bytes, words: bytes) -> Act:
     """The same words for as long as anybody listens."""
 
@@ -140,15 +144,15 @@ FAULTS = (
     Fault("length too long", say(OK + b"Content-Length: 99999\r\n\r\n", b"BODY"), CUT),
     # odd, but whole
     Fault("more than its length, later", say(GOOD, GOOD), FULL, summary=True),
-    Fault("bytes beyond ASCII", say(GOOD.replace(b"OK\r\n", b"\xff\xfe\r\nX-A: \xff\xfc\r\n", 1)), FULL, summary=True),
+    Fault("bytes beyond ASCII", say(LAST.replace(b"OK\r\n", b"\xff\xfe\r\nX-A: \xff\xfc\r\n", 1)), FULL, summary=True),
     Fault("a lone CR", say(GOOD.replace(b"OK\r\n", b"OK\r\nX-A: a\rb\r\n", 1)), UNREACHABLE),
     Fault("a NUL", say(GOOD.replace(b"OK\r\n", b"OK\r\nX-A: a\0b\r\n", 1)), UNREACHABLE),
-    Fault("a folded header", say(GOOD.replace(b"OK\r\n", b"OK\r\nX-A: a\r\n b\r\n", 1)), FULL, summary=True),
+    Fault("a folded header", say(LAST.replace(b"OK\r\n", b"OK\r\nX-A: a\r\n b\r\n", 1)), FULL, summary=True),
     Fault("status 999", say(b"HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\nhi"), Passed(999, b"hi")),
-    Fault("no reason", say(GOOD.replace(b" OK", b"")), FULL, summary=True),
+    Fault("no reason", say(LAST.replace(b" OK", b"")), FULL, summary=True),
     Fault("no length", say(OK + b"Connection: close\r\n\r\nBODY"), FULL, summary=True),
-    Fault("100 unasked", say(b"HTTP/1.1 100 Continue\r\n\r\n", GOOD), FULL, summary=True),
-    Fault("103 before", say(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", GOOD), FULL, summary=True),
+    Fault("100 unasked", say(b"HTTP/1.1 100 Continue\r\n\r\n", LAST), FULL, summary=True),
+    Fault("103 before", say(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", LAST), FULL, summary=True),
     Fault("drips", drip, FULL, summary=True),
     Fault("answers early", answer_early, Passed(403, b"{}")),
     Fault("gzip unasked", say(OK + b"Content-Encoding: gzip\r\n\r\n" + ZIPPED), Passed(body=ZIPPED)),
