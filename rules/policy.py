@@ -17,6 +17,9 @@ PREFETCH_GAP = 0.15
 """Share of room between the fixing of the next cut and its application."""
 
 
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "SKILL.md")
+"""Names of files that tell an agent how to work."""
+
 DEFAULT_BUDGET = Budget(max_tokens=4000)
 ALL_TIDYING = Tidying()
 
@@ -70,7 +73,9 @@ class Policy:
     make one of ours. All else is in ours; budgets of single results do not depend on the ratio. `ceiling_tokens` bounds
     the limit if an upstream has refused more. `added_tokens` is set if the upstream adds the completion's maximum to
     the prompt: it is the maximum that counts if the request names none. `result_budget`, `truncation`, `tidying` and
-    `dedupe` are for the results of all tools that none of `tools` matches.
+    `dedupe` are for the results of all tools that none of `tools` matches. `anchor_share` is the share of low water
+    that the index of exact names behind a summary may have. `keep_images` bounds the images that are forwarded; None
+    for as many as fit. `instruction_files` are globs on the names of files that stay behind a cut once they were read.
     """
 
     context_window: int = 128_000
@@ -93,6 +98,9 @@ class Policy:
     tidying: Tidying | None = ALL_TIDYING
     dedupe: bool = True
     tools: tuple[ToolRule, ...] = ()
+    anchor_share: float = 0.06
+    keep_images: int | None = None
+    instruction_files: tuple[str, ...] = INSTRUCTION_FILES
 
     def find_treatment(self, name: str) -> Treatment:
         """What becomes of a tool's results: the first of `tools` that matches its name decides, case and all.

@@ -24,7 +24,7 @@ from proxy.compaction.tokenizers.exact import (
     make_counter,
 )
 from proxy.compaction.tokenizers.optional import find_engine
-from proxy.config.schema import PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
 from rules.conversation import CountTokens
 from rules.tokens.families import O200K, Costs, find_family
 

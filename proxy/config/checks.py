@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from proxy.config.document import Path, Problem, is_within, name_path
 from proxy.config.globs import covers
-from proxy.config.schema import Config, PolicyConfig, UpstreamConfig
+from proxy.config.policies.policy import PolicyConfig
+from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.validation import show
 
 
@@ -73,7 +74,10 @@ def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
     """Low below high. What is wrong in the defaults is told there, not again of each policy that has it from them."""
     low, high = policy.owner("low_water"), policy.owner("high_water")
     is_own = policy.path in {low[:-1], high[:-1]}
-    if not is_own or policy.full.low_water < policy.full.high_water or is_within(low, wrong) or is_within(high, wrong):
+    if not is_own or is_within(low, wrong) or is_within(high, wrong):
+        return
+    high_share, low_share = policy.full.high_water, policy.full.low_water
+    if high_share == "auto" or low_share == "auto" or low_share < high_share:
         return
     if "low_water" in policy.own.model_fields_set:
         yield Problem(low, f"{policy.full.low_water} must be below high_water, {policy.full.high_water}")

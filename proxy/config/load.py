@@ -15,7 +15,8 @@ from proxy.config.checks import find_conflicts
 from proxy.config.document import Document, Path, Place, Problem, has_half_characters
 from proxy.config.errors import ConfigError
 from proxy.config.network.forward_proxies import UnusableProxyError
-from proxy.config.schema import Config, PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
+from proxy.config.schema import Config
 from proxy.config.validation import validate
 
 P = TypeVar("P", bound=PolicyConfig)
@@ -210,8 +211,10 @@ def _override_waters(config: Config, high_water: float) -> Config:
 
     def override(policy: P) -> P:
         full = config.over_defaults(policy)
-        waters = {"high_water": high_water, "low_water": full.low_water / full.high_water * high_water}
-        return policy.model_copy(update=waters)
+        # A low water without a high one to be a share of stands to it as the fitted ones do.
+        high, low = full.high_water, full.low_water
+        low_water = "auto" if high == "auto" or low == "auto" else low / high * high_water
+        return policy.model_copy(update={"high_water": high_water, "low_water": low_water})
 
     return config.model_copy(
         update={

@@ -4,7 +4,6 @@ Law: frozen, and every key has a default. What a file says is read by config/loa
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Generic, Literal, Self, TypeVar
@@ -12,14 +11,13 @@ from typing import Annotated, Generic, Literal, Self, TypeVar
 from pydantic import Field, field_validator
 
 from proxy.config.network.forward_proxies import is_loopback
-from proxy.config.tool_schema import Section, TidyConfig, ToolConfig, allow_a_switch
+from proxy.config.policies.policy import ModelConfig, PolicyConfig
+from proxy.config.policies.tools import Section
 from proxy.config.upstream_schema import NamedUpstreams
 from proxy.config.upstream_schema import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
 from proxy.config.values import (
     Address,
-    ContextWindow,
     NameGlob,
-    OptionalName,
     OwnKey,
     Store,
     Tenant,
@@ -27,13 +25,10 @@ from proxy.config.values import (
     split_address,
 )
 from proxy.config.words import Wanted
-from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from rules.treatment import Budget, Truncation
+from rules.policy import Prices
 
 MAX_MODEL_CHARS = 256
 """A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
-DEFAULT_CONTEXT_WINDOW = 128_000
-"""The window of a model that nothing is known about."""
 
 S = TypeVar("S")
 
@@ -51,110 +46,6 @@ class Same(Generic[S]):
 
     def __hash__(self) -> int:
         return id(self.value)
-
-
-class SummaryConfig(Section):
-    """How summaries are asked for."""
-
-    model: OptionalName = Field(None, description="null: the request's own model")
-    upstream: OptionalName = Field(None, description="null: the request's own; else one of upstreams")
-    request: Literal["auto", "inline", "transcript"] = Field(
-        "auto", description="auto | inline (behind what was forwarded, in the prompt cache) | transcript (on its own)"
-    )
-    max_tokens: int = Field(1500, ge=64, description="of one summary")
-    min_steps: int = Field(6, ge=1, description="fewer than this are never worth a summary")
-    role: SummaryRole = Field(
-        SummaryRole.AUTO,
-        description="who speaks it: auto (with the task, valid everywhere) | user | system | assistant | pair",
-    )
-    timeout_seconds: float = Field(60.0, gt=0, description="of one summary, its retries included")
-    temperature: float = Field(0.2, ge=0, le=2, description="of the summariser")
-
-
-class PolicyConfig(Section):
-    """What a model's requests are compacted by."""
-
-    upstream: OptionalName = Field(None, description="null: upstream; else one of upstreams")
-    context_window: ContextWindow = Field(
-        "auto",
-        description="tokens of prompt and completion; auto: asked of the upstream, else the catalogue, else 128000",
-    )
-    completion_reserve: int = Field(
-        8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"
-    )
-    high_water: float = Field(0.80, gt=0, le=1, description="share of the room at which a cut is made")
-    low_water: float = Field(
-        0.40, gt=0, lt=1, description="share of the room that a cut leaves at most, the summary included"
-    )
-    overflow_strategy: OverflowStrategy = Field(
-        OverflowStrategy.AUTO_COMPACT, description="auto_compact | prune | summarize | error"
-    )
-    on_exceeded: OnExceeded = Field(
-        OnExceeded.TRUNCATE,
-        description="when nothing fits: truncate (the newest results, then the last message) | error | forward",
-    )
-    tidy: TidyConfig = Field(
-        TidyConfig(),
-        description="what tool results lose that says nothing; true: all of it, false: none",
-        json_schema_extra=allow_a_switch,
-    )
-    dedupe: bool = Field(default=True, description="a result like an earlier one becomes a pointer to it, or a diff")
-    max_tool_result_tokens: int = Field(
-        4000,
-        ge=64,
-        description="a longer tool result is truncated; errors have twice as much; counted by our vocabulary",
-    )
-    max_tool_result_bytes: int | None = Field(None, ge=256, description="the same by bytes, where set")
-    truncation: Truncation = Field(
-        Truncation.SALIENT, description="what a long result keeps: salient (the lines that matter, too) | head_tail"
-    )
-    tools: dict[NameGlob, ToolConfig] = Field({}, description="by a glob on the tool's name, the first match wins")
-    protect_turns: int = Field(2, ge=0, description="results of the newest user turns are not pruned")
-    keep_user_tokens: int = Field(
-        20_000,
-        ge=0,
-        description="user messages kept verbatim behind a summary, at most a quarter of what low water leaves",
-    )
-    summary: SummaryConfig = SummaryConfig()
-    count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = Field(
-        "auto", description="how tokens are counted: auto (as the model does) | o200k_base | cl100k_base | heuristic"
-    )
-
-    def to_policy(self, prices: Prices, *, token_ratio: float = 1.0, window_tokens: int | None = None) -> Policy:
-        """The numbers that the rules need, for a model of which `token_ratio` tokens make one of ours.
-
-        `window_tokens` is its window where the configuration leaves that open, None where it is not known.
-        """
-        window = self.context_window
-        found = window_tokens or DEFAULT_CONTEXT_WINDOW
-        policy = Policy(
-            context_window=found if window == "auto" else window,
-            completion_reserve=self.completion_reserve,
-            high_water=self.high_water,
-            low_water=self.low_water,
-            overflow_strategy=self.overflow_strategy,
-            on_exceeded=self.on_exceeded,
-            # Not divided by the ratio: one that is learned later would cut results anew that were forwarded before.
-            result_budget=Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
-            protect_turns=self.protect_turns,
-            keep_user_tokens=round(self.keep_user_tokens / token_ratio),
-            summary_max_tokens=max(round(self.summary.max_tokens / token_ratio), 1),
-            summary_min_steps=self.summary.min_steps,
-            summary_role=self.summary.role,
-            prices=prices,
-            token_ratio=token_ratio,
-            truncation=self.truncation,
-            tidying=self.tidy.to_tidying(),
-            dedupe=self.dedupe,
-        )
-        rules = (tool.to_rule(glob, policy.treatment, self.tidy) for glob, tool in self.tools.items())
-        return replace(policy, tools=tuple(rules))
-
-
-class ModelConfig(PolicyConfig):
-    """Any key of defaults, for the models that match."""
-
-    match: NameGlob = Field(description="a glob on the request's model")
 
 
 class LimitsConfig(Section):

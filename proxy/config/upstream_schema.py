@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 
 from proxy.config.network.certificates import check_key, find_trust_fault, make_context
 from proxy.config.network.forward_proxies import Route, find_route, is_loopback
-from proxy.config.tool_schema import Section
+from proxy.config.policies.tools import Section
 from proxy.config.values import (
     AuthoritiesFile,
     CertificateFile,

@@ -17,6 +17,8 @@ from proxy.config.network.forward_proxies import DIRECT, SETTING, read_proxy
 from proxy.config.words import Wanted
 from rules.treatment import MAX_NAME_CHARS
 
+MIN_SUMMARY_TOKENS = 64
+"""A shorter summary could not hold its four headings."""
 MIN_CONTEXT_WINDOW = 1024
 MAX_DIGITS = 18
 ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages")
@@ -131,6 +133,32 @@ def _check_window(window: object) -> object:
     return int(window)
 
 
+def _check_share(share: object) -> object:
+    """More than nothing and at most all; or auto."""
+    if share == "auto":
+        return share
+    if isinstance(share, bool) or not isinstance(share, int | float | str):
+        raise refused()
+    try:
+        number = float(share)
+    except ValueError:
+        raise refused() from None
+    if not 0 < number <= 1:
+        raise refused()
+    return number
+
+
+def _check_tokens(tokens: object) -> object:
+    """A budget that does something; or auto."""
+    if tokens == "auto":
+        return tokens
+    if isinstance(tokens, bool) or not isinstance(tokens, int | str) or not _is_number(tokens):
+        raise refused()
+    if int(tokens) < MIN_SUMMARY_TOKENS:
+        raise refused()
+    return int(tokens)
+
+
 def _check_glob(glob: str) -> str:
     require(glob and glob.isprintable(), f"must be {GLOB.words}")
     require(UNCLOSED not in split_glob(glob), "has a [ that no ] closes; a literal one is written [[]")
@@ -196,6 +224,14 @@ OwnKey = Annotated[_Key, AfterValidator(_check_own_key)]
 Address = Annotated[str, AfterValidator(_check_address), Wanted("HOST:PORT, the port 0 to 65535")]
 ContextWindow = Annotated[
     Literal["auto"] | int, BeforeValidator(_check_window), Wanted("auto, or a whole number of tokens")
+]
+AutoShare = Annotated[
+    Literal["auto"] | float, BeforeValidator(_check_share), Wanted("auto, or a number above 0 and at most 1")
+]
+AutoTokens = Annotated[
+    Literal["auto"] | int,
+    BeforeValidator(_check_tokens),
+    Wanted(f"auto, or a whole number of tokens, at least {MIN_SUMMARY_TOKENS}"),
 ]
 NameGlob = Annotated[str, AfterValidator(_check_name_glob), GLOB]
 _Glob = Annotated[str, AfterValidator(_check_glob), GLOB]

@@ -10,7 +10,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.offload import Lane
-from proxy.config.schema import Config, ModelConfig, PolicyConfig, UpstreamConfig
+from proxy.config.policies.policy import ModelConfig, PolicyConfig
+from proxy.config.schema import Config, UpstreamConfig
 from proxy.exchange.arrival import Arrival, tell_upstream
 from proxy.exchange.report import Target
 from proxy.http.credentials import keep_credentials

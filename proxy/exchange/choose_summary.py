@@ -162,7 +162,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         headers=(*find_credentials_for(upstream, arrival.end_to_end), *affinity),
         secret=arrival.tenant.secret,
         model=view.name.model,
-        window_tokens=view.policy.limit_tokens(settings.max_tokens),
+        window_tokens=view.policy.limit_tokens(view.policy.summary_max_tokens),
         label=call.label,
         settings=settings,
         token_ratio=view.facts.ratio,

@@ -199,6 +199,7 @@ class Fold:
         if chosen.cuts and chosen.cut != self.window.cut:
             cut = chosen.cuts[-1]
             kept = tuple(self._sums.users[rank] for rank in self._sums.newest_users(cut.at, budget))
-            chosen = replace(chosen, cuts=(*chosen.cuts[:-1], replace(cut, kept=kept)))
+            cut = replace(cut, kept=kept, made_at=len(self._sums))
+            chosen = replace(chosen, cuts=(*chosen.cuts[:-1], cut))
         self.window = replace(chosen, next_cut=None, prefetch_tokens=0)
         self._forwarded = self._cuts.size(self.window)

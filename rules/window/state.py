@@ -18,7 +18,8 @@ class Cut:
     """Everything between head and message `at` gives way to a summary of `reserved_tokens`.
 
     The user messages at `kept` stand verbatim behind it. `tokens` is all that stands between head and `at` then.
-    Results before `prune_stop` were placeholders until the cut was made.
+    Results before `prune_stop` were placeholders until the cut was made. There were `made_at` messages then: those from
+    `at` up to it are the tail by which it is decided what is carried over.
     """
 
     kind: CutKind
@@ -27,6 +28,7 @@ class Cut:
     kept: tuple[int, ...]
     tokens: int
     prune_stop: int = 0
+    made_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from support.client import post
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.pool import MAX_TENANTS, Compactors
-from proxy.config.schema import PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
 from proxy.wire.chat.codec import CHAT
 from rules.policy import Policy
 from rules.treatment import Budget

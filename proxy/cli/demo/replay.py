@@ -16,7 +16,7 @@ from proxy.cli.demo.session import MODEL, Session
 from proxy.cli.demo.upstream import Cost, PromptCache, Served, SimulatedUpstream
 from proxy.compaction.pool import Compactors
 from proxy.config.load import load_config
-from proxy.config.schema import PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
 from proxy.server.app import listen_at, run_proxy
 from proxy.telemetry.logs import get_log
 

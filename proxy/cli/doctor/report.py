@@ -22,7 +22,8 @@ from proxy.cli.doctor.checks import (
     find_bare_credentials,
 )
 from proxy.compaction.pool import HEURISTIC, Compactors
-from proxy.config.schema import DEFAULT_CONTEXT_WINDOW, Config, UpstreamConfig
+from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
+from proxy.config.schema import Config, UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.state.models.facts import complete, list_learned, recall
 from proxy.state.models.hypotheses import combine

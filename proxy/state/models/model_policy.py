@@ -6,7 +6,8 @@ Law: everyone who needs the policy of a model takes it from here.
 from dataclasses import dataclass, replace
 from typing import Self
 
-from proxy.config.schema import Config, PolicyConfig, PricesConfig
+from proxy.config.policies.policy import PolicyConfig
+from proxy.config.schema import Config, PricesConfig
 from proxy.state.models.facts import Facts, complete
 from proxy.state.models.records import ModelName
 from proxy.state.tenancy import Tenant
@@ -95,10 +96,11 @@ def _derive_policy(settings: PolicyConfig, prices: PricesConfig, facts: Facts) -
     key = id(settings), id(prices), facts
     known = _POLICIES.get(key)
     if known is None or known[0] is not settings or known[1] is not prices:
-        policy = settings.to_policy(prices.to_prices(), token_ratio=facts.ratio, window_tokens=facts.window_tokens)
-        window_tokens = facts.correct(policy.context_window, is_configured=settings.context_window != "auto")
-        corrected = replace(policy, context_window=window_tokens, added_tokens=facts.added_tokens)
+        believed_tokens = settings.find_window(facts.window_tokens)
+        window_tokens = facts.correct(believed_tokens, is_configured=settings.context_window != "auto")
+        policy = settings.to_policy(prices.to_prices(), token_ratio=facts.ratio, window_tokens=window_tokens)
+        corrected = replace(policy, added_tokens=facts.added_tokens)
         if len(_POLICIES) >= MAX_POLICIES:
             _POLICIES.clear()
-        known = _POLICIES[key] = settings, prices, corrected, policy.context_window
+        known = _POLICIES[key] = settings, prices, corrected, believed_tokens
     return known[2], known[3]

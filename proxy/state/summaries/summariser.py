@@ -12,7 +12,8 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.config.schema import SummaryConfig, UpstreamConfig
+from proxy.config.policies.summaries import SummaryConfig
+from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
 from proxy.http.errors import ProxyError
 from proxy.state.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion

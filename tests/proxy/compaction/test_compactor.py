@@ -7,7 +7,7 @@ from proxy.compaction.caches import Caches, make_known
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
-from proxy.config.schema import PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
 from proxy.wire.chat.codec import CHAT
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Prices

@@ -10,7 +10,7 @@ from proxy.compaction import pool as module
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.pool import Compactors
 from proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic, load_encoding
-from proxy.config.schema import PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
 
 AUTO = PolicyConfig()
 

@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from proxy.config.document import Document, name_path
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
-from proxy.config.schema import MAX_MODEL_CHARS, Config, PolicyConfig, Same
-from proxy.config.tool_schema import ToolConfig
+from proxy.config.policies.policy import PolicyConfig
+from proxy.config.policies.tools import ToolConfig
+from proxy.config.schema import MAX_MODEL_CHARS, Config, Same
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.treatment import Budget
 

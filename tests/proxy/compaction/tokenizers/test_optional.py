@@ -11,7 +11,7 @@ from support.model_learning import ListLog
 from proxy.compaction.pool import Compactors
 from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
 from proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
-from proxy.config.schema import PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
 from rules.conversation import CountTokens
 
 QUICKTOK, BPE_OPENAI = "quicktok", "bpe_openai"

@@ -9,7 +9,7 @@ from support.client import post
 from support.sessions import make_session
 from upstreams.recording import completion, event
 
-from proxy.config.schema import PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
 from proxy.state.models.calibration import WARM_UP_SAMPLES
 from proxy.wire.chat.codec import CHAT
 from rules.policy import Policy

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.load import load_config
-from proxy.config.schema import Config, PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
+from proxy.config.schema import Config
 from proxy.state.models.facts import Facts
 from proxy.state.models.model_policy import ModelView, name_model
 

@@ -12,7 +12,8 @@ from support.client import post
 from support.model_learning import NAME, TOKENS, Clock, ListLog, Start, report, run_processes
 from upstreams.recording import completion
 
-from proxy.config.schema import PolicyConfig, UpstreamConfig
+from proxy.config.policies.policy import PolicyConfig
+from proxy.config.schema import UpstreamConfig
 from proxy.state.models.calibration import WARM_UP_SAMPLES
 from proxy.state.models.discovery import Windows
 from proxy.state.models.discovery_schedule import _Upstream

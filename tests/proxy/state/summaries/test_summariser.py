@@ -9,7 +9,7 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion, run_upstream, write_note
 
-from proxy.config.schema import PolicyConfig
+from proxy.config.policies.policy import PolicyConfig
 
 
 async def test_long_session_is_summarised_with_the_clients_own_credential(client, upstream, start_proxy):
