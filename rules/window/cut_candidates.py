@@ -13,9 +13,6 @@ from rules.window.sums import Sums
 
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
-AIM = 2 / 3
-"""Of low water: what a cut is placed to leave, its summary included. Steps are not equally long, and what stays grows
-until the cut is applied: so at most low water is left, nearly always."""
 
 
 class Cuts:
@@ -93,17 +90,17 @@ class Cuts:
         candidate = self.cut_at(window, at)
         too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
         if too_few or self.size(candidate) > self.share(self._policy.high_water):
-            at = self.find_cut(window, 0.0)
+            at = self.find_cut(window, 0)
             candidate = self.cut_at(window, at) if at is not None else candidate
         return candidate
 
-    def find_cut(self, window: Window, growth: float) -> int | None:
-        """Where to cut so that about low water is left when `growth` of room has come on top.
+    def find_cut(self, window: Window, growth_tokens: int) -> int | None:
+        """Where to cut so that about low water is left when `growth_tokens` have come on top.
 
         The open step where no other leaves so little; None where there is nothing new to cut.
         """
         low = self._policy.low_water
-        stays = self.share(low * AIM - growth) - SUMMARY_FRAME_TOKENS - self._reserve
+        stays = self.share(low) - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve
         at = self._sums.find_step(max(stays, 0))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 

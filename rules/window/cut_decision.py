@@ -14,19 +14,11 @@ from dataclasses import replace
 from rules.conversation import Message, Role
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy
 from rules.window.cut_candidates import Cuts
-from rules.window.economics import REQUESTS_AHEAD, Economics
+from rules.window.economics import Economics
 from rules.window.open_step import Cap, OpenStep
 from rules.window.room import LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import CutKind, Window
 from rules.window.sums import Sums
-
-
-def _ask_ahead(window: Window, chosen: Window) -> Window:
-    """The window with the summary of the chosen one to be written before it is applied, if it needs one."""
-    cut = chosen.cut
-    if cut is None or cut.kind is CutKind.DIGEST or len(chosen.cuts) == len(window.cuts):
-        return window
-    return replace(window, next_cut=cut.at, prefetch_tokens=cut.reserved_tokens)
 
 
 class Fold:
@@ -73,17 +65,15 @@ class Fold:
         if is_task:
             self._note_task(message)
         self._make_room()
-        high = self._policy.high_water
-        if self._forwarded < self._cuts.share(high - PREFETCH_GAP):
+        high, ahead = self._cuts.share(self._policy.high_water), self._cuts.share(1 - PREFETCH_GAP)
+        if self._forwarded < min(high, ahead):
             return
         if self._cuts.room_tokens < self._room.limit * MIN_ROOM_SHARE and not self._is_worth_it:
             return
-        if self.window.next_cut is None:
-            self.window = replace(self.window, next_cut=self._cuts.find_cut(self.window, PREFETCH_GAP))
-        if not self.window.prefetch_tokens and self._forwarded >= self._cuts.share(high - PREFETCH_GAP / 2):
-            self.window = self._look_ahead()
-        if self._forwarded >= self._cuts.share(high):
+        if self._forwarded >= high:
             self._cut(is_request=message.role is Role.ASSISTANT)
+        if self._forwarded >= ahead:
+            self.window = self._look_ahead()
 
     def finish(self) -> Window:
         """The state for a request that ends here: its newest messages are shortened if they do not fit."""
@@ -141,27 +131,32 @@ class Fold:
         return self._forwarded > self._cuts.room_tokens >= self._room.limit * LEAST_ROOM_SHARE
 
     def _look_ahead(self) -> Window:
-        """The window with its next summary asked for, where one is expected to be needed soon.
-
-        Not while a first cut may still be put off: that leaves the time.
-        """
-        policy, window = self._policy, self.window
-        if window.next_cut is None:
+        """The window with its next cut fixed, and the summary of that asked for if pruning will hardly be enough."""
+        growth = max(self._cuts.room_tokens - self._forwarded, 0)
+        window = self._fix_cut(growth)
+        if window.next_cut is None or window.prefetch_tokens:
             return window
-        candidate = self._cuts.cut_at(window, window.next_cut)
-        growth = max(self._cuts.share(policy.high_water) - self._forwarded, 0)
         pruned = self._cuts.prune(window)
-        if pruned is not None and self._cuts.size(pruned) + growth <= self._cuts.share(policy.low_water):
+        if pruned is not None and self._cuts.size(pruned) + growth <= self._cuts.share(self._policy.low_water):
             return window
-        is_soon = self._economics.pays(self._cuts, window, candidate, requests_ahead=REQUESTS_AHEAD)
-        return _ask_ahead(window, candidate) if is_soon else window
+        cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]
+        return window if cut.kind is CutKind.DIGEST else replace(window, prefetch_tokens=cut.reserved_tokens)
+
+    def _fix_cut(self, growth_tokens: int) -> Window:
+        """The window with a next cut: the one that was fixed, else one that leaves low water behind such a growth."""
+        at = self.window.next_cut
+        return (
+            self.window
+            if at is not None
+            else replace(self.window, next_cut=self._cuts.find_cut(self.window, growth_tokens))
+        )
 
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""
         if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
         over = self._forwarded > self._cuts.room_tokens
-        chosen = self._cuts.choose(self.window, over=over)
+        chosen = self._cuts.choose(self._fix_cut(0), over=over)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):
@@ -183,16 +178,13 @@ class Fold:
         return open_tokens + rest <= self._cuts.room_tokens
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
-        """Whether a window frees enough, and having waited for it has cost enough; else its summary is asked for."""
+        """Whether a window frees enough, and having waited for it has cost enough."""
         policy = self._policy
         if gain < self._cuts.share((policy.high_water - policy.low_water) / 4):
             return False
         if is_request:
             self._economics.wait(gain)
-        if self._economics.pays(self._cuts, self.window, chosen):
-            return True
-        self.window = _ask_ahead(self.window, chosen)
-        return False
+        return self._economics.pays(self._cuts, self.window, chosen)
 
     def _apply(self, chosen: Window, budget: int) -> None:
         """Go over to a window; a new cut names the user messages that it keeps."""

@@ -14,8 +14,6 @@ has outlasted its first wait is taken to go on.
 Source: the break-even rule of renting and buying, by which waiting costs at most twice what foresight would have; of
 0, 0.1, 0.2, 0.25, 0.33 and 0.4 a quarter cost the recorded sessions least at the worst, at windows of 32k and 64k.
 """
-REQUESTS_AHEAD = 2
-"""A summary takes a model about as long as two turns of an agent."""
 
 
 class Economics:
@@ -31,11 +29,9 @@ class Economics:
         """One more request goes out with tokens that a cut would have freed."""
         self._waited += gain_tokens * self._prices.cached_input
 
-    def pays(self, cuts: Cuts, window: Window, chosen: Window, *, requests_ahead: int = 0) -> bool:
-        """Whether waiting will have cost enough to move from a window to the chosen one, so many requests from now."""
-        gain_tokens = cuts.size(window) - cuts.size(chosen)
-        waited = self._waited + requests_ahead * gain_tokens * self._prices.cached_input
-        return waited >= self._price(cuts, window, chosen) * PATIENCE
+    def pays(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
+        """Whether waiting has cost enough to move from a window to the chosen one."""
+        return self._waited >= self._price(cuts, window, chosen) * PATIENCE
 
     def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
         """What stays is read anew, and a summary must be written.
