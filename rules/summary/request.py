@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, Message, Role, count_leading
-from rules.summary.digest import find_note, write_digest
+from rules.summary.digest.write import find_note, write_digest
 from rules.summary.handoff import NOTE_PARTS
 from rules.summary.quoting import break_headings
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
