@@ -45,7 +45,7 @@ def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: 
     if room <= frame:
         frame, lists = 0, [one for one in lists if one.is_users]
     costs = [_count_rows(one, room, count) for one in lists]
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         if room <= frame:
             break
         chosen = _choose(lists, costs, room - frame)
@@ -55,7 +55,7 @@ def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: 
         excess = count(text) - max_tokens
         if excess <= 0:
             return text
-        room -= excess
+        room -= max(excess, room >> (ROUNDS - number))
     return truncate_text(opening, max_tokens, count)
 
 

@@ -327,7 +327,9 @@ def _make_value(language: Language, kind: str, number: int, random: Random) -> s
         case "price":
             return f"{number + 3}{random.randrange(100):02},{random.choice(('50', '90'))} €"
         case "person":
-            return language.people[second] + ("" if first == 0 else f" {'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[first % 26]}{'' if first < 26 else first}.")
+            return language.people[second] + (
+                "" if first == 0 else f" {'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[first % 26]}{'' if first < 26 else first}."
+            )
         case "place":
             return f"{language.places[second]}{language.blank}{random.choice('ABCDEF')}{first}"
         case "taste":

@@ -26,9 +26,7 @@ BEFORE_CHARS = 100
 OPEN = 64
 """Errors that are kept in mind at once."""
 
-_WORD = re.compile(
-    r"\b(?:error|exception|failed|failure|fatal|traceback|panic)\b|Error\b|Exception\b", re.IGNORECASE
-)
+_WORD = re.compile(r"\b(?:error|exception|failed|failure|fatal|traceback|panic)\b|Error\b|Exception\b", re.IGNORECASE)
 _NONE = re.compile(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)
 _CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
 

@@ -6,32 +6,34 @@ decision in some of them. Linear in the text.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import sqrt
 
 _TOKEN = re.compile(
-    r"[^\s,;!?()\[\]{}<>\"'`“”„«»|\u2026\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]+"
+    r"[^\s,;!?()\[\]{}<>\"`“”„«»|\u2026\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]+"
     r"|[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2}"
 )
 """A word; of scripts without blanks two letters."""
-_ENDS = ".:*_-"
+_ENDS = ".:*_-'"
 _EXACT = re.compile(r"\d|\w[_/@\\=]\w|[a-z][A-Z]|\w\.\w|[a-z]{2}-[a-z]{2,20}-[a-z]{2}")
 _QUOTED = re.compile(r"`[^`]{1,80}`|[\"“„«][^\"“”»]{2,60}[\"”“»]|「[^」]{1,40}」|《[^》]{1,40}》|“[^”]{1,40}”")
-_DECIDES = re.compile(
-    r"""\b(?:decid\w+|agreed|cho(?:se|sen|ose)|(?:will|shall)\ use|go(?:ing)?\ with|instead\ of|because|must|never|always
-    |prefers?|preferred|do(?:n't|\ not)|responsible|renamed|root\ cause|caused\ by|fixed|allerg\w+
-    |entschieden|beschlossen|anstatt|weil|muss|müssen|nie|niemals|immer|lieber|zuständig
-    |décid\w+|toujours|jamais|parce\ que|siempre|nunca|porque|sempre|perché|решил\w*|всегда|никогда|потому)\b
-    |决定|決定|必须|必須|不要|总是|因为|因為|改到|负责|負責|喜欢|結論|決め""",
-    re.VERBOSE | re.IGNORECASE,
+_DECIDES = frozenset(
+    """decide decided decides decision agreed chose chosen choose instead because must never always prefer prefers
+    preferred don't responsible renamed caused fixed allergic entschieden beschlossen anstatt weil muss müssen nie niemals
+    immer lieber zuständig décidé toujours jamais parce siempre nunca porque sempre perché решил решили всегда никогда
+    потому""".split()
 )
-"""Words of decisions, rules and preferences."""
+_DECIDES_DENSE = re.compile("决定|決定|必须|必須|不要|总是|总要|因为|因為|改到|负责|負責|喜欢|結論|決め")
+"""Words of decisions, rules and preferences; and those of scripts without blanks."""
+DECISION_WEIGHT, QUOTED_WEIGHT = 0.35, 0.3
+WORD_WEIGHT, LETTERS_WEIGHT, MOST_WORDS = 0.12, 0.08, 0.6
+"""Of a rare word, of two rare letters, and of all of them."""
 RARE_MENTIONS = 2
 """A word that stands in no more sentences is rare."""
-MANY_CAPITALS = 0.15
-"""Of the words within sentences. With more capitals than that a language writes them for all nouns."""
+MANY_CAPITALS = 0.25
+"""Of all words. With more capitals than that a language writes them for all nouns."""
 
 
 class Kind(Enum):
@@ -63,51 +65,52 @@ def find_kind(word: str) -> Kind:
 
 @dataclass(slots=True)
 class Census:
-    """In how many sentences each word stands, and how common names are."""
+    """How often each word was said, and what it looks like."""
 
     mentions: Counter[str] = field(default_factory=Counter)
     kinds: dict[str, Kind] = field(default_factory=dict)
-    names: int = 0
-    words: int = 0
+    name_weight: float = 0.7
 
-    def add(self, words: Sequence[str]) -> None:
-        """Go on by a sentence."""
-        self.mentions.update(set(words))
-        for word in words[1:]:
-            kind = self.kind(word)
-            self.names += kind is Kind.NAME
-            self.words += 1
+    def add(self, words: Sequence[str], times: int = 1) -> None:
+        """Go on by a sentence that was said so many times."""
+        for word in words:
+            self.mentions[word] += times
 
-    def kind(self, word: str) -> Kind:
-        """What a word looks like, remembered."""
-        known = self.kinds.get(word)
-        if known is None:
-            known = self.kinds[word] = find_kind(word)
-        return known
-
-    @property
-    def name_weight(self) -> float:
-        """What a name counts: little if each noun looks like one."""
-        return 0.7 if self.names <= self.words * MANY_CAPITALS else 0.3
+    def finish(self) -> "Census":
+        """All was added: with that it is known how much a name tells. Little if each noun looks like one."""
+        self.kinds = {word: find_kind(word) for word in self.mentions}
+        names = sum(times for word, times in self.mentions.items() if self.kinds[word] is Kind.NAME)
+        self.name_weight = 0.7 if names <= self.mentions.total() * MANY_CAPITALS else 0.3
+        return self
 
     def find_keys(self, words: Sequence[str]) -> frozenset[str]:
         """The words of a sentence that a fact hangs on: exact ones, and names but for its first word."""
-        exact = {word for word in words if self.kind(word) is Kind.EXACT}
-        return frozenset(exact.union(word for word in words[1:] if self.kind(word) is Kind.NAME))
+        kinds = self.kinds
+        exact = {word for word in words if kinds.get(word) is Kind.EXACT}
+        return frozenset(exact.union(word for word in words[1:] if kinds.get(word) is Kind.NAME))
 
     def weigh(self, text: str, words: Sequence[str]) -> float:
         """How much a sentence, or a part of one, tells: 0 for nothing, about 1 for a fact, about 3 for the most."""
-        exact = self._sum(word for word in set(words) if self.kind(word) is Kind.EXACT)
-        names = self._sum(word for word in set(words[1:]) if self.kind(word) is Kind.NAME)
-        rare = {word for word in words if self.mentions[word] <= RARE_MENTIONS}
-        letters = sum(self.kind(word) is Kind.LETTERS for word in rare)
-        told = _saturate(exact, 1.0) + _saturate(names, self.name_weight)
-        told += min(0.12 * sum(self.kind(word) is Kind.WORD for word in rare) + 0.08 * letters, 0.6)
-        told += 0.5 if _DECIDES.search(text) else 0.0
-        return told + (0.3 if _QUOTED.search(text) else 0.0)
-
-    def _sum(self, words: Iterable[str]) -> float:
-        return sum(1 / sqrt(max(self.mentions[word], 1)) for word in words)
+        exact = names = told = 0.0
+        decides = is_dense = False
+        first = words[0] if words else ""
+        for word in set(words):
+            times = self.mentions[word] or 1
+            match self.kinds.get(word, Kind.LITTLE):
+                case Kind.EXACT:
+                    exact += 1 / sqrt(times)
+                case Kind.NAME if word != first:
+                    names += 1 / sqrt(times)
+                case Kind.LETTERS:
+                    is_dense = True
+                    told += LETTERS_WEIGHT if times <= RARE_MENTIONS else 0.0
+                case Kind.WORD | Kind.NAME:
+                    told += WORD_WEIGHT if times <= RARE_MENTIONS else 0.0
+            decides = decides or word.lower() in _DECIDES
+        told = min(told, MOST_WORDS) + _saturate(exact, 1.0) + _saturate(names, self.name_weight)
+        if decides or (is_dense and _DECIDES_DENSE.search(text)):
+            told += DECISION_WEIGHT
+        return told + (QUOTED_WEIGHT if _QUOTED.search(text) else 0.0)
 
 
 def _saturate(amount: float, weight: float) -> float:

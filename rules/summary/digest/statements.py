@@ -37,56 +37,64 @@ _LIST = re.compile(r"(?:[-*+>•#]{1,4}|\d{1,3}[.)]) +")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence of message `at`; `weight` is how much it tells."""
+    """A sentence of message `at`, the newest that has it."""
 
     at: int
     text: str
     words: tuple[str, ...]
-    weight: float = 0.0
 
 
 def find_statements(messages: Sequence[Message]) -> tuple[Census, dict[Role, list[Statement]]]:
     """What user and assistant have said, oldest first; of a sentence that was said again the newest alone."""
-    census = Census()
-    found: dict[Role, list[Statement]] = {Role.USER: [], Role.ASSISTANT: []}
-    seen: set[tuple[Role, tuple[str, ...]]] = set()
+    found: dict[Role, dict[str, list[int]]] = {Role.USER: {}, Role.ASSISTANT: {}}
     left = ALL_CHARS
     for at in range(len(messages) - 1, -1, -1):
-        message = messages[at]
-        if message.role not in found or left < 0:
+        places = found.get(messages[at].role)
+        if places is None or left < 0:
             continue
-        for sentence in reversed(list(split_sentences(message.text))):
+        for sentence in split_sentences(messages[at].text)[::-1]:
             left -= len(sentence)
-            words = read_words(sentence)
-            census.add(words)
-            folded = (message.role, tuple(word.casefold() for word in words) or (sentence,))
-            if folded not in seen:
-                seen.add(folded)
-                found[message.role].append(Statement(at, sentence, words))
-    return census, {role: statements[::-1] for role, statements in found.items()}
+            places.setdefault(sentence, []).append(at)
+    census = Census()
+    said = {role: [_state(sentence, places, census) for sentence, places in of.items()] for role, of in found.items()}
+    return census.finish(), {role: statements[::-1] for role, statements in said.items()}
 
 
-def split_sentences(text: str) -> Iterator[str]:
+def _state(sentence: str, places: Sequence[int], census: Census) -> Statement:
+    words = read_words(sentence)
+    census.add(words, len(places))
+    return Statement(places[0], sentence, words)
+
+
+def split_sentences(text: str) -> list[str]:
     """The sentences of a text, without blanks around them and without code between fences."""
     if len(text) > HEAD_CHARS + TAIL_CHARS:
         text = f"{text[:HEAD_CHARS]}\n{text[-TAIL_CHARS:]}"
-    for line in _FENCED.sub("\n", text).splitlines():
-        line = " ".join(line.split())
-        begin = _LIST.match(line)
-        start = begin.end() if begin else 0
-        for end in _END.finditer(line, start):
-            yield line[start : end.end()].rstrip()
-            start = end.end()
-        if start < len(line):
-            yield line[start:]
+    if "```" in text or "~~~" in text:
+        text = _FENCED.sub("\n", text)
+    return [sentence for line in text.splitlines() for sentence in _split_line(" ".join(line.split()))]
 
 
-def rank(statements: Sequence[Statement], census: Census, *, max_tokens: int, number: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def _split_line(line: str) -> Iterator[str]:
+    begin = _LIST.match(line)
+    start = begin.end() if begin else 0
+    for end in _END.finditer(line, start):
+        yield line[start : end.end()].rstrip()
+        start = end.end()
+    if start < len(line):
+        yield line[start:]
+
+
+def rank(
+    statements: Sequence[Statement], census: Census, *, max_tokens: int, number: int
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Statements as lines, oldest first, as many as could have room; and in what order they are to be taken.
 
     `number` is how many messages there are: the newer, the earlier a statement is taken.
     """
-    weighed = [(_weigh(one, census) * (0.8 + 0.4 * one.at / max(number, 1)), index) for index, one in enumerate(statements)]
+    weighed = [
+        (_weigh(one, census) * (0.8 + 0.4 * one.at / max(number, 1)), index) for index, one in enumerate(statements)
+    ]
     best: list[tuple[float, int, str]] = []
     left = max_tokens * CHARS_PER_TOKEN
     for weight, index in sorted(weighed, reverse=True):

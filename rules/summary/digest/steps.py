@@ -168,7 +168,11 @@ def find_command(call: ToolCall) -> str | None:
         arguments = msgspec.json.decode(call.arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
-    found = next((arguments[key] for key in ("command", "cmd") if key in arguments), None) if isinstance(arguments, dict) else None
+    found = (
+        next((arguments[key] for key in ("command", "cmd") if key in arguments), None)
+        if isinstance(arguments, dict)
+        else None
+    )
     if isinstance(found, list):
         found = " ".join(word for word in found if isinstance(word, str))
     return found if isinstance(found, str) and found.strip() else None

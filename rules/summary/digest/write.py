@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from rules.conversation import CountTokens, Message, Role
 from rules.summary.digest.errors import find_open_errors
-from rules.summary.digest.statements import SENTENCE_CHARS, Statement, find_statements, rank
-from rules.summary.digest.facts import Census
+from rules.summary.digest.statements import SENTENCE_CHARS, find_statements, rank
 from rules.summary.digest.steps import find_steps
 from rules.summary.lists import Rows, write_lists
 from rules.summary.quoting import quote_line
@@ -48,7 +47,15 @@ def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountToken
     assistants = Rows("Said by the assistant, oldest first", (), ASSISTANTS_SHARE)
     return [
         _tell(users, Role.USER, messages, said[Role.USER], census, int(room_tokens * USERS_SHARE), count),
-        _tell(assistants, Role.ASSISTANT, messages, said[Role.ASSISTANT], census, int(room_tokens * ASSISTANTS_SHARE), count),
+        _tell(
+            assistants,
+            Role.ASSISTANT,
+            messages,
+            said[Role.ASSISTANT],
+            census,
+            int(room_tokens * ASSISTANTS_SHARE),
+            count,
+        ),
         Rows("Files, and what was done to them", steps.files, FILES_SHARE, order=steps.order, joint="; "),
         Rows("Other calls, oldest first", steps.calls, CALLS_SHARE, "calls", steps.left_out),
         Rows("Errors that were not resolved", find_open_errors(messages), ERRORS_SHARE),
