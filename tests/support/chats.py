@@ -33,8 +33,8 @@ class Fact:
 class Language:
     """How a language tells facts. `kinds` are pairs: a sentence with {about} and {value}, and the values' name.
 
-    `users_frames` and `assistants_frames` have {fact} in them; `users_talk` and `assistants_talk` are said around facts,
-    and `talk` with {topic} and {mood} in it by both.
+    `users_frames` and `assistants_frames` have {fact} in them; `users_talk` and `assistants_talk` are said around
+    facts, and `talk` with {topic} and {mood} in it by both.
     """
 
     subjects: tuple[str, ...]
@@ -225,7 +225,8 @@ GERMAN = Language(
 CHINESE = Language(
     subjects=(
         "账单", "测试", "发票", "港口", "档案", "工资", "简报", "库存", "监控", "收银", "仓库", "营销", "培训", "目录",
-        "排期", "研讨会", "审计", "迁移", "翻译", "播客", "温室", "图书馆", "厨房", "保险", "供应商", "音乐节", "实验室",
+        "排期", "研讨会", "审计", "迁移", "翻译", "播客",
+        "温室", "图书馆", "厨房", "保险", "供应商", "音乐节", "实验室",
     ),
     kinds=(
         ("{about}的数据库部署在{value}上", "host"),
@@ -251,7 +252,8 @@ CHINESE = Language(
         "{fact}。", "简单来说，{fact}，目前先这样就好。", "我又看了一遍笔记，可以确认{fact}。",
     ),
     users_talk=(
-        "谢谢，这很有帮助。", "好的，听起来不错。", "嗯，让我想一想。", "你会怎么做？", "我还不确定该怎么办。", "你觉得呢？",
+        "谢谢，这很有帮助。", "好的，听起来不错。", "嗯，让我想一想。",
+        "你会怎么做？", "我还不确定该怎么办。", "你觉得呢？",
         "今天真累，咖啡都凉了。", "太好了，我们继续吧。", "早上好！", "和我想的差不多。", "能再说一遍吗？",
     ),
     assistants_talk=(
@@ -273,19 +275,22 @@ CHINESE = Language(
         "有人会说{topic}很{mood}，也有人根本不会注意到。",
     ),
     topics=(
-        "园艺", "天气", "老电影", "坐火车", "面包", "冬天的早晨", "盆栽", "骑车", "填字游戏", "街头音乐", "开会", "观鸟",
+        "园艺", "天气", "老电影", "坐火车", "面包", "冬天的早晨",
+        "盆栽", "骑车", "填字游戏", "街头音乐", "开会", "观鸟",
         "下棋", "书法", "放假", "游泳", "桌游",
     ),
     moods=("开心", "困惑", "期待", "犯困", "焦躁", "好奇", "耐心", "怀旧", "平静", "意外", "疲惫", "有趣"),
     blank="",
 )  # fmt: skip
 
+WORDS = ("otter", "pelican", "juniper", "basalt", "marlin", "saffron", "tundra", "walnut")
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LANGUAGES = {"English": ENGLISH, "German": GERMAN, "Chinese": CHINESE}
 
 
 def make_chat(language: Language, *, turns: int = 150, seed: int = 1) -> tuple[list[Wire], list[Fact]]:
     """A system message and `turns` of user and assistant; and what was told in them, one fact a turn."""
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311  # no secret
     facts = [_make_fact(language, number, random) for number in range(turns)]
     messages: list[Wire] = [{"role": "system", "content": "You are a friendly and precise assistant."}]
     for number, (_, sentence) in enumerate(facts):
@@ -315,36 +320,26 @@ def _make_fact(language: Language, number: int, random: Random) -> tuple[Fact, s
 
 def _make_value(language: Language, kind: str, number: int, random: Random) -> str:
     """A value of a kind, made with the fact's number so that no two facts have the same."""
-    word = ("otter", "pelican", "juniper", "basalt", "marlin", "saffron", "tundra", "walnut")[random.randrange(8)]
+    word = random.choice(WORDS)
     first, second = divmod(number, 12)
-    match kind:
-        case "host":
-            return f"{word}-{number}.example.net"
-        case "number":
-            return str(2000 + number * 37)
-        case "date":
-            return language.date.format(day=1 + number % 28, month=random.choice(language.months))
-        case "price":
-            return f"{number + 3}{random.randrange(100):02},{random.choice(('50', '90'))} €"
-        case "person":
-            return language.people[second] + (
-                "" if first == 0 else f" {'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[first % 26]}{'' if first < 26 else first}."
-            )
-        case "place":
-            return f"{language.places[second]}{language.blank}{random.choice('ABCDEF')}{first}"
-        case "taste":
-            origin = language.places[first % 12] + ("" if number < 144 else f" {number // 144}")
-            return f"{language.tastes[number % len(language.tastes)]}{language.blank}({origin})"
-        case "tool":
-            return random.choice(("Postgres", "Redis", "Kafka", "Nomad", "Caddy", "Vector")) + f" {first + 3}.{second}"
-        case "ticket":
-            return f"{word[:3].upper()}-{4000 + number}"
-        case "option":
-            return f"{word}_retry_{number}"
-        case "mail":
-            return f"{word}{number}@example.org"
-        case _:
-            return f"/srv/{word}/{number}/dump"
+    letter = LETTERS[first % len(LETTERS)]
+    round_number = "" if first < len(LETTERS) else str(first)
+    values = {
+        "host": f"{word}-{number}.example.net",
+        "number": str(2000 + number * 37),
+        "date": language.date.format(day=1 + number % 28, month=random.choice(language.months)),
+        "price": f"{number + 3}{random.randrange(100):02},{random.choice(('50', '90'))} €",
+        "person": language.people[second] + (f" {letter}{round_number}." if first else ""),
+        "place": f"{language.places[second]}{language.blank}{random.choice('ABCDEF')}{first}",
+        "taste": f"{language.tastes[number % len(language.tastes)]}{language.blank}"
+        f"({language.places[first % 12]}{f' {number // 144}' if number >= 144 else ''})",
+        "tool": random.choice(("Postgres", "Redis", "Kafka", "Nomad", "Caddy", "Vector")) + f" {first + 3}.{second}",
+        "ticket": f"{word[:3].upper()}-{4000 + number}",
+        "option": f"{word}_retry_{number}",
+        "mail": f"{word}{number}@example.org",
+        "path": f"/srv/{word}/{number}/dump",
+    }
+    return values[kind]
 
 
 def _speak(language: Language, told: str | None, is_users: bool, random: Random) -> str:

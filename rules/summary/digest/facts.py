@@ -20,10 +20,55 @@ _ENDS = ".:*_-'"
 _EXACT = re.compile(r"\d|\w[_/@\\=]\w|[a-z][A-Z]|\w\.\w|[a-z]{2}-[a-z]{2,20}-[a-z]{2}")
 _QUOTED = re.compile(r"`[^`]{1,80}`|[\"“„«][^\"“”»]{2,60}[\"”“»]|「[^」]{1,40}」|《[^》]{1,40}》|“[^”]{1,40}”")
 _DECIDES = frozenset(
-    """decide decided decides decision agreed chose chosen choose instead because must never always prefer prefers
-    preferred don't responsible renamed caused fixed allergic entschieden beschlossen anstatt weil muss müssen nie niemals
-    immer lieber zuständig décidé toujours jamais parce siempre nunca porque sempre perché решил решили всегда никогда
-    потому""".split()
+    [
+        "decide",
+        "decided",
+        "decides",
+        "decision",
+        "agreed",
+        "chose",
+        "chosen",
+        "choose",
+        "instead",
+        "because",
+        "must",
+        "never",
+        "always",
+        "prefer",
+        "prefers",
+        "preferred",
+        "don't",
+        "responsible",
+        "renamed",
+        "caused",
+        "fixed",
+        "allergic",
+        "entschieden",
+        "beschlossen",
+        "anstatt",
+        "weil",
+        "muss",
+        "müssen",
+        "nie",
+        "niemals",
+        "immer",
+        "lieber",
+        "zuständig",
+        "décidé",
+        "toujours",
+        "jamais",
+        "parce",
+        "siempre",
+        "nunca",
+        "porque",
+        "sempre",
+        "perché",
+        "решил",
+        "решили",
+        "всегда",
+        "никогда",
+        "потому",
+    ]
 )
 _DECIDES_DENSE = re.compile("决定|決定|必须|必須|不要|总是|总要|因为|因為|改到|负责|負責|喜欢|結論|決め")
 """Words of decisions, rules and preferences; and those of scripts without blanks."""
@@ -106,6 +151,8 @@ class Census:
                     told += LETTERS_WEIGHT if times <= RARE_MENTIONS else 0.0
                 case Kind.WORD | Kind.NAME:
                     told += WORD_WEIGHT if times <= RARE_MENTIONS else 0.0
+                case Kind.LITTLE:
+                    pass
             decides = decides or word.lower() in _DECIDES
         told = min(told, MOST_WORDS) + _saturate(exact, 1.0) + _saturate(names, self.name_weight)
         if decides or (is_dense and _DECIDES_DENSE.search(text)):

@@ -5,8 +5,10 @@ the texts, of each of which only beginning and end are read.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rules.conversation import Message, Role
 from rules.summary.digest.facts import Census, read_words
@@ -23,7 +25,10 @@ CHARS_PER_TOKEN = 8
 """No more are looked at in detail than a budget could hold."""
 MIN_CHARS = 12
 """A sentence costs so much more than its own characters."""
+QUESTION_SHARE, INTENT_SHARE = 0.4, 0.5
+"""Of the weight of a statement that counts if it is a question, or says what will be done next."""
 
+_SIGNS = " .,;:!?…。！？-"
 _FENCED = re.compile(r"(?:^|(?<=\n))[ \t]{0,3}(```|~~~).*?(?:\n[ \t]{0,3}\1|\Z)", re.DOTALL)
 _END = re.compile(
     r"""[!?…][)"'”’»\]*]{0,3}\ +
@@ -35,8 +40,7 @@ _END = re.compile(
 _LIST = re.compile(r"(?:[-*+>•#]{1,4}|\d{1,3}[.)]) +")
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """A sentence of message `at`, the newest that has it."""
 
     at: int
@@ -44,9 +48,36 @@ class Statement:
     words: tuple[str, ...]
 
 
-def find_statements(messages: Sequence[Message]) -> tuple[Census, dict[Role, list[Statement]]]:
-    """What user and assistant have said, oldest first; of a sentence that was said again the newest alone."""
-    found: dict[Role, dict[str, list[int]]] = {Role.USER: {}, Role.ASSISTANT: {}}
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one side has said, oldest first; of a sentence that was said again the newest alone.
+
+    `census` is of the words of both sides.
+    """
+
+    role: Role
+    statements: tuple[Statement, ...]
+    census: Census
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Statements as single lines, oldest first, and the places of lines in the order in which they are to be taken."""
+
+    lines: tuple[str, ...]
+    order: tuple[int, ...]
+
+
+class _Line(NamedTuple):
+    weight: float
+    number: int
+    text: str
+
+
+def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
+    """What the user has said, and what the assistant has."""
+    found: dict[Role, dict[str, int]] = {Role.USER: {}, Role.ASSISTANT: {}}
+    times: Counter[str] = Counter()
     left = ALL_CHARS
     for at in range(len(messages) - 1, -1, -1):
         places = found.get(messages[at].role)
@@ -54,16 +85,18 @@ def find_statements(messages: Sequence[Message]) -> tuple[Census, dict[Role, lis
             continue
         for sentence in split_sentences(messages[at].text)[::-1]:
             left -= len(sentence)
-            places.setdefault(sentence, []).append(at)
+            times[sentence] += 1
+            places.setdefault(sentence, at)
     census = Census()
-    said = {role: [_state(sentence, places, census) for sentence, places in of.items()] for role, of in found.items()}
-    return census.finish(), {role: statements[::-1] for role, statements in said.items()}
-
-
-def _state(sentence: str, places: Sequence[int], census: Census) -> Statement:
-    words = read_words(sentence)
-    census.add(words, len(places))
-    return Statement(places[0], sentence, words)
+    words = {sentence: read_words(sentence) for sentence in times}
+    for sentence, number in times.items():
+        census.add(words[sentence], number)
+    census.finish()
+    users, assistants = (
+        Said(role, tuple(Statement(at, text, words[text]) for text, at in reversed(places.items())), census)
+        for role, places in found.items()
+    )
+    return users, assistants
 
 
 def split_sentences(text: str) -> list[str]:
@@ -85,41 +118,40 @@ def _split_line(line: str) -> Iterator[str]:
         yield line[start:]
 
 
-def rank(
-    statements: Sequence[Statement], census: Census, *, max_tokens: int, number: int
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Statements as lines, oldest first, as many as could have room; and in what order they are to be taken.
+def rank(said: Said, *, max_tokens: int, number: int) -> Ranked:
+    """As many statements as could have room in `max_tokens`, those first that tell most for their length.
 
-    `number` is how many messages there are: the newer, the earlier a statement is taken.
+    `number` is how many messages there are: of two that tell as much, the newer is taken first. The user's first
+    statement is taken before all others: it says what all is about.
     """
-    weighed = [
-        (_weigh(one, census) * (0.8 + 0.4 * one.at / max(number, 1)), index) for index, one in enumerate(statements)
-    ]
-    best: list[tuple[float, int, str]] = []
+    statements, census, is_users = said.statements, said.census, said.role is Role.USER
+    newness = [0.8 + 0.4 * one.at / max(number, 1) for one in statements]
+    weights = [_weigh(one, census) * new for one, new in zip(statements, newness, strict=True)]
+    best: list[_Line] = []
     left = max_tokens * CHARS_PER_TOKEN
-    for weight, index in sorted(weighed, reverse=True):
+    for index in sorted(range(len(statements)), key=lambda index: (index > 0 or not is_users, -weights[index], -index)):
         line = quote_line(shorten(statements[index].text[: SENTENCE_CHARS * 2], census), SENTENCE_CHARS)
-        if line.strip(" .!?…"):
-            best.append((weight / (_width(line) + MIN_CHARS) ** 0.6, index, line))
+        if line.strip(_SIGNS):
+            best.append(_Line(weights[index] / (_width(line) + MIN_CHARS) ** 0.6, index, line))
             left -= len(line)
         if left < 0:
             break
-    taken = _put_repeated_last(sorted(best, key=lambda one: (-one[0], -one[1])), statements, census)
-    oldest_first = sorted(taken, key=lambda one: one[1])
-    place = {index: place for place, (_, index, _) in enumerate(oldest_first)}
-    return tuple(line for _, _, line in oldest_first), tuple(place[index] for _, index, _ in taken)
+    taken = _put_repeated_last(sorted(best, key=lambda line: (-line.weight, -line.number)), said)
+    if is_users:
+        taken.sort(key=lambda line: line.number != 0)
+    oldest_first = sorted(taken, key=lambda line: line.number)
+    place = {line.number: place for place, line in enumerate(oldest_first)}
+    return Ranked(tuple(line.text for line in oldest_first), tuple(place[line.number] for line in taken))
 
 
-def _put_repeated_last(
-    ranked: Sequence[tuple[float, int, str]], statements: Sequence[Statement], census: Census
-) -> list[tuple[float, int, str]]:
-    """The same, those behind all others that name nothing which was not named before them."""
+def _put_repeated_last(ranked: Sequence[_Line], said: Said) -> list[_Line]:
+    """The same lines, those last that name only what was named before them."""
     named: set[str] = set()
-    fresh: list[tuple[float, int, str]] = []
-    stale: list[tuple[float, int, str]] = []
-    for one in ranked:
-        keys = census.find_keys(statements[one[1]].words)
-        (stale if keys and keys <= named else fresh).append(one)
+    fresh: list[_Line] = []
+    stale: list[_Line] = []
+    for line in ranked:
+        keys = said.census.find_keys(said.statements[line.number].words)
+        (stale if keys and keys <= named else fresh).append(line)
         named |= keys
     return fresh + stale
 
@@ -128,10 +160,8 @@ def _weigh(statement: Statement, census: Census) -> float:
     text = statement.text
     weight = census.weigh(text, statement.words)
     if text.endswith(("?", "？")):
-        weight *= 0.4
-    if GOES_ON.match(text):
-        weight *= 0.5
-    return weight
+        weight *= QUESTION_SHARE
+    return weight * INTENT_SHARE if GOES_ON.match(text) else weight
 
 
 def _width(text: str) -> int:

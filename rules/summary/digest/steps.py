@@ -29,7 +29,10 @@ _NAMED = re.compile(
     r'"(?:path|file_?path|file_?name|file|target_?file|notebook_path|absolute_path|relative_path)"\s{0,4}:\s{0,4}"([^"\\]{1,256})"',
     re.IGNORECASE,
 )
-_EDITOR = re.compile(r'"command"\s{0,4}:\s{0,4}"([a-z]+)(?:_[a-z]+)?"')
+_EDITOR = re.compile(
+    r'"command"\s{0,4}:\s{0,4}"(view|create|str|insert|undo|edit|write|read|delete|replace|append)(?:_[a-z]+)?"'
+)
+"""Of tools that edit: what other tools call a command is a line of a shell."""
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _SEGMENTS = re.compile(r"&&|\|\|?|;|\n")
 _ESCAPED = re.compile(r"\\[ntr]|\\(?=[\"'/])")

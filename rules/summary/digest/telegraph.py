@@ -16,7 +16,8 @@ MIN_CHARS = 40
 
 _PART = re.compile(r"(?<=[,;:]) |(?<=[，；：]) ?| (?=[—–] )")
 _DENIES = re.compile(
-    r"""\b(?:not|no|nor|never|without|nobody|nothing|nicht|kein\w*|nie|niemals|ohne|ne|pas|jamais|sans|nunca|sin|не|нет|без)\b
+    r"""\b(?:not|no|nor|never|without|nobody|nothing|nicht|kein\w*|nie|niemals|ohne|ne|pas|jamais|sans|nunca|sin)\b
+    |\b(?:не|нет|без)\b
     |n't\b|不|没|沒|無|ない""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -31,11 +32,12 @@ _LIMITS = re.compile(
 LIMIT_WEIGHT = 0.1
 """Of a part that limits another one and stays: it has to say to what."""
 _LEAD = re.compile(
-    r"""(?:[^,;:]{0,80}?\b(?:found(?:\ out)?|know|remember|note|notice|noticed|confirm|confirmed|see|saw|told\ (?:me|you|us)
-    |says?|said|turns\ out|turned\ out|heard|learned|checked|forget|mention|mentioned|aware|sure)\ that
+    r"""(?:[^,;:]{0,80}?\b(?:found(?:\ out)?|know|remember|note|notice|noticed|confirm|confirmed|see|saws?|said|heard
+        |told\ (?:me|you|us)|turns\ out|turned\ out|learned|checked|forget|mention|mentioned|aware|sure)\ that
     |[^,;:]{0,80}?\b(?:weißt|merke?\ dir|gefunden|bestätigen|sehe|gehört|gesagt|heraus|wissen),\ dass
-    |(?:okay|ok|oh|ach|well|yes|yeah|sure|right|great|good|fine|so|also|ja|gut|klar|prima|übrigens|nun|und|and|but|by\ the\ way
-    |please\ note|before\ i\ forget(?:\ it)?(?:\ again)?|bevor\ ich\ es(?:\ wieder)?\ vergesse|in\ short|to\ sum\ up|kurz\ gesagt)(?:,|(?=\ (?:and|but)\b))
+    |(?:okay|ok|oh|ach|well|yes|yeah|sure|right|great|good|fine|so|also|ja|gut|klar|prima|übrigens|nun|und|and|but
+        |by\ the\ way|please\ note|before\ i\ forget(?:\ it)?(?:\ again)?|bevor\ ich\ es(?:\ wieder)?\ vergesse
+        |in\ short|to\ sum\ up|kurz\ gesagt)(?:,|(?=\ (?:and|but)\b))
     |(?:and|but|so|und|aber)(?=\ ))\ """,
     re.VERBOSE | re.IGNORECASE,
 )

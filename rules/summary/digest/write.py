@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rules.conversation import CountTokens, Message, Role
+from rules.conversation import CountTokens, Message
 from rules.summary.digest.errors import find_open_errors
-from rules.summary.digest.statements import SENTENCE_CHARS, find_statements, rank
+from rules.summary.digest.statements import CHARS_PER_TOKEN, SENTENCE_CHARS, Said, find_statements, rank
 from rules.summary.digest.steps import find_steps
 from rules.summary.lists import Rows, write_lists
 from rules.summary.quoting import quote_line
@@ -41,35 +41,29 @@ def find_note(digest: str) -> str:
 
 
 def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> list[Rows]:
-    census, said = find_statements(messages)
-    steps = find_steps(messages)
+    by_user, by_assistant = find_statements(messages)
+    users_tokens, assistants_tokens = int(room_tokens * USERS_SHARE), int(room_tokens * ASSISTANTS_SHARE)
     users = Rows("Requests, oldest first", (), USERS_SHARE, is_users=True)
     assistants = Rows("Said by the assistant, oldest first", (), ASSISTANTS_SHARE)
+    steps = find_steps(messages)
     return [
-        _tell(users, Role.USER, messages, said[Role.USER], census, int(room_tokens * USERS_SHARE), count),
-        _tell(
-            assistants,
-            Role.ASSISTANT,
-            messages,
-            said[Role.ASSISTANT],
-            census,
-            int(room_tokens * ASSISTANTS_SHARE),
-            count,
-        ),
+        _tell(users, messages, by_user, max_tokens=users_tokens, count=count),
+        _tell(assistants, messages, by_assistant, max_tokens=assistants_tokens, count=count),
         Rows("Files, and what was done to them", steps.files, FILES_SHARE, order=steps.order, joint="; "),
-        Rows("Other calls, oldest first", steps.calls, CALLS_SHARE, "calls", steps.left_out),
+        Rows("Tool calls, oldest first", steps.calls, CALLS_SHARE, "calls", steps.left_out),
         Rows("Errors that were not resolved", find_open_errors(messages), ERRORS_SHARE),
     ]
 
 
-def _tell(rows, role, messages, statements, census, max_tokens, count) -> Rows:
-    texts = [message.text for message in messages if message.role is role and message.text.strip()]
-    if sum(map(len, texts)) <= max_tokens * 8 and all(len(text) <= SENTENCE_CHARS for text in texts):
+def _tell(rows: Rows, messages: Sequence[Message], said: Said, *, max_tokens: int, count: CountTokens) -> Rows:
+    """The list with what one side has said: as it is if it is short, else by sentences, those first that tell most."""
+    texts = [message.text for message in messages if message.role is said.role and message.text.strip()]
+    if sum(map(len, texts)) <= max_tokens * CHARS_PER_TOKEN and all(len(text) <= SENTENCE_CHARS for text in texts):
         lines = tuple(quote_line(text, SENTENCE_CHARS) for text in texts)
         if sum(map(count, lines)) <= max_tokens:
             return replace(rows, rows=lines)
-    lines, order = rank(statements, census, max_tokens=max_tokens * 2, number=len(messages))
-    return replace(rows, rows=lines, order=order, joint=" ")
+    ranked = rank(said, max_tokens=max_tokens * 2, number=len(messages))
+    return replace(rows, rows=ranked.lines, order=ranked.order, joint=" ")
 
 
 def _share(lists: Sequence[Rows]) -> list[Rows]:
