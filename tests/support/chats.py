@@ -297,7 +297,10 @@ def make_chat(language: Language, *, turns: int = 150, seed: int = 1) -> tuple[l
         for is_users in (True, False):
             told = sentence if is_users == (number % 2 == 0) else None
             messages.append(
-                {"role": "user" if is_users else "assistant", "content": _speak(language, told, is_users, random)}
+                {
+                    "role": "user" if is_users else "assistant",
+                    "content": _speak(language, told, random, is_users=is_users),
+                }
             )
     return messages, [fact for fact, _ in facts]
 
@@ -342,7 +345,7 @@ def _make_value(language: Language, kind: str, number: int, random: Random) -> s
     return values[kind]
 
 
-def _speak(language: Language, told: str | None, is_users: bool, random: Random) -> str:
+def _speak(language: Language, told: str | None, random: Random, *, is_users: bool) -> str:
     """A message: what is told, if anything, between small talk."""
     talk = language.users_talk if is_users else language.assistants_talk
     said = random.sample(talk, k=random.randrange(1, 4))

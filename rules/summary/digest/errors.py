@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rules.conversation import Message, Role, ToolCall
 from rules.results.calls import OpenCalls
 from rules.results.tools.exit_status import says_failure
-from rules.summary.digest.steps import Deed, find_deeds, is_command
+from rules.summary.digest.steps import Deed, find_deeds, only_reads
 from rules.summary.quoting import quote_line
 
 ERROR_CHARS = 200
@@ -26,8 +26,10 @@ BEFORE_CHARS = 100
 OPEN = 64
 """Errors that are kept in mind at once."""
 
-_WORD = re.compile(r"\b(?:error|exception|failed|failure|fatal|traceback|panic)\b|Error\b|Exception\b", re.IGNORECASE)
+_WORD = re.compile(r"\b(?:error|exception|failed|failure|fatal|panic)\b|Error\b|Exception\b", re.IGNORECASE)
 _NONE = re.compile(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)
+_SIGNS = " \t\r:.!-=*"
+"""A line that has nothing else beside the word is a title."""
 _CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
 
 
@@ -57,7 +59,7 @@ def _note_result(errors: dict[str, _Error], call: ToolCall | None, result: Messa
     text = result.text
     failed = result.is_error or says_failure(text)
     key = (call.name, call.arguments) if call is not None else None
-    lines = [] if not failed and call is not None and _only_reads(call) else list(_find_lines(text))
+    lines = [] if not failed and call is not None and only_reads(call) else list(_find_lines(text))
     if key is not None and not failed and not lines:
         for line in [line for line, error in errors.items() if error.call == key]:
             del errors[line]
@@ -66,11 +68,6 @@ def _note_result(errors: dict[str, _Error], call: ToolCall | None, result: Messa
         errors[line] = _Error(key)
     while len(errors) > OPEN:
         del errors[next(iter(errors))]
-
-
-def _only_reads(call: ToolCall) -> bool:
-    deeds = find_deeds(call)
-    return set(deeds.values()) == {Deed.READ} and (not is_command(call) or len(deeds) == 1)
 
 
 def _note_change(errors: dict[str, _Error], call: ToolCall) -> None:
@@ -87,7 +84,14 @@ def _find_lines(text: str) -> Iterator[str]:
     found: dict[int, int] = {}
     for word in _WORD.finditer(end):
         line = end.rfind("\n", 0, word.start()) + 1
-        if line not in found and not _NONE.search(end[max(line, word.start() - 40) : word.start()] + word[0]):
+        stop = end.find("\n", word.end())
+        is_alone = not end[word.end() : stop if stop >= 0 else None].strip(_SIGNS)
+        is_alone = is_alone and not end[line : word.start()].strip(_SIGNS)
+        if (
+            line not in found
+            and not is_alone
+            and not _NONE.search(end[max(line, word.start() - 40) : word.start()] + word[0])
+        ):
             found[line] = word.start()
     for line, at in list(found.items())[-LINES:]:
         start = max(line, at - BEFORE_CHARS)

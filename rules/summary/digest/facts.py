@@ -108,6 +108,11 @@ def find_kind(word: str) -> Kind:
     return Kind.WORD if len(word) > 3 else Kind.LITTLE
 
 
+def gives_reason(text: str) -> bool:
+    """Whether a sentence decides something, or tells why."""
+    return not _DECIDES.isdisjoint(text.lower().split()) or _DECIDES_DENSE.search(text) is not None
+
+
 @dataclass(slots=True)
 class Census:
     """How often each word was said, and what it looks like."""

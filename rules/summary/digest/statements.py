@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rules.conversation import Message, Role
-from rules.summary.digest.facts import Census, read_words
+from rules.summary.digest.facts import Census, gives_reason, read_words
 from rules.summary.digest.telegraph import shorten
 from rules.summary.phrases import GOES_ON
 from rules.summary.quoting import quote_line
@@ -26,7 +26,7 @@ CHARS_PER_TOKEN = 8
 MIN_CHARS = 12
 """A sentence costs so much more than its own characters."""
 QUESTION_SHARE, INTENT_SHARE = 0.4, 0.5
-"""Of the weight of a statement that counts if it is a question, or says what will be done next."""
+"""Of the weight of a statement that counts if it is a question or a title, or says what will be done next."""
 
 _SIGNS = " .,;:!?…。！？-"
 _FENCED = re.compile(r"(?:^|(?<=\n))[ \t]{0,3}(```|~~~).*?(?:\n[ \t]{0,3}\1|\Z)", re.DOTALL)
@@ -83,8 +83,11 @@ def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
         places = found.get(messages[at].role)
         if places is None or left < 0:
             continue
+        acts = bool(messages[at].tool_calls)
         for sentence in split_sentences(messages[at].text)[::-1]:
             left -= len(sentence)
+            if acts and GOES_ON.match(sentence) and not gives_reason(sentence):
+                continue  # what it announces stands among the calls
             times[sentence] += 1
             places.setdefault(sentence, at)
     census = Census()
@@ -159,7 +162,7 @@ def _put_repeated_last(ranked: Sequence[_Line], said: Said) -> list[_Line]:
 def _weigh(statement: Statement, census: Census) -> float:
     text = statement.text
     weight = census.weigh(text, statement.words)
-    if text.endswith(("?", "？")):
+    if text.endswith(("?", "？", ":", "：")):
         weight *= QUESTION_SHARE
     return weight * INTENT_SHARE if GOES_ON.match(text) else weight
 

@@ -54,6 +54,28 @@ _DEEDS = {
     **dict.fromkeys(("create", "write", "save", "touch", "tee", "mkdir"), Deed.WRITTEN),
     **dict.fromkeys(("read", "view", "cat", "open", "show", "head", "tail", "less", "nl", "sed", "grep"), Deed.READ),
 }
+_READERS = frozenset(
+    (
+        "cat",
+        "cd",
+        "cut",
+        "diff",
+        "find",
+        "grep",
+        "head",
+        "less",
+        "ls",
+        "nl",
+        "pwd",
+        "rg",
+        "sed",
+        "sort",
+        "tail",
+        "tree",
+        "wc",
+    )
+)
+"""Commands that show what stands in files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +178,15 @@ def _shell_deed(segment: str, path: str) -> Deed:
     if words[0] == "sed" and len(words) > 1 and words[1].startswith("-i"):
         return Deed.EDITED
     return _DEEDS.get(words[0], Deed.NAMED)
+
+
+def only_reads(call: ToolCall) -> bool:
+    """Whether a call shows what stands somewhere, and does nothing else."""
+    command = find_command(call)
+    if command is None:
+        return set(find_deeds(call).values()) == {Deed.READ}
+    segments = [words for segment in _SEGMENTS.split(command) if (words := segment.split(None, 2))]
+    return all(words[0] in _READERS and words[1:2] != ["-i"] for words in segments)
 
 
 def is_command(call: ToolCall) -> bool:

@@ -47,6 +47,18 @@ def test_none_is_no_error(line: str) -> None:
     assert find_open_errors((result("1", line),)) == ()
 
 
+def test_a_search_that_shows_errors_found_none() -> None:
+    """A program that is run behind it may fail."""
+    assert find_open_errors(run(1, "cd src && grep -n error a.py | head -3", "3: raise Error(1)")) == ()
+    assert find_open_errors(run(1, "cd src && python a.py | tail -3", "fatal: it broke")) == ("fatal: it broke",)
+
+
+@pytest.mark.parametrize("line", ["ERROR:", "=== error ===", "Traceback (most recent call last):"])
+def test_a_title_alone_is_no_error(line: str) -> None:
+    """What it is, stands below it."""
+    assert find_open_errors((result("1", f"{line}\nValueError: no"),)) == ("ValueError: no",)
+
+
 def test_a_long_line_is_told_around_its_error() -> None:
     """Within bounds."""
     (row,) = find_open_errors((result("1", "x " * 2000 + "fatal: gone " + "y " * 2000),))
