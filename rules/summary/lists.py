@@ -4,7 +4,7 @@ Law: rows are taken or left whole, the newest first, so that the quotation is al
 can end it: markers are broken across rows, too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens
@@ -15,13 +15,17 @@ from rules.text.markers import QUOTE_END, QUOTE_START
 ROUNDS = 8
 """Of fitting at most: rows are counted one by one, and cost a little less or more together."""
 
+LINE_CHARS = 240
+"""Of a line that several rows share."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """One list: single lines, oldest first. `share` is the part of the budget that is kept for it if it needs that.
 
     `unit` is what `left_out` rows are counted in; without it they are not counted. Rows that the `user` said stand
-    outside the quotation, and the first of them goes last.
+    outside the quotation, and the first of them goes last. `order` are the places of rows in the order in which they
+    are taken, if that is not the newest first. With a `joint` between them rows share lines.
     """
 
     title: str
@@ -30,6 +34,8 @@ class Rows:
     unit: str = ""
     left_out: int = 0
     is_users: bool = False
+    order: tuple[int, ...] = ()
+    joint: str = ""
 
 
 def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: CountTokens) -> str:
@@ -39,7 +45,7 @@ def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: 
     if room <= frame:
         frame, lists = 0, [one for one in lists if one.is_users]
     costs = [_count_rows(one, room, count) for one in lists]
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         if room <= frame:
             break
         chosen = _choose(lists, costs, room - frame)
@@ -49,7 +55,7 @@ def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: 
         excess = count(text) - max_tokens
         if excess <= 0:
             return text
-        room -= excess
+        room -= max(excess, room >> (ROUNDS - number))
     return truncate_text(opening, max_tokens, count)
 
 
@@ -65,8 +71,21 @@ def _write(rows: Rows, prefix: str) -> str:
         return ""
     first = 1 if rows.is_users else 0
     left_out = f"({rows.left_out} earlier {rows.unit})\n" if rows.left_out and rows.unit else ""
-    groups = (_list(rows.rows[:first], prefix), left_out, _list(rows.rows[first:], prefix))
+    lines = tuple(_join(rows.rows, rows.joint)) if rows.joint else rows.rows
+    groups = (_list(lines[:first], prefix), left_out, _list(lines[first:], prefix))
     return f"## {rows.title}\n{''.join(groups)}"
+
+
+def _join(rows: Iterable[str], joint: str) -> Iterator[str]:
+    """Lines of several rows; no more than LINE_CHARS, unless one row alone is longer."""
+    line = ""
+    for row in rows:
+        if line and len(line) + len(row) > LINE_CHARS:
+            yield line
+            line = ""
+        line += joint + row if line else row
+    if line:
+        yield line
 
 
 def _list(rows: Iterable[str], prefix: str) -> str:
@@ -86,15 +105,23 @@ def _choose(lists: Sequence[Rows], costs: Sequence[Sequence[int]], room: int) ->
 
 def _count_rows(rows: Rows, room: int, count: CountTokens) -> list[int]:
     """What rows cost in the order in which they are taken, the title with the first; only as many as have `room`."""
-    ordered = (*rows.rows[:1], *reversed(rows.rows[1:])) if rows.is_users else reversed(rows.rows)
     title = count(f"## {rows.title}\n") + (count(f"({len(rows.rows)} earlier {rows.unit})\n") if rows.unit else 0)
     costs: list[int] = []
-    for row in ordered:
-        costs.append(count(f"> {row}\n") + (0 if costs else title))
+    for place in _order(rows):
+        row = rows.rows[place]
+        costs.append(count(f"{rows.joint}{row}" if rows.joint else f"> {row}\n") + (0 if costs else title))
         room -= costs[-1]
         if room < 0:
             break
     return costs
+
+
+def _order(rows: Rows) -> Sequence[int]:
+    """The places of rows in the order in which they are taken."""
+    if rows.order:
+        return rows.order
+    newest_first = range(len(rows.rows) - 1, -1, -1)
+    return [0, *newest_first[:-1]] if rows.is_users and rows.rows else newest_first
 
 
 def _take(costs: Sequence[int], taken: list[int], index: int, budget: int) -> int:
@@ -113,6 +140,5 @@ def _keep(rows: Rows, number: int) -> Rows:
     missing = len(rows.rows) - number
     if not missing:
         return rows
-    first = 1 if rows.is_users and number else 0
-    kept = (*rows.rows[:first], *rows.rows[first + missing :])
-    return replace(rows, rows=kept, left_out=rows.left_out + missing)
+    kept = tuple(rows.rows[place] for place in sorted(_order(rows)[:number]))
+    return replace(rows, rows=kept, order=(), left_out=rows.left_out + missing)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, Message, Role, count_leading
-from rules.summary.digest import find_note, write_digest
+from rules.summary.digest.write import find_note, write_digest
 from rules.summary.handoff import NOTE_PARTS
 from rules.summary.quoting import break_headings
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
@@ -24,6 +24,8 @@ EXCERPTS_TOKENS = 4000
 """Of one result that was pruned, and of all of them, beside a question that is asked behind placeholders."""
 DIGEST_SHARE = 0.125
 """Of the summariser's input, for the digest of what it has no room for."""
+NOTE_GAP_TOKENS = 8
+"""Between a note and the list behind it, and what both may cost more together."""
 PROMPT_TOKENS = 400
 """What the instructions around the transcript, or behind the conversation, take."""
 
@@ -218,7 +220,8 @@ def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: 
 
     It goes on from the previous summary if a model wrote that. User messages that stand verbatim behind it are left
     out; those that stood behind the previous summary, and no longer do, are listed. If the previous text was itself a
-    digest, all of it is listed anew, behind the summary that it went on from.
+    digest, all of it is listed anew, behind the summary that it went on from. A summary has half of the room, and what
+    the list of the other half needs not.
     """
     covered = (*request.earlier, *request.span)
     users = [index for index, message in enumerate(covered) if message.role is Role.USER]
@@ -231,8 +234,11 @@ def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: 
         uncovered = (*_newest(before, request.base_kept), *range(start, len(covered)))
     elif base is not None:
         note = find_note(base.text)
-    note = truncate_text(break_headings(note), request.max_tokens // 2, count)
     left = [covered[index] for index in uncovered if index not in kept]
+    note, note_tokens = break_headings(note), request.max_tokens // 2
+    if count(note) > note_tokens:  # of a short list's half it has what that leaves
+        listed = write_digest(left, max_tokens=note_tokens, count=count)
+        note = truncate_text(note, max(request.max_tokens - count(listed) - NOTE_GAP_TOKENS, note_tokens), count)
     return write_digest(left, max_tokens=request.max_tokens, count=count, note=note)
 
 

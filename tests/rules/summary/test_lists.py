@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from rules.summary.lists import Rows, write_lists
+from rules.summary.lists import LINE_CHARS, Rows, write_lists
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 SAID = Rows("Requests", ("one", "two", "three"), 0.3, "requests", is_users=True)
@@ -88,3 +88,21 @@ def test_a_measure_that_costs_more_together_is_kept(more: int) -> None:
 
     text = write_lists("Told:\n", (SAID, CALLS, WORD), max_tokens=110, count=uneven)
     assert 0 < uneven(text) <= 110
+
+
+def test_rows_with_an_order_are_taken_by_it() -> None:
+    """And told oldest first all the same."""
+    rows = replace(WORD, rows=tuple(f"statement {number}, at length" for number in range(20)), order=(7, 3, *range(20)))
+    rows = replace(rows, order=tuple(dict.fromkeys(rows.order)))
+    text = write_lists("", (rows,), max_tokens=45, count=count)
+    assert "> statement 3, at length\n> statement 7, at length\n" in text
+    assert "statement 19" not in text
+
+
+def test_rows_with_a_joint_share_lines_of_bounded_length() -> None:
+    """The quotation's sign stands before each line."""
+    rows = replace(WORD, rows=tuple(f"statement {number}" for number in range(60)), joint="; ")
+    lines = write_lists("", (rows,), max_tokens=999, count=count).splitlines()[2:-1]
+    assert "; ".join(line.removeprefix("> ") for line in lines).split("; ") == list(rows.rows)
+    assert all(line.startswith("> ") and len(line) <= LINE_CHARS + len("> ; ") for line in lines)
+    assert len(lines) == 4

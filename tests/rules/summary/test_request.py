@@ -9,6 +9,7 @@ from support.builders import IMAGE, assistant, call, count, fill, result, sessio
 
 from rules.conversation import Message, count_leading
 from rules.prefix import hash_prefixes
+from rules.summary.digest.write import find_note
 from rules.summary.request import (
     EXCERPT_TOKENS,
     EXCERPTS_TOKENS,
@@ -210,6 +211,17 @@ def test_a_note_cannot_introduce_the_users_words_in_a_digest() -> None:
     assert text.index("now delete all") < text.index("8 earlier messages")
 
 
+def test_a_note_has_what_a_short_list_leaves() -> None:
+    """Of a long list's half it has nothing."""
+    note = Summary("\n".join(f"Fact {number} of the note." for number in range(200)), by_model=True)
+    brief = _request(max_tokens=600, span=(user("Go on."),))
+    lengthy = _request(max_tokens=600, span=tuple(user(f"Wish {number}: order {number}.") for number in range(300)))
+    for found, least_tokens in ((brief, 500), (lengthy, 280)):
+        text = make_digest(found, base=note, count=count)
+        assert least_tokens <= count(find_note(text)) <= count(text) <= 600
+    assert count(find_note(make_digest(lengthy, base=note, count=count))) <= 300
+
+
 def talk(turns: int) -> tuple[Message, ...]:
     """A task, and turns of a user message and an answer."""
     turned = (message for turn in range(turns) for message in (user(f"Wish {turn}."), assistant(f"Done {turn}.")))
@@ -274,7 +286,7 @@ def test_the_list_for_the_summariser_names_every_request() -> None:
     found = request(talk(300), Window(task=1, cuts=(keep(600, *range(402, 600, 2)),)))
     assert found is not None
     prompt = write_prompt(found, base_text=None, max_tokens=2500, count=count)
-    listed = prompt.partition("LIST OF WHAT CAME BEFORE]")[2].partition("## Last message")[0]
+    listed = prompt.partition("LIST OF WHAT CAME BEFORE]")[2].partition("## Said by")[0]
     assert "Wish 0." in listed
     assert f"{len(found.span) - prompt.count(' ASSISTANT]') - prompt.count(' USER]')} earlier messages" in prompt
 

@@ -1,12 +1,16 @@
-"""The digest: what happened, told without a model."""
+"""The lists of a digest, and what share of it each has."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import assistant, call, count, fill, result, session, transcripts, user
+from support.builders import assistant, call, count, result, transcripts, user
 
 from rules.conversation import Message
-from rules.summary.digest import ERRORS, FILES, RECENT_CALLS, REQUEST_CHARS, find_note, write_digest
+from rules.summary.digest.errors import ERRORS
+from rules.summary.digest.statements import SENTENCE_CHARS
+from rules.summary.digest.steps import FILES, RECENT_CALLS
+from rules.summary.digest.write import find_note, write_digest
+from rules.summary.lists import LINE_CHARS
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 
@@ -16,21 +20,22 @@ def digest(*messages: Message) -> str:
 
 
 def test_all_sections_are_written() -> None:
-    """Requests, files, errors, calls and the last word, each under its title."""
+    """Requests, what the assistant said, files, other calls and errors, each under its title."""
     messages = (
         user("Mend\nthe build."),
-        assistant("I will look.", call("1", "read", '{"path": "src/app/main.py", "n": 3}')),
-        result("1", "one\nTypeError: no such thing\nthree"),
+        assistant("I will look.", call("1", "read", '{"path": "src/app/main.py", "n": 3}'), call("2", "make", "all")),
+        result("1", "one"),
+        result("2", "one\nTypeError: no such thing\nthree"),
         assistant("It was a typo."),
     )
     assert digest(*messages) == (
-        "4 earlier messages were removed; this is a list made from them.\n"
+        "5 earlier messages were removed; this is a list made from them.\n"
         "## Requests, oldest first\n- Mend the build.\n"
         f"{QUOTE_START}\n"
-        '## Tool calls, oldest first\n> read {"path": "src/app/main.py", "n": 3}\n'
-        "## Files named in tool calls\n> src/app/main.py\n"
-        "## Errors seen last in tool results\n> TypeError: no such thing\n"
-        "## Last message of the assistant\n> It was a typo.\n"
+        "## Said by the assistant, oldest first\n> I will look.\n> It was a typo.\n"
+        "## Files, and what was done to them\n> src/app/main.py (read)\n"
+        "## Tool calls, oldest first\n> make all\n"
+        "## Errors that were not resolved\n> TypeError: no such thing\n"
         f"{QUOTE_END}\n"
     )
 
@@ -43,31 +48,57 @@ def test_what_there_is_none_of_has_no_title() -> None:
 
 def test_only_the_newest_calls_are_listed() -> None:
     """Earlier ones are counted."""
-    text = digest(*session(RECENT_CALLS + 5))
+    calls = [assistant(None, call(str(number), arguments=str(number))) for number in range(RECENT_CALLS + 5)]
+    text = digest(*calls)
     assert "(5 earlier calls)\n" in text
     assert text.count("> run ") == RECENT_CALLS
 
 
 def test_files_are_listed_once() -> None:
-    """In order of first mention; the newest stay when there are too many."""
+    """In the order in which they were last touched; the newest stay if there are too many."""
     calls = [call(str(number), arguments=f"cat ./d/f{number}.py ./d/f{number}.py") for number in range(FILES + 2)]
-    rows = _section(digest(assistant(None, *calls)), "Files named in tool calls")
-    assert rows == [f"./d/f{number}.py" for number in range(2, FILES + 2)]
+    rows = _section(digest(assistant(None, *calls)), "Files, and what was done to them")
+    assert "; ".join(rows).split("; ") == [f"./d/f{number}.py" for number in range(2, FILES + 2)]
 
 
 def test_the_last_errors_are_listed_once() -> None:
     """Oldest first, two of one result at most, none twice, and only from results."""
     messages = [result("1", f"ok\nerror {number} a\nerror {number} b\nerror {number} c") for number in range(20)]
-    rows = _section(digest(*messages, messages[-1], user("fatal error")), "Errors seen last in tool results")
-    newest = [f"error {number} {name}" for number in range(17, 20) for name in "bc"]
+    rows = _section(digest(*messages, messages[-1], user("fatal error")), "Errors that were not resolved")
+    newest = [f"error {number} {name}" for number in range(16, 20) for name in "bc"]
     assert rows == newest
     assert len(rows) <= ERRORS
 
 
-def test_long_requests_are_clipped() -> None:
-    """A request takes one line of bounded length."""
-    rows = _section(digest(user(fill("please", 4000))), "Requests, oldest first")
-    assert [len(row) for row in rows] == [REQUEST_CHARS + 1]
+def test_short_requests_are_told_word_for_word_if_there_is_room() -> None:
+    """Greetings and all."""
+    rows = _section(digest(user("By the way, thanks!"), user("Go on, please.")), "Requests, oldest first")
+    assert rows == ["By the way, thanks!", "Go on, please."]
+
+
+def test_long_requests_are_told_by_their_sentences() -> None:
+    """What tells most goes first; lines are of bounded length."""
+    small_talk = "\n".join(f"I would say so, and so it goes {'on ' * number}." for number in range(20))
+    text = write_digest((user(f"{small_talk}\nThe port is 5433.\n{small_talk}"),), max_tokens=120, count=count)
+    rows = _section(text, "Requests, oldest first")
+    assert any("port is 5433" in row for row in rows)
+    assert all(len(row) <= SENTENCE_CHARS + 1 for row in rows)
+
+
+def test_a_single_sentence_without_end_is_clipped() -> None:
+    """Its beginning and its end take a line of bounded length each."""
+    rows = _section(digest(user("please " * 4000)), "Requests, oldest first")
+    assert [len(row) for row in rows] == [SENTENCE_CHARS + 1] * 2
+
+
+def test_user_and_assistant_share_the_room() -> None:
+    """Neither leaves the other without a word, however much it has said."""
+    wordy = [assistant(f"The host of part {number} is alpha-{number}.example.net.") for number in range(500)]
+    brief = [user(f"Put order {number} on the list of tomorrow.") for number in range(500)]
+    text = write_digest([*brief, *wordy], max_tokens=400, count=count)
+    users, assistants = text.split(QUOTE_START)
+    assert users.count("order") >= 8
+    assert assistants.count("example.net") >= 8
 
 
 @given(messages=transcripts(), max_tokens=st.integers(0, 600))
@@ -94,12 +125,12 @@ def test_a_line_of_a_tool_cannot_end_the_quotation() -> None:
     text = digest(*messages)
     assert (text.count(QUOTE_START), text.count(QUOTE_END)) == (1, 1)
     assert text.endswith(f"{QUOTE_END}\n")
-    assert text.count("[quoted trimtab: (quoted heading)] [quoted trimtab: (quoted heading)] error\n") == 2
+    assert "[quoted trimtab: (quoted heading)]" in text
 
 
 def test_long_names_of_tools_are_clipped() -> None:
     """A call takes one line of bounded length."""
-    (row,) = _section(digest(assistant(None, call("1", name="n" * 4000))), "Tool calls, oldest first")
+    (row,) = _section(digest(assistant(None, call("1", name="n" * 4000, arguments=""))), "Tool calls, oldest first")
     assert len(row) < 100
 
 
@@ -114,6 +145,6 @@ def _section(text: str, title: str) -> list[str]:
 def test_hostile_paths_are_cut_to_a_bounded_length(path: str) -> None:
     """Parts, and how many of them there are: otherwise one text is one path, and is searched anew from each place."""
     messages = tuple(assistant(None, call(str(index), arguments=path + str(index))) for index in range(100))
-    rows = _section(write_digest(messages, max_tokens=10**6, count=count), "Files named in tool calls")
-    assert all(len(row) <= len("../") + 12 * 65 + 64 for row in rows)
+    rows = _section(write_digest(messages, max_tokens=10**6, count=count), "Files, and what was done to them")
+    assert all(len(row) <= LINE_CHARS + 257 for row in rows)
     assert count(write_digest(messages, max_tokens=500, count=count)) <= 500

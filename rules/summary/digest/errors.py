@@ -1,0 +1,99 @@
+"""Errors that tools have told of, and that nothing has resolved since.
+
+Law: an error is resolved if the same call went well later, or if a file that it names was changed later and the error
+did not come again. What a tool has only read is no error of its own. Of each result the end alone is read.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rules.conversation import Message, Role, ToolCall
+from rules.results.calls import OpenCalls
+from rules.results.tools.exit_status import says_failure
+from rules.summary.digest.steps import Deed, find_deeds, only_reads
+from rules.summary.quoting import quote_line
+
+ERROR_CHARS = 200
+ERRORS = 8
+LINES = 2
+"""Of one result, the last ones."""
+RESULT_CHARS = 8000
+RESULTS = 400
+"""Of which errors are looked for, the newest ones."""
+BEFORE_CHARS = 100
+"""Of a long line before the word that tells of an error."""
+OPEN = 64
+"""Errors that are kept in mind at once."""
+
+_WORD = re.compile(r"\b(?:error|exception|failed|failure|fatal|panic)\b|Error\b|Exception\b", re.IGNORECASE)
+_NONE = re.compile(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)
+_SIGNS = " \t\r:.!-=*"
+"""A line that has nothing else beside the word is a title."""
+_CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
+
+
+@dataclass(slots=True)
+class _Error:
+    call: tuple[str, str] | None
+    is_mended: bool = False
+
+
+def find_open_errors(messages: Sequence[Message]) -> tuple[str, ...]:
+    """The newest errors that are open after the last message, oldest first, each a line."""
+    errors: dict[str, _Error] = {}
+    calls = OpenCalls()
+    results = sum(message.role is Role.TOOL for message in messages)
+    for message in messages:
+        call = calls.answer(message)
+        if message.role is Role.TOOL:
+            results -= 1
+            if results < RESULTS:
+                _note_result(errors, call, message)
+        for made in message.tool_calls if errors else ():
+            _note_change(errors, made)
+    return tuple(line for line, error in errors.items() if not error.is_mended)[-ERRORS:]
+
+
+def _note_result(errors: dict[str, _Error], call: ToolCall | None, result: Message) -> None:
+    text = result.text
+    failed = result.is_error or says_failure(text)
+    key = (call.name, call.arguments) if call is not None else None
+    lines = [] if not failed and call is not None and only_reads(call) else list(_find_lines(text))
+    if key is not None and not failed and not lines:
+        for line in [line for line, error in errors.items() if error.call == key]:
+            del errors[line]
+    for line in lines:
+        errors.pop(line, None)
+        errors[line] = _Error(key)
+    while len(errors) > OPEN:
+        del errors[next(iter(errors))]
+
+
+def _note_change(errors: dict[str, _Error], call: ToolCall) -> None:
+    changed = [path for path, deed in find_deeds(call).items() if deed in _CHANGES]
+    for path in changed:
+        name = path.rpartition("/")[2]
+        for line, error in errors.items():
+            error.is_mended |= name in line
+
+
+def _find_lines(text: str) -> Iterator[str]:
+    """The last lines that tell of an error, oldest first."""
+    end = text[-RESULT_CHARS:]
+    found: dict[int, int] = {}
+    for word in _WORD.finditer(end):
+        line = end.rfind("\n", 0, word.start()) + 1
+        stop = end.find("\n", word.end())
+        is_alone = not end[word.end() : stop if stop >= 0 else None].strip(_SIGNS)
+        is_alone = is_alone and not end[line : word.start()].strip(_SIGNS)
+        if (
+            line not in found
+            and not is_alone
+            and not _NONE.search(end[max(line, word.start() - 40) : word.start()] + word[0])
+        ):
+            found[line] = word.start()
+    for line, at in list(found.items())[-LINES:]:
+        start = max(line, at - BEFORE_CHARS)
+        stop = end.find("\n", at)
+        yield quote_line(end[start : stop if stop >= 0 else None], ERROR_CHARS)

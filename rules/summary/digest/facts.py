@@ -1,0 +1,170 @@
+"""How much a piece of text tells: what a reader who lacks it could not guess.
+
+Law: by signs that most languages share (digits, identifiers, quotations, names, rare words), with a few words of
+decision in some of them. Linear in the text.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import sqrt
+
+_TOKEN = re.compile(
+    r"[^\s,;!?()\[\]{}<>\"`“”„«»|\u2026\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]+"
+    r"|[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2}"
+)
+"""A word; of scripts without blanks two letters."""
+_ENDS = ".:*_-'"
+_EXACT = re.compile(r"\d|\w[_/@\\=]\w|[a-z][A-Z]|\w\.\w|[a-z]{2}-[a-z]{2,20}-[a-z]{2}")
+_QUOTED = re.compile(r"`[^`]{1,80}`|[\"“„«][^\"“”»]{2,60}[\"”“»]|「[^」]{1,40}」|《[^》]{1,40}》|“[^”]{1,40}”")
+_DECIDES = frozenset(
+    [
+        "decide",
+        "decided",
+        "decides",
+        "decision",
+        "agreed",
+        "chose",
+        "chosen",
+        "choose",
+        "instead",
+        "because",
+        "must",
+        "never",
+        "always",
+        "prefer",
+        "prefers",
+        "preferred",
+        "don't",
+        "responsible",
+        "renamed",
+        "caused",
+        "fixed",
+        "allergic",
+        "entschieden",
+        "beschlossen",
+        "anstatt",
+        "weil",
+        "muss",
+        "müssen",
+        "nie",
+        "niemals",
+        "immer",
+        "lieber",
+        "zuständig",
+        "décidé",
+        "toujours",
+        "jamais",
+        "parce",
+        "siempre",
+        "nunca",
+        "porque",
+        "sempre",
+        "perché",
+        "решил",
+        "решили",
+        "всегда",
+        "никогда",
+        "потому",
+    ]
+)
+_DECIDES_DENSE = re.compile("决定|決定|必须|必須|不要|总是|总要|因为|因為|改到|负责|負責|喜欢|結論|決め")
+"""Words of decisions, rules and preferences; and those of scripts without blanks."""
+DECISION_WEIGHT, QUOTED_WEIGHT = 0.35, 0.3
+WORD_WEIGHT, LETTERS_WEIGHT, MOST_WORDS = 0.12, 0.08, 0.6
+"""Of a rare word, of two rare letters, and of all of them."""
+RARE_MENTIONS = 2
+"""A word that stands in no more sentences is rare."""
+MANY_CAPITALS = 0.25
+"""Of all words. With more capitals than that a language writes them for all nouns."""
+
+
+class Kind(Enum):
+    """What a word looks like."""
+
+    EXACT = 0
+    NAME = 1
+    WORD = 2
+    LETTERS = 3
+    """Two letters of a script without blanks."""
+    LITTLE = 4
+
+
+def read_words(text: str) -> tuple[str, ...]:
+    """The words of a text, in order."""
+    return tuple(word.strip(_ENDS) for word in _TOKEN.findall(text))
+
+
+def find_kind(word: str) -> Kind:
+    """What a word looks like, wherever it stands."""
+    if _EXACT.search(word):
+        return Kind.EXACT
+    if word[:1] >= "\u3040":
+        return Kind.LETTERS
+    if word[:1].isupper() and len(word) > 1:
+        return Kind.NAME
+    return Kind.WORD if len(word) > 3 else Kind.LITTLE
+
+
+def gives_reason(text: str) -> bool:
+    """Whether a sentence decides something, or tells why."""
+    return not _DECIDES.isdisjoint(text.lower().split()) or _DECIDES_DENSE.search(text) is not None
+
+
+@dataclass(slots=True)
+class Census:
+    """How often each word was said, and what it looks like."""
+
+    mentions: Counter[str] = field(default_factory=Counter)
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    name_weight: float = 0.7
+
+    def add(self, words: Sequence[str], times: int = 1) -> None:
+        """Go on by a sentence that was said so many times."""
+        for word in words:
+            self.mentions[word] += times
+
+    def finish(self) -> "Census":
+        """All was added: with that it is known how much a name tells. Little if each noun looks like one."""
+        self.kinds = {word: find_kind(word) for word in self.mentions}
+        names = sum(times for word, times in self.mentions.items() if self.kinds[word] is Kind.NAME)
+        self.name_weight = 0.7 if names <= self.mentions.total() * MANY_CAPITALS else 0.3
+        return self
+
+    def find_keys(self, words: Sequence[str]) -> frozenset[str]:
+        """The words of a sentence that a fact hangs on: exact ones, and names but for its first word."""
+        kinds = self.kinds
+        exact = {word for word in words if kinds.get(word) is Kind.EXACT}
+        return frozenset(exact.union(word for word in words[1:] if kinds.get(word) is Kind.NAME))
+
+    def weigh(self, text: str, words: Sequence[str]) -> float:
+        """How much a sentence, or a part of one, tells: 0 for nothing, about 1 for a fact, about 3 for the most."""
+        exact = names = told = 0.0
+        decides = is_dense = False
+        first = words[0] if words else ""
+        for word in set(words):
+            times = self.mentions[word] or 1
+            match self.kinds.get(word, Kind.LITTLE):
+                case Kind.EXACT:
+                    exact += 1 / sqrt(times)
+                case Kind.NAME if word != first:
+                    names += 1 / sqrt(times)
+                case Kind.LETTERS:
+                    is_dense = True
+                    told += LETTERS_WEIGHT if times <= RARE_MENTIONS else 0.0
+                case Kind.WORD | Kind.NAME:
+                    told += WORD_WEIGHT if times <= RARE_MENTIONS else 0.0
+                case Kind.LITTLE:
+                    pass
+            decides = decides or word.lower() in _DECIDES
+        told = min(told, MOST_WORDS) + _saturate(exact, 1.0) + _saturate(names, self.name_weight)
+        if decides or (is_dense and _DECIDES_DENSE.search(text)):
+            told += DECISION_WEIGHT
+        return told + (QUOTED_WEIGHT if _QUOTED.search(text) else 0.0)
+
+
+def _saturate(amount: float, weight: float) -> float:
+    """The first of a kind counts in full, further ones a third, five at most."""
+    return weight * (min(amount, 1.0) + min(max(amount - 1.0, 0.0), 5.0) / 3)

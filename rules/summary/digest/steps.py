@@ -1,0 +1,223 @@
+"""What was done: files, with what was done to each, and the other calls with how they ended.
+
+Law: told from calls, and from how their results begin and end. What is not certain is not said. Linear in the calls;
+only the beginning of arguments is read.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from rules.conversation import Message, Role, ToolCall
+from rules.results.calls import OpenCalls
+from rules.results.tools.exit_status import says_failure
+from rules.summary.quoting import quote_line
+
+ARGUMENTS_CHARS = 4000
+CALL_CHARS = 120
+NAME_CHARS = 64
+"""Source: OpenAI's bound for the names of functions."""
+FILES = 200
+RECENT_CALLS = 40
+
+_PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
+_NAMED = re.compile(
+    r'"(?:path|file_?path|file_?name|file|target_?file|notebook_path|absolute_path|relative_path)"\s{0,4}:\s{0,4}"([^"\\]{1,256})"',
+    re.IGNORECASE,
+)
+_EDITOR = re.compile(
+    r'"command"\s{0,4}:\s{0,4}"(view|create|str|insert|undo|edit|write|read|delete|replace|append)(?:_[a-z]+)?"'
+)
+"""Of tools that edit: what other tools call a command is a line of a shell."""
+_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_SEGMENTS = re.compile(r"&&|\|\|?|;|\n")
+_ESCAPED = re.compile(r"\\[ntr]|\\(?=[\"'/])")
+
+
+class Deed(StrEnum):
+    """What is done to a file."""
+
+    READ = "read"
+    WRITTEN = "written"
+    EDITED = "edited"
+    DELETED = "deleted"
+    NAMED = "named"
+
+
+_DEEDS = {
+    **dict.fromkeys(("delete", "remove", "unlink", "rm"), Deed.DELETED),
+    **dict.fromkeys(("edit", "replace", "str", "insert", "patch", "update", "append", "modify", "multi"), Deed.EDITED),
+    **dict.fromkeys(("create", "write", "save", "touch", "tee", "mkdir"), Deed.WRITTEN),
+    **dict.fromkeys(("read", "view", "cat", "open", "show", "head", "tail", "less", "nl", "sed", "grep"), Deed.READ),
+}
+_READERS = frozenset(
+    (
+        "cat",
+        "cd",
+        "cut",
+        "diff",
+        "find",
+        "grep",
+        "head",
+        "less",
+        "ls",
+        "nl",
+        "pwd",
+        "rg",
+        "sed",
+        "sort",
+        "tail",
+        "tree",
+        "wc",
+    )
+)
+"""Commands that show what stands in files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Files and calls as single lines, those of the newest last.
+
+    `order` is that in which files are to be taken: what was changed first, then the newest. `left_out` is how many
+    earlier calls are not among `calls`.
+    """
+
+    files: tuple[str, ...]
+    order: tuple[int, ...]
+    calls: tuple[str, ...]
+    left_out: int
+
+
+@dataclass(slots=True)
+class _Called:
+    """Equal calls: how many, and whether the last one, and any of them, has failed."""
+
+    row: str
+    times: int = 0
+    failed: bool = False
+    ever_failed: bool = False
+
+    def __str__(self) -> str:
+        times = f" ({self.times}x)" if self.times > 1 else ""
+        ended = " -> failed" if self.failed else " -> passed in the end" if self.ever_failed else ""
+        return self.row + times + ended
+
+
+@dataclass(slots=True)
+class _Found:
+    deeds: dict[str, Counter[Deed]] = field(default_factory=dict)
+    called: dict[tuple[str, str], _Called] = field(default_factory=dict)
+    calls: int = 0
+
+    def touch(self, path: str, deed: Deed) -> None:
+        """Something was done to a file: it is the newest now."""
+        deeds = self.deeds.pop(path, None) or Counter()
+        deeds[deed] += 1
+        self.deeds[path] = deeds
+
+    def call(self, call: ToolCall) -> None:
+        """A call was made that is none of a file alone."""
+        key = (call.name, call.arguments)
+        one = self.called.pop(key, None) or _Called(_write_call(call))
+        one.times += 1
+        self.called[key] = one
+        self.calls += 1
+
+
+def find_steps(messages: Sequence[Message]) -> Steps:
+    """What was done in these messages."""
+    found, open_calls = _Found(), OpenCalls()
+    for message in messages:
+        answered = open_calls.answer(message)
+        if answered is not None and message.role is Role.TOOL:
+            _note_end(found, answered, message)
+        for call in message.tool_calls:
+            deeds = find_deeds(call)
+            for path, deed in deeds.items():
+                found.touch(path, deed)
+            if not deeds or is_command(call) or set(deeds.values()) == {Deed.NAMED}:
+                found.call(call)
+    files = list(found.deeds.items())[-FILES:]
+    changed = [bool(deeds.keys() & {Deed.WRITTEN, Deed.EDITED, Deed.DELETED}) for _, deeds in files]
+    order = sorted(range(len(files)), key=lambda index: (changed[index], index), reverse=True)
+    newest = list(found.called.values())[-RECENT_CALLS:]
+    left_out = found.calls - sum(one.times for one in newest)
+    return Steps(tuple(_write_file(*one) for one in files), tuple(order), tuple(map(str, newest)), left_out)
+
+
+def _note_end(found: _Found, call: ToolCall, result: Message) -> None:
+    one = found.called.get((call.name, call.arguments))
+    if one is not None:
+        one.failed = result.is_error or says_failure(result.text)
+        one.ever_failed |= one.failed
+
+
+def find_deeds(call: ToolCall) -> dict[str, Deed]:
+    """The paths that a call names, and what it does to each."""
+    arguments = call.arguments[:ARGUMENTS_CHARS]
+    command = find_command(call)
+    if command is not None:
+        segments = _SEGMENTS.split(command)
+        return {path: _shell_deed(segment, path) for segment in segments for path in _PATH.findall(segment)}
+    words = [*_EDITOR.findall(arguments), *(part.lower() for part in _NAME_PARTS.findall(call.name[:NAME_CHARS]))]
+    deed = next((_DEEDS[word] for word in words if word in _DEEDS), Deed.NAMED)
+    named = _NAMED.findall(arguments)
+    paths = named or _PATH.findall(_ESCAPED.sub(" ", arguments))
+    return dict.fromkeys(paths, deed)
+
+
+def _shell_deed(segment: str, path: str) -> Deed:
+    words = segment.split(None, 2)
+    before = segment[: segment.find(path)].rstrip()
+    if before.endswith(">") and not before.endswith("2>"):
+        return Deed.WRITTEN
+    if words[0] == "sed" and len(words) > 1 and words[1].startswith("-i"):
+        return Deed.EDITED
+    return _DEEDS.get(words[0], Deed.NAMED)
+
+
+def only_reads(call: ToolCall) -> bool:
+    """Whether a call shows what stands somewhere, and does nothing else."""
+    command = find_command(call)
+    if command is None:
+        return set(find_deeds(call).values()) == {Deed.READ}
+    segments = [words for segment in _SEGMENTS.split(command) if (words := segment.split(None, 2))]
+    return all(words[0] in _READERS and words[1:2] != ["-i"] for words in segments)
+
+
+def is_command(call: ToolCall) -> bool:
+    """Whether a call runs a line of a shell."""
+    return find_command(call) is not None
+
+
+def find_command(call: ToolCall) -> str | None:
+    """The line of a shell that a call runs; None if it is a call of another kind."""
+    if len(call.arguments) > ARGUMENTS_CHARS or _EDITOR.search(call.arguments):
+        return None
+    try:
+        arguments = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    found = (
+        next((arguments[key] for key in ("command", "cmd") if key in arguments), None)
+        if isinstance(arguments, dict)
+        else None
+    )
+    if isinstance(found, list):
+        found = " ".join(word for word in found if isinstance(word, str))
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def _write_call(call: ToolCall) -> str:
+    command = find_command(call)
+    told = call.arguments if command is None else command
+    return f"{quote_line(call.name, NAME_CHARS)} {quote_line(told, CALL_CHARS)}"
+
+
+def _write_file(path: str, deeds: Counter[Deed]) -> str:
+    told = [f"{deed} {times}x" if times > 1 else str(deed) for deed, times in deeds.items() if deed is not Deed.NAMED]
+    return quote_line(path, 256) + (f" ({', '.join(told)})" if told else "")

@@ -1,0 +1,72 @@
+"""Rung 7: the lists of what happened, and what share of the budget each has.
+
+Law: a function of the messages and the budget alone. It stands in where a summary is not to be had. It tells who said
+what: lines of tools, calls and the assistant's words stand in one quotation.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rules.conversation import CountTokens, Message
+from rules.summary.digest.errors import find_open_errors
+from rules.summary.digest.statements import CHARS_PER_TOKEN, SENTENCE_CHARS, Said, find_statements, rank
+from rules.summary.digest.steps import find_steps
+from rules.summary.lists import Rows, write_lists
+from rules.summary.quoting import quote_line
+
+USERS_SHARE, ASSISTANTS_SHARE = 0.40, 0.30
+FILES_SHARE, CALLS_SHARE, ERRORS_SHARE = 0.12, 0.08, 0.10
+"""Of the budget, if each list has rows; else of what those have that do."""
+
+_NO_LIST = " earlier messages were removed.\n"
+"""If there is no room for a list."""
+_OPENING = " earlier messages were removed; this is a list made from them.\n"
+_BEGINNING = re.compile(rf"(?:\A|\n\n)\d+(?:{re.escape(_OPENING)}|{re.escape(_NO_LIST)})")
+
+
+def write_digest(messages: Sequence[Message], *, max_tokens: int, count: CountTokens, note: str = "") -> str:
+    """What was said, done and not resolved, within `max_tokens`, behind a `note`."""
+    beginning = f"{note}\n\n{len(messages)}" if note else f"{len(messages)}"
+    opening = beginning + _OPENING
+    lists = _share(_find_lists(messages, max(max_tokens - count(opening), 0), count))
+    text = write_lists(opening, lists, max_tokens=max_tokens, count=count)
+    return beginning + _NO_LIST if text == opening else text
+
+
+def find_note(digest: str) -> str:
+    """The model's summary that a digest goes on from; empty if it goes on from none."""
+    beginning = _BEGINNING.search(digest)
+    return digest[: beginning.start()] if beginning else ""
+
+
+def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> list[Rows]:
+    by_user, by_assistant = find_statements(messages)
+    users_tokens, assistants_tokens = int(room_tokens * USERS_SHARE), int(room_tokens * ASSISTANTS_SHARE)
+    users = Rows("Requests, oldest first", (), USERS_SHARE, is_users=True)
+    assistants = Rows("Said by the assistant, oldest first", (), ASSISTANTS_SHARE)
+    steps = find_steps(messages)
+    return [
+        _tell(users, messages, by_user, max_tokens=users_tokens, count=count),
+        _tell(assistants, messages, by_assistant, max_tokens=assistants_tokens, count=count),
+        Rows("Files, and what was done to them", steps.files, FILES_SHARE, order=steps.order, joint="; "),
+        Rows("Tool calls, oldest first", steps.calls, CALLS_SHARE, "calls", steps.left_out),
+        Rows("Errors that were not resolved", find_open_errors(messages), ERRORS_SHARE),
+    ]
+
+
+def _tell(rows: Rows, messages: Sequence[Message], said: Said, *, max_tokens: int, count: CountTokens) -> Rows:
+    """The list with what one side has said: as it is if it is short, else by sentences, those first that tell most."""
+    texts = [message.text for message in messages if message.role is said.role and message.text.strip()]
+    if sum(map(len, texts)) <= max_tokens * CHARS_PER_TOKEN and all(len(text) <= SENTENCE_CHARS for text in texts):
+        lines = tuple(quote_line(text, SENTENCE_CHARS) for text in texts)
+        if sum(map(count, lines)) <= max_tokens:
+            return replace(rows, rows=lines)
+    ranked = rank(said, max_tokens=max_tokens * 2, number=len(messages))
+    return replace(rows, rows=ranked.lines, order=ranked.order, joint=" ")
+
+
+def _share(lists: Sequence[Rows]) -> list[Rows]:
+    """The lists, the shares of those that have no rows given to the others."""
+    whole = sum(one.share for one in lists if one.rows) or 1.0
+    return [replace(one, share=one.share / whole) for one in lists]

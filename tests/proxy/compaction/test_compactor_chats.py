@@ -1,0 +1,38 @@
+"""What a long chat keeps of the facts that were told in it, if no model writes a summary."""
+
+import orjson
+import pytest
+from support.chats import LANGUAGES, count_facts, make_chat
+
+from proxy.compaction import load_compactor, read_request
+from rules.policy import Policy
+
+TURNS = 150
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_half_of_the_facts_of_a_long_chat_are_forwarded(language: str) -> None:
+    """One was told at each turn; user and assistant have their part of what is kept, at any length of the transcript.
+
+    Before there were statements in a digest, 36 of 150 were, ten of them the assistant's.
+    """
+    policy = Policy(context_window=8000)
+    messages, facts = make_chat(LANGUAGES[language], turns=TURNS)
+    compactor = load_compactor("gpt-4o")
+    for stop in range(len(messages) - 1, len(messages) - 33, -16):
+        body = orjson.dumps({"model": "gpt-4o", "messages": messages[:stop]})
+        planned = compactor.plan(read_request(body), policy)
+        sent = compactor.apply(planned, None)
+        users, assistants = count_facts(facts, write(orjson.loads(sent.body)["messages"]))
+        assert sent.sent_tokens < sent.original_tokens / 2
+        assert users + assistants >= TURNS / 2
+        assert min(users, assistants) >= TURNS / 6
+
+
+def write(messages: list[dict[str, object]]) -> str:
+    """The texts of messages, as a reader sees them: line breaks and all."""
+    contents = (message["content"] for message in messages)
+    texts = (
+        content if isinstance(content, str) else "\n".join(part["text"] for part in content) for content in contents
+    )
+    return "\n".join(texts)

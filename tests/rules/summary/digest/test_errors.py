@@ -1,0 +1,66 @@
+"""Errors that nothing has resolved."""
+
+import pytest
+from support.builders import assistant, call, result
+
+from rules.conversation import Message
+from rules.summary.digest.errors import ERROR_CHARS, find_open_errors
+
+
+def run(number: int, command: str, said: str) -> tuple[Message, Message]:
+    """A line of a shell, and what it said."""
+    return assistant(None, call(str(number), "bash", f'{{"command": "{command}"}}')), result(str(number), said)
+
+
+def edit(path: str) -> Message:
+    """A call that edits a file."""
+    return assistant(None, call("e", "edit_file", f'{{"path": "{path}"}}'))
+
+
+BROKEN = run(1, "make", "src/a.py:3: TypeError: no")
+
+
+def test_an_error_is_open_until_the_same_call_goes_well() -> None:
+    """Another one that goes well resolves nothing."""
+    assert find_open_errors(BROKEN) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, *run(2, "ls", "src"))) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, *run(2, "make", "all well"))) == ()
+
+
+def test_an_edit_of_the_place_resolves_an_error_that_does_not_come_again() -> None:
+    """One that comes again is open again."""
+    assert find_open_errors((*BROKEN, edit("src/a.py"))) == ()
+    assert find_open_errors((*BROKEN, edit("src/b.py"))) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, edit("src/a.py"), *BROKEN)) == ("src/a.py:3: TypeError: no",)
+
+
+def test_a_file_that_speaks_of_errors_is_none() -> None:
+    """It was read, and nothing failed."""
+    read = assistant(None, call("1", "read_file", '{"path": "a.py"}'))
+    assert find_open_errors((read, result("1", "raise ValueError"))) == ()
+    assert find_open_errors((read, result("1", "Error: no such file\nexit code: 1"))) == ("Error: no such file",)
+
+
+@pytest.mark.parametrize("line", ["0 errors, 3 warnings", "no failure", "3 passed, 0 failed", "without error"])
+def test_none_is_no_error(line: str) -> None:
+    """It is told that there were none."""
+    assert find_open_errors((result("1", line),)) == ()
+
+
+def test_a_search_that_shows_errors_found_none() -> None:
+    """A program that is run behind it may fail."""
+    assert find_open_errors(run(1, "cd src && grep -n error a.py | head -3", "3: raise Error(1)")) == ()
+    assert find_open_errors(run(1, "cd src && python a.py | tail -3", "fatal: it broke")) == ("fatal: it broke",)
+
+
+@pytest.mark.parametrize("line", ["ERROR:", "=== error ===", "Traceback (most recent call last):"])
+def test_a_title_alone_is_no_error(line: str) -> None:
+    """What it is, stands below it."""
+    assert find_open_errors((result("1", f"{line}\nValueError: no"),)) == ("ValueError: no",)
+
+
+def test_a_long_line_is_told_around_its_error() -> None:
+    """Within bounds."""
+    (row,) = find_open_errors((result("1", "x " * 2000 + "fatal: gone " + "y " * 2000),))
+    assert "fatal: gone" in row
+    assert len(row) <= ERROR_CHARS + 1

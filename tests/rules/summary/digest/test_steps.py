@@ -1,0 +1,69 @@
+"""What was done, told from calls and how they ended."""
+
+import pytest
+from support.builders import assistant, call, result
+
+from rules.conversation import Message
+from rules.summary.digest.steps import ARGUMENTS_CHARS, Deed, find_command, find_deeds, find_steps
+
+
+def shell(number: int, command: str) -> Message:
+    """A call that runs a line of a shell."""
+    return assistant(None, call(str(number), "bash", f'{{"command": "{command}"}}'))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "deeds"),
+    [
+        ("read_file", '{"path": "a.py"}', {"a.py": Deed.READ}),
+        ("str_replace_editor", '{"command": "view", "path": "/w/a.py"}', {"/w/a.py": Deed.READ}),
+        (
+            "str_replace_editor",
+            '{"command": "create", "path": "/w/a.py", "file_text": "x/y"}',
+            {"/w/a.py": Deed.WRITTEN},
+        ),
+        ("str_replace_editor", '{"command": "str_replace", "path": "/w/a.py"}', {"/w/a.py": Deed.EDITED}),
+        ("Write", '{"file_path": "/w/a.py", "content": "see b/c.py"}', {"/w/a.py": Deed.WRITTEN}),
+        ("delete_file", '{"path": "a/b"}', {"a/b": Deed.DELETED}),
+        ("bash", '{"command": "cat a/b.py && rm ./c/d"}', {"a/b.py": Deed.READ, "./c/d": Deed.DELETED}),
+        ("bash", '{"command": "echo hello > a/b.py"}', {"a/b.py": Deed.WRITTEN}),
+        ("bash", '{"command": "make all 2> a/log"}', {"a/log": Deed.NAMED}),
+        ("bash", '{"command": "sed -i s/x/y/ a/b.py"}', {"a/b.py": Deed.EDITED}),
+        ("shell", '{"command": ["cat", "a/b"]}', {"a/b": Deed.READ}),
+        ("search", '{"query": "where"}', {}),
+        ("look", "\\nsrc/a.py", {"src/a.py": Deed.NAMED}),
+    ],
+)
+def test_a_call_tells_what_it_does_to_files(name: str, arguments: str, deeds: dict[str, Deed]) -> None:
+    """By its name, its subcommand or its line of a shell."""
+    assert find_deeds(call("1", name, arguments)) == deeds
+
+
+def test_what_was_done_to_a_file_stands_behind_its_name() -> None:
+    """What was changed is taken first, then the newest."""
+    deeds = (("read", "a/b"), ("edit", "a/b"), ("edit", "a/b"), ("read", "c/d"))
+    calls = [call(str(number), name, f'{{"path": "{path}"}}') for number, (name, path) in enumerate(deeds)]
+    steps = find_steps([assistant(None, *calls)])
+    assert steps.files == ("a/b (read, edited 2x)", "c/d (read)")
+    assert [steps.files[place][0] for place in steps.order] == ["a", "c"]
+    assert steps.calls == ()
+
+
+def test_equal_calls_are_one_row_that_tells_how_the_last_ended() -> None:
+    """A failure that was overcome is told as one."""
+    failed = "exit code: 1"
+    messages = (
+        *(shell(1, "make"), result("1", failed)),
+        *(shell(2, "pytest -q"), result("2", failed)),
+        *(shell(3, "make"), result("3")),
+    )
+    assert find_steps(messages).calls == ("bash pytest -q -> failed", "bash make (2x) -> passed in the end")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "[1]", "{", '{"command": 3}', '{"command": " "}', "{" * 3000, '{"command": "' + "x" * ARGUMENTS_CHARS],
+)
+def test_what_is_no_line_of_a_shell_is_none(arguments: str) -> None:
+    """Whatever the arguments are."""
+    assert find_command(call("1", "bash", arguments)) is None
