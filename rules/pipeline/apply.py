@@ -3,13 +3,17 @@
 Law: pure. What stands behind the cut keeps its place until the summary is spliced in, so indexes are those of the plan.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rules.conversation import Conversation, CountTokens, Outcome, count_leading
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.plan import Plan
-from rules.pipeline.transcript_state import States, name_state
+from rules.pipeline.transcript_state import StateKey, States, TranscriptState, name_state
 from rules.policy import OnExceeded, Policy
 from rules.results.dedupe import dedupe_tool_results
 from rules.results.work import Work
+from rules.summary.anchors.memory import Anchors, Place
 from rules.summary.request import Summary, make_digest
 from rules.summary.splice import splice_summary
 from rules.window.prune import prune_tool_results
@@ -49,19 +53,17 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
         pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count)
         decisions += pruned.decisions
         current = pruned.conversation
-    if any(treatment.dedupe for treatment in policy.treatments()):
-        # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
-        start = max(start, window.prune_stop, count_leading(current.messages))
-        deduped = _dedupe(current, start, policy, work, states)
-        decisions += deduped.decisions
-        current = deduped.conversation
-    if window.cut is not None and plan.request is not None:
-        # A digest is a quotation, which must not be cut: one that was written for more room is written anew.
-        if summary is None or (not summary.by_model and count(summary.text) > plan.request.max_tokens):
-            summary = Summary(make_digest(plan.request, count=count), by_model=False)
-        spliced = splice_summary(current, window=window, summary=summary, role=policy.summary_role, count=count)
-        decisions += spliced.decisions
-        current = spliced.conversation
+    with _take_state(states, name_state(current.messages, policy, work)) as state:
+        if any(treatment.dedupe for treatment in policy.treatments()):
+            # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
+            start = max(start, window.prune_stop, count_leading(current.messages))
+            deduped = _dedupe(current, start, policy, work, state)
+            decisions += deduped.decisions
+            current = deduped.conversation
+        if plan.request is not None:
+            spliced = _splice(plan, current, policy, summary, work, Anchors() if state is None else state.anchors)
+            decisions += spliced.decisions
+            current = spliced.conversation
     # Between limit and window the completion may be cut short: that is for the upstream to judge.
     if current.tokens > plan.hard_limit and policy.on_exceeded is not OnExceeded.FORWARD and current.messages:
         raise LimitExceededError(
@@ -70,12 +72,36 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
     return Outcome(plan.original if not decisions else current, decisions)
 
 
-def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, states: States | None) -> Outcome:
-    """Results from `start` on that repeat an earlier one, going on from the state that plan() left."""
-    key = name_state(current.messages, policy, work)
-    if states is None or (state := states.pop_first([key])) is None:  # another request may have taken it
-        return dedupe_tool_results(current, policy, start=start, work=work)
+@contextmanager
+def _take_state(states: States | None, key: StateKey) -> Iterator[TranscriptState | None]:
+    """The state that plan() left, put back afterwards; None if another request has taken it."""
+    state = None if states is None else states.pop_first([key])
     try:
-        return state.dedupe(current, start, policy, work)
+        yield state
     finally:
-        states[key] = state
+        if states is not None and state is not None:
+            states[key] = state
+
+
+def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, state: TranscriptState | None) -> Outcome:
+    """Results from `start` on that repeat an earlier one."""
+    if state is None:
+        return dedupe_tool_results(current, policy, start=start, work=work)
+    return state.dedupe(current, start, policy, work)
+
+
+def _splice(
+    plan: Plan, current: Conversation, policy: Policy, summary: Summary | None, work: Work, anchors: Anchors
+) -> Outcome:
+    """The text and the index of names in the place of what was cut."""
+    request, cut, count = plan.request, plan.window.cut, work.count
+    if request is None or cut is None:
+        return Outcome(current)
+    # A digest is a quotation, which must not be cut: one that was written for more room is written anew.
+    if summary is None or (not summary.by_model and count(summary.text) > request.max_tokens):
+        summary = Summary(make_digest(request, count=count), by_model=False)
+    place = Place(cut, plan.window.task, told=not summary.by_model)
+    index = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
+    return splice_summary(
+        current, window=plan.window, summary=summary, index=index, role=policy.summary_role, count=count
+    )

@@ -61,6 +61,7 @@ def _decide(
     return Plan(
         original=original,
         conversation=fitted.conversation,
+        whole=short.conversation,
         hashes=hashes,
         window=window,
         request=request_summary(messages, hashes, window),

@@ -18,13 +18,14 @@ class Plan:
     """What is to be done with one request.
 
     `original` is the client's transcript; `conversation` the same after the rules that need no window, `hashes` those
-    of prefixes. `model_limit` is what it is planned for in the model's own tokens, `limit` the same as we count;
+    of prefixes; `whole` is `conversation` before its newest messages were shortened to fit. `model_limit` is what it is planned for in the model's own tokens, `limit` the same as we count;
     `fitting` is what the window holds beside the completion asked for, `hard_limit` what it holds at most. `request` is
     the text to get before `apply`, None if nothing was cut; `prefetch` one that the next cut is expected to need.
     """
 
     original: Conversation
     conversation: Conversation
+    whole: Conversation
     hashes: Sequence[bytes]
     window: Window
     request: SummaryRequest | None

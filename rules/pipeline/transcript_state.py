@@ -6,7 +6,7 @@ except for the room that they leave: nothing else here depends on them.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rules.conversation import Conversation, Message, Outcome, count_leading
@@ -18,6 +18,7 @@ from rules.results.excerpt.rule import TRUNCATE
 from rules.results.incremental import Edits
 from rules.results.tidy.rule import TIDY
 from rules.results.work import Work
+from rules.summary.anchors.memory import Anchors
 from rules.window.cut_decision import Fold
 from rules.window.room import Room
 from rules.window.state import Window
@@ -60,13 +61,14 @@ class TranscriptState:
     hashes: Sequence[bytes] = ()
     last: tuple[Plan, int | None] | None = None
     left_alone: Plan | None = None
+    anchors: Anchors = field(default_factory=Anchors)
     _fold: Fold | None = None
     _view: View | None = None
 
     @property
     def size_bytes(self) -> int:
         """What it holds in memory, about. Messages that two parts hold count twice."""
-        parts = (part for part in (self.edits, self._fold, self._view) if part is not None)
+        parts = (part for part in (self.edits, self.anchors, self._fold, self._view) if part is not None)
         return HASH_BYTES * len(self.hashes) + sum(part.size_bytes for part in parts)
 
     def find_plan(self, conversation: Conversation, max_tokens: int | None) -> Plan | None:

@@ -25,9 +25,15 @@ _Placed = tuple[Message, Origin | None]
 
 
 def splice_summary(
-    conversation: Conversation, *, window: Window, summary: Summary, role: SummaryRole, count: CountTokens
+    conversation: Conversation,
+    *,
+    window: Window,
+    summary: Summary,
+    role: SummaryRole,
+    count: CountTokens,
+    index: str = "",
 ) -> Outcome:
-    """Put `summary` in the place of everything between head and the window's cut.
+    """Put `summary`, and an `index` of names behind it, in the place of everything between head and the window's cut.
 
     System messages of the cut part stay behind it. If no user message has come before the cut, or if the transcript
     takes no system message there, every role is as `auto`.
@@ -44,6 +50,7 @@ def splice_summary(
     told = break_headings(summary.text) if summary.by_model else summary.text
     text = told if cut.reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
     body = f"{INTRODUCTION}\n\n{truncate_text(text, max(cut.reserved_tokens, MIN_TEXT_TOKENS), count)}"
+    body = f"{body}\n\n{index}" if index else body
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
     systems = [each for each in placed[leading : cut.at] if each[0].role is Role.SYSTEM]
     bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)

@@ -100,7 +100,7 @@ class Cuts:
         The open step where no other leaves so little; None where there is nothing new to cut.
         """
         low = self._policy.low_water
-        stays = self.share(low) - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve
+        stays = self.share(low) - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
         at = self._sums.find_step(max(stays, 0))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
@@ -114,7 +114,7 @@ class Cuts:
         steps = self._sums.steps(self.floor(window), at)
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
-        cut = self._make_cut(kind, at, self._reserve, self.keep_budget)
+        cut = self._make_cut(kind, at, self._reserve, self.keep_budget, self._anchor_tokens)
         return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop)))
 
     @property
@@ -122,11 +122,17 @@ class Cuts:
         """What the user's words behind a cut may cost."""
         return min(self._policy.keep_user_tokens, self.share(self._policy.low_water) // 4)
 
-    def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int) -> Cut:
+    @property
+    def _anchor_tokens(self) -> int:
+        """What the index of names behind a summary may have."""
+        return int(self.share(self._policy.low_water) * self._policy.anchor_share)
+
+    def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int, anchor_tokens: int = 0) -> Cut:
         """A cut that keeps user messages of `budget` tokens; which ones is written down when it is applied."""
         words = self._sums.user_tokens(self._sums.newest_users(at, budget))
         systems = self._sums.systems(min(self._room.leading, at), at)
-        return Cut(kind, at, reserved, (), SUMMARY_FRAME_TOKENS + reserved + systems + words)
+        tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + systems + words
+        return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens)
 
     def shrink(self, window: Window) -> Window | None:
         """The last cut with as little as can be in its place: the open step alone takes what is left of the room."""

@@ -19,7 +19,8 @@ class Cut:
 
     The user messages at `kept` stand verbatim behind it. `tokens` is all that stands between head and `at` then.
     Results before `prune_stop` were placeholders until the cut was made. There were `made_at` messages then: those from
-    `at` up to it are the tail by which it is decided what is carried over.
+    `at` up to it are the tail by which it is decided what is carried over. The index of names behind the summary has at
+    most `anchor_tokens`.
     """
 
     kind: CutKind
@@ -29,6 +30,7 @@ class Cut:
     tokens: int
     prune_stop: int = 0
     made_at: int = 0
+    anchor_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
