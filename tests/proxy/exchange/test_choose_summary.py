@@ -304,7 +304,7 @@ async def test_the_digest_stands_in_if_nobody_writes(make_stages: MakeStages) ->
         assert choice.planned.plan.request is not None
         assert not choice.chosen.text.by_model
         newest = choice.planned.plan.request.span[-2].tool_calls[0].arguments.split('"')[3]
-        assert f"> {newest}\n" in choice.chosen.text.text
+        assert f"{newest} (read" in choice.chosen.text.text
     assert paused.chosen.planned == paused.planned
     early = await choose(stages, 40)
     assert early.chosen.planned.plan.window.cut is not None
