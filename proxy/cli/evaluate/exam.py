@@ -10,6 +10,7 @@ grades 2, 1 and 0), github.com/NousResearch/hermes-agent, evals/compaction.
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -26,6 +27,7 @@ ANSWER_TOKENS = 200
 GRADE_TOKENS = 40
 MAX_QUESTION_CHARS = 600
 MAX_ANSWER_CHARS = 400
+MAX_WRITTEN_CHARS = 200_000
 LEAST_QUOTE_SIGNS = 4
 """Letters and digits without which a quotation proves nothing."""
 BEST_GRADE = 2
@@ -84,6 +86,8 @@ names several possibilities has 1 at most.
 
 Write one JSON object and nothing else: {{"grade": 0}}"""
 
+_OBJECT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
+"""A JSON object that holds no other; braces may stand in its strings."""
 _GRADED = re.compile(r'"?grade"?\s{0,3}[:=]\s{0,3}"?([0-2])(?![\d.])', re.IGNORECASE)
 _BARE_GRADE = re.compile(r"[\s*`\"']{0,8}([0-2])[\s*`\"'.]{0,8}\Z")
 
@@ -120,7 +124,7 @@ def read_questions(written: str, part: Part) -> list[ExamQuestion]:
     """
     source = _signs(part.text)
     found: dict[str, ExamQuestion] = {}
-    for one in _decode_lines(drop_thinking(written)):
+    for one in _decode_objects(drop_thinking(written)[:MAX_WRITTEN_CHARS]):
         question, answer, quote = one.question.strip(), str(one.answer).strip(), one.quote.strip()
         is_short = len(question) <= MAX_QUESTION_CHARS and len(answer) <= MAX_ANSWER_CHARS
         signs = _signs(quote)
@@ -169,20 +173,11 @@ def drop_thinking(written: str) -> str:
     return "" if text.startswith("<think>") else text
 
 
-def _decode_lines(written: str) -> Iterator[_Written]:
-    """The objects in a text: one a line, with or without the marks of a list around them."""
-    for piece in (*written.splitlines(), *_split_objects(written)):
-        line = piece.strip().lstrip("[").rstrip(",]").strip()
-        if line.startswith("{"):
-            try:
-                yield _decode_one(line)
-            except DECODE_ERRORS:
-                continue
-
-
-def _split_objects(written: str) -> list[str]:
-    """The objects of a list that is written over several lines."""
-    return [piece + "}" for piece in re.split(r"\}\s*,?\s*(?=\{|\]|```|\Z)", written) if "\n" in piece.strip()]
+def _decode_objects(written: str) -> Iterator[_Written]:
+    """The objects in a text, whatever stands around them: the marks of a list, a fence, words."""
+    for found in _OBJECT.finditer(written):
+        with suppress(*DECODE_ERRORS):
+            yield _decode_one(found[0])
 
 
 def _signs(text: str) -> str:
