@@ -1,13 +1,15 @@
 """`trimtab evaluate`: the protocol as a person starts it, from a file to a table.
 
-Law: no model is asked before its price was told and agreed to. A key is never shown. Ctrl-C ends it at once, and says
-what was spent.
+Law: no model is asked before its price was told and agreed to. A key is never shown. Ctrl-C ends it, and what was
+spent is told.
 """
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import IO, NoReturn, TypedDict, Unpack
 
@@ -36,7 +38,7 @@ from proxy.telemetry.logs import configure_log, get_log
 from proxy.telemetry.metrics import Metrics
 from rules.pipeline.exceeded import LimitExceededError
 
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 
@@ -81,7 +83,7 @@ def run_command(file: IO[bytes], **given: Unpack[Given]) -> None:
         _end(str(error), 1, spent)
     except UndecodableError:
         _end(f"{file.name}: a message of the session is no object with a role", WRONG_USE)
-    except KeyboardInterrupt:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         _end("stopped", INTERRUPTED, spent)
     else:
         is_table = sys.stdout.isatty() if given["as_table"] is None else given["as_table"]
@@ -139,7 +141,7 @@ def _evaluate(config: Config, options: Options, data: bytes, given: Given, spent
         _ask_to_go_on(is_agreed=given["yes"])
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("asking", total=add_up(items).calls)
-            return runner.run(_run(setup, spent, lambda: progress.advance(bar)))
+            return runner.run(_until_interrupted(_run(setup, spent, lambda: progress.advance(bar))))
 
 
 def _check(setup: Setup) -> None:
@@ -177,6 +179,15 @@ class _Calls(SummaryCalls):
         """Count a call that has ended."""
         super().end(call)
         self._spent.add(call.prompt_tokens, call.completion_tokens)
+
+
+async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
+    """The work's result. Ctrl-C cancels it: ended at once, the process would leave its bar on the terminal."""
+    is_main = threading.current_thread() is threading.main_thread()
+    task = asyncio.current_task()
+    if is_main and signal.getsignal(signal.SIGINT) != signal.SIG_IGN and task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    return await work
 
 
 async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Result:

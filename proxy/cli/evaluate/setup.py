@@ -150,10 +150,11 @@ def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:
 
 
 async def find_view(config: Config, model: str, window_tokens: int | None, key: str | None) -> ModelView:
-    """The model as the proxy would serve it; in a window of so many tokens, if they are given."""
+    """The model as the proxy would serve it; in a window of so many tokens, if they are given.
+
+    What the upstream tells of its own window stands in the view's facts all the same.
+    """
     settings = config.policy_for(model)
-    if window_tokens is not None:
-        settings = settings.model_copy(update={"context_window": window_tokens})
     facts, upstream = Facts(find_family(model).ratio), config.upstream_for(settings.upstream)
     if settings.context_window == "auto":
         client = UpstreamClient()
@@ -162,6 +163,8 @@ async def find_view(config: Config, model: str, window_tokens: int | None, key: 
         finally:
             await client.close()
         facts = replace(facts, window_tokens=windows.find(model))
+    if window_tokens is not None:
+        settings = settings.model_copy(update={"context_window": window_tokens})
     name = name_model(config, settings, model)
     return ModelView.of(config, settings, name, complete(name, facts))
 

@@ -101,9 +101,7 @@ async def test_a_request_with_a_prescribed_form_cannot_be_asked_behind(asker: As
         await asker.ask_behind(request, before, "Which port?", max_tokens=50)
 
 
-async def test_a_busy_server_is_asked_again_when_it_says(
-    upstream: FakeUpstream, asker: Asker, pauses: Pauses
-) -> None:
+async def test_a_busy_server_is_asked_again_when_it_says(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
     """`Retry-After` in seconds, as a date, or not at all: then a second, doubled each time."""
     busy = [web.Response(status=429, headers={"Retry-After": "7"}), web.Response(status=503)]
     busy.append(web.Response(status=529, headers={"Retry-After": formatdate(0, usegmt=True)}))
@@ -140,9 +138,7 @@ def test_a_pause_is_bounded(status: int, retry_after: str | None, attempt: int, 
     assert find_pause(status, retry_after, attempt) == seconds
 
 
-@pytest.mark.parametrize(
-    ("status", "told"), [(401, "--api-key-env"), (403, "--api-key-env"), (404, "no model m")]
-)
+@pytest.mark.parametrize(("status", "told"), [(401, "--api-key-env"), (403, "--api-key-env"), (404, "no model m")])
 async def test_what_every_question_would_meet_ends_the_run(
     upstream: FakeUpstream, asker: Asker, status: int, told: str
 ) -> None:
@@ -215,7 +211,9 @@ async def test_an_answer_that_takes_too_long_costs_one_question(upstream: FakeUp
 
 async def test_parameters_that_are_refused_are_left_out_from_then_on(upstream: FakeUpstream, asker: Asker) -> None:
     """Reasoning models take no temperature, and know the completion's limit by another name."""
-    refused = [error(400, message="no", type="invalid_request_error", param=name) for name in ("temperature", "max_tokens")]
+    refused = [
+        error(400, message="no", type="invalid_request_error", param=name) for name in ("temperature", "max_tokens")
+    ]
     _answer_in_turn(upstream, *refused)
     assert await asker.ask("Which port?", max_tokens=50) == "in the end"
     assert await asker.ask("Which port?", max_tokens=50) == "in the end"
