@@ -81,3 +81,12 @@ def test_open_calls_are_answered_in_every_arm() -> None:
         arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
         roles = [message.role for message in arm.conversation.messages]
         assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+
+
+def test_a_session_that_ends_with_an_answer_stays_as_it_is() -> None:
+    """Two messages of the assistant would meet otherwise."""
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
+    compactor = load_compactor("m", vocabulary="heuristic")
+    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), compactor, Policy())
+    arm = make_arm("none", rehearsal, rehearsal.apply({}).forwarded, ROOM)
+    assert [message.text for message in arm.conversation.messages] == ["go", "done"]

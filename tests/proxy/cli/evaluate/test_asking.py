@@ -233,6 +233,16 @@ async def test_a_model_that_only_thought_gets_more_room(upstream: FakeUpstream, 
     assert _spent(asker).calls == 2
 
 
+async def test_a_question_is_changed_a_few_times_at_most(upstream: FakeUpstream, asker: Asker) -> None:
+    """A server that finds fault with everything costs one question; what it taught is kept."""
+    cut = {"choices": [{"message": {"content": ""}, "finish_reason": "length"}]}
+    refused = [error(400, message="no", type="x", param=name) for name in ("temperature", "max_tokens")]
+    _answer_in_turn(upstream, web.Response(body=orjson.dumps(cut)), *refused)
+    with pytest.raises(AskError, match="a parameter that is refused"):
+        await asker.ask("Which port?", max_tokens=50)
+    assert await asker.ask("Which port?", max_tokens=50) == "in the end"
+
+
 async def test_calls_at_once_are_bounded(upstream: FakeUpstream, asker: Asker) -> None:
     """Of ten questions no more are under way than the gate lets through."""
     under_way, most, full = 0, 0, asyncio.Event()

@@ -322,7 +322,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_nonsense_of_a_real_server_is_told_as_such(
     model: Path, client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """llama.cpp itself: no question can be made; those of a file are answered, and nothing counts that is not graded."""
+    """llama.cpp itself: no question can be made; those of a file are answered, and what got no grade is told."""
     file, cache = tmp_path / "session.json", tmp_path / "questions.json"
     _write(file, make_session(12, words=60))
     arguments = ("--window", "2048", "--questions", "2", "--timeout", "60", "--yes", "--cache", cache)

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import aiohttp
 import orjson
 import pytest
 from aiohttp import web
 from support.model_learning import ListLog
 from upstreams.examinee import Examinee, make_session
-from upstreams.recording import FakeUpstream
+from upstreams.recording import FakeUpstream, completion
 
 from proxy.cli.evaluate.asking import PatientClient
 from proxy.cli.evaluate.replay import Rehearsal, Written, rehearse, write_summaries
@@ -17,6 +18,7 @@ from proxy.compaction import load_compactor
 from proxy.config.policies.summaries import SummaryConfig
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import target_url
+from proxy.state.models.model_policy import ModelView
 from proxy.state.summaries.calls import SummaryCalls
 from proxy.state.summaries.summariser import Summariser
 from proxy.telemetry.metrics import Metrics
@@ -130,3 +132,57 @@ async def test_no_model_is_asked_where_the_policy_asks_none(
     pruning = rehearse(rehearsal.session, rehearsal.compactor, policy)
     written, steps = await _write(pruning, _summariser(upstream), client)
     assert (steps, written.failures, upstream.requests) == (0, [], [])
+
+
+async def test_too_few_steps_for_a_summary_are_listed(
+    rehearsal: Rehearsal, upstream: FakeUpstream, client: PatientClient
+) -> None:
+    """The proxy asks no model for these; nor is it a failure."""
+    listing = rehearse(rehearsal.session, rehearsal.compactor, replace(rehearsal.policy, summary_min_steps=1000))
+    written, steps = await _write(listing, _summariser(upstream), client)
+    assert (steps, written.failures, upstream.requests) == (0, [], [])
+    assert set(written.texts) == {one.request.key for one in listing.wanted}
+    assert written.texts
+
+
+async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_before(
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+) -> None:
+    """A step so large that it makes a cut at once: the question stands behind the request as it was without the cut."""
+    plain, large = (orjson.loads(make_session(40, words=words))["messages"] for words in (300, 2000))
+    messages = [*plain[:26], *large[26:28], *plain[28:30]]
+    body = orjson.dumps({"model": "exam-model", "messages": messages})
+    sudden = rehearse(read_session(body), rehearsal.compactor, rehearsal.policy)
+    (cut,) = sudden.wanted
+    first = sudden.session.request_of(cut.stop)
+    assert sudden.compactor.plan(first, sudden.policy).plan.request == cut.request
+    await _write(sudden, _summariser(upstream), client)
+    (asked,) = upstream.summaries
+    assert asked.json["messages"][:-1] == messages[: cut.request.at]
+    assert examinee.kinds == ["summary"]
+
+
+async def test_what_is_measured_is_what_the_proxy_forwards(
+    upstream: FakeUpstream, examinee: Examinee, client: PatientClient, start_proxy
+) -> None:
+    """The session's requests, sent through the proxy one by one, have the same summaries asked for and end the same."""
+    examinee.told = "The harbour is closed."
+    examinee.override = lambda kind, _recorded: completion() if kind == "answer" else None  # without usage
+    window = (
+        "defaults={context_window: 16000, completion_reserve: 2000, overflow_strategy: summarize, count: heuristic}"
+    )
+    proxy = await start_proxy(window)
+    session = read_session(make_session(60))
+    view = ModelView.of_unmet(proxy.services.config, session.request.model)
+    rehearsal = rehearse(session, proxy.services.compactors.choose(view.settings, session.request.model), view.policy)
+    async with aiohttp.ClientSession() as agent:
+        for stop in session.stops():
+            async with agent.post(f"{proxy.url}/v1/chat/completions", data=session.request_of(stop).body) as answer:
+                assert answer.status == 200
+            await proxy.services.summaries._tasks.settle()
+    forwarded, asked = upstream.chats[-1].body, [recorded.json for recorded in upstream.summaries]
+    upstream.requests.clear()
+    written, _ = await _write(rehearsal, _summariser(upstream), client)
+    assert len(asked) >= 3
+    assert [recorded.json for recorded in upstream.summaries] == asked
+    assert rehearsal.apply(written.texts).body == forwarded
