@@ -1,4 +1,4 @@
-"""The command line: `trimtab serve | check | doctor | healthcheck | compact | count | demo | forget | schema`.
+"""The command line: `trimtab serve`, `check`, `doctor`, `compact`, `evaluate` and others.
 
 Wrong arguments and wrong configuration end with status 2 and sentences that say what is allowed.
 """
@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import click
 import orjson
@@ -16,10 +17,15 @@ from proxy.cli.compact import compact
 from proxy.cli.count import count
 from proxy.cli.forget import forget
 from proxy.cli.healthcheck import healthcheck
-from proxy.cli.options import config_option, set_option, table_option, wrong_use
+from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
 from proxy.cli.serve import serve
 from proxy.config.load import find_route_fault, load_file
 from proxy.config.schema import Config
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from proxy.cli.evaluate.command import Given
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -98,3 +104,40 @@ def demo(*, keep: bool) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_demo(keep=keep))
+
+
+@main.command()
+@file_argument
+@click.option("--questions", type=click.IntRange(1, 200), default=15, show_default=True, help="How many are asked.")
+@click.option(
+    "--arms",
+    default="none,trimtab,digest,truncate",
+    show_default=True,
+    help="Which ways are compared: none (all of it, if that fits), trimtab (with its summaries), digest (without a"
+    " model), truncate (the newest messages, in as many tokens).",
+)
+@click.option("--model", metavar="NAME", help="Instead of the one that the session names.")
+@click.option("--judge", metavar="NAME", help="The model that grades the answers; the same one if not given.")
+@click.option("--upstream", metavar="URL", help="Who is asked; short for --set upstream.base_url=URL.")
+@click.option("--api-key-env", metavar="NAME", help="The variable with the key; OPENAI_API_KEY if not given.")
+@click.option("--window", type=click.IntRange(min=1024), metavar="TOKENS", help="Compact for this context window.")
+@click.option("--line", type=click.IntRange(min=1), help="The line of the session; the longest if not given.")
+@click.option(
+    "--cache", type=click.Path(path_type=Path, dir_okay=False), help="A file that keeps the questions for other runs."
+)
+@click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Calls at once.")
+@click.option("--timeout", type=click.FloatRange(1, 3600), default=300.0, show_default=True, help="Seconds an answer.")
+@click.option("--yes", is_flag=True, help="Do not ask whether the price is agreed to.")
+@click.option("--details", is_flag=True, help="Show each question with its answers: words of the session.")
+@table_option
+@config_option
+@set_option
+def evaluate(file: IO[bytes], **given: "Unpack[Given]") -> None:
+    """Measure what a model still knows of the session in FILE once it was compacted. Asks the upstream.
+
+    Questions are made of what was removed, answered from what is forwarded alone, and graded. FILE is a request body,
+    or has a session in each line. The price is told before anything is asked.
+    """
+    from proxy.cli.evaluate.command import run_command  # noqa: PLC0415 - of no use to `serve`
+
+    run_command(file, **given)

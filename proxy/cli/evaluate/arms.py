@@ -1,0 +1,73 @@
+"""The arms of an evaluation: the ways in which a session may have been brought into the window.
+
+Law: pure. Every arm holds the client's own last request; each is asked in the same form, and in one that the strictest
+server takes: calls are paired, and an assistant's line stands before the question.
+"""
+
+from dataclasses import dataclass, replace
+
+from proxy.cli.evaluate.replay import Rehearsal
+from rules.conversation import Conversation, CountTokens, Message, Role, count_leading, starts_step
+from rules.results.pairing import pair_tool_calls
+from rules.tokens.messages import finish_message
+
+NAMES = ("none", "trimtab", "digest", "truncate")
+"""Nothing is done; a summary by a model; the digest in its place; only the newest messages that fit."""
+PAUSED = "The work is paused here."
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What a model sees of the session, by one way; `tokens` are the model's own, without a question.
+
+    `problem` says why it cannot be asked, if it cannot.
+    """
+
+    name: str
+    conversation: Conversation
+    tokens: int
+    problem: str | None = None
+
+
+def make_arm(name: str, rehearsal: Rehearsal, forwarded: Conversation, room_tokens: int) -> Arm:
+    """One of NAMES. `forwarded` is what compaction leaves, `room_tokens` what the model's window has for a prompt."""
+    count, ratio = rehearsal.compactor.count, rehearsal.policy.token_ratio
+    whole = pair_tool_calls(rehearsal.planned.original, count=count).conversation
+    conversation = forwarded
+    if name == "none":
+        conversation = whole
+    elif name == "truncate":
+        conversation = truncate(whole, forwarded.tokens)
+    tokens = round(ratio * conversation.tokens)
+    problem = f"does not fit the window: {room_tokens:,} tokens are left for it" if tokens > room_tokens else None
+    return Arm(name, _pause(conversation, count), tokens, problem)
+
+
+def truncate(conversation: Conversation, max_tokens: int) -> Conversation:
+    """Leading system messages, and of all others the newest whole steps that fit; the last step in any case."""
+    messages = conversation.messages
+    leading = count_leading(messages)
+    left = max_tokens - conversation.fixed_tokens - sum(message.tokens for message in messages[:leading])
+    start = len(messages)
+    for index in range(len(messages) - 1, leading - 1, -1):
+        left -= messages[index].tokens
+        if left < 0 and start < len(messages):
+            break
+        if starts_step(messages[index]):
+            start = index
+    return _pick(conversation, [*range(leading), *range(start, len(messages))])
+
+
+def _pick(conversation: Conversation, indexes: list[int]) -> Conversation:
+    messages, origins = conversation.messages, conversation.origins
+    picked = tuple(messages[index] for index in indexes)
+    return replace(conversation, messages=picked, origins=tuple(origins[index] for index in indexes))
+
+
+def _pause(conversation: Conversation, count: CountTokens) -> Conversation:
+    """The conversation with a line of the assistant behind it, if it does not end with one."""
+    messages = conversation.messages
+    if messages and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls:
+        return conversation
+    line = finish_message(Message(Role.ASSISTANT, (PAUSED,)), count)
+    return replace(conversation, messages=(*messages, line), origins=(*conversation.origins, None))

@@ -1,0 +1,75 @@
+"""Questions kept in a file that the user has named, so that they need not be made again.
+
+Law: the file holds words of the session, so nobody but its owner may read it (mode 0600), and it is written whole or
+not at all. A file that is none of ours is never written over.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from proxy.cli.evaluate.exam import PROMPT_VERSION, ExamQuestion
+from proxy.wire.json.repair import DECODE_ERRORS
+
+KIND = "trimtab evaluate: questions"
+
+
+class CacheError(Exception):
+    """The file cannot be used; the message says what to do."""
+
+
+class _File(msgspec.Struct):
+    kind: str
+    sets: dict[str, list[ExamQuestion]] = {}
+
+
+def name_set(session_sha256: str, model: str, questions: int) -> str:
+    """The name of a set: another session, model, number or prompt has another one."""
+    told = "\0".join((PROMPT_VERSION, session_sha256, model, str(questions)))
+    return sha256(told.encode("utf-8", "replace")).hexdigest()
+
+
+def read_questions(path: Path, name: str) -> list[ExamQuestion]:
+    """The questions of a set; none if the file or the set is not there. Raises CacheError."""
+    return _read(path).sets.get(name, [])
+
+
+def keep_questions(path: Path, name: str, questions: Sequence[ExamQuestion]) -> None:
+    """Keep a set beside those that are there. Raises CacheError."""
+    kept = _read(path)
+    kept.sets[name] = list(questions)
+    try:
+        # mkstemp gives the file to its owner alone.
+        number, written = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(kept)))
+            Path(written).replace(path)
+        except OSError:
+            with suppress(OSError):
+                Path(written).unlink()
+            raise
+    except OSError as error:
+        message = f"{path}: cannot be written ({error.strerror}); name another file with --cache"
+        raise CacheError(message) from error
+
+
+def _read(path: Path) -> _File:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_File)
+    except FileNotFoundError:
+        return _File(KIND)
+    except OSError as error:
+        message = f"{path}: cannot be read ({error.strerror}); name another file with --cache"
+        raise CacheError(message) from error
+    except DECODE_ERRORS:
+        found = _File("")
+    if found.kind != KIND:
+        message = f"{path}: is no file of questions, and stays as it is; name another one with --cache"
+        raise CacheError(message)
+    return found

@@ -1,0 +1,246 @@
+"""`trimtab evaluate`: the protocol as a person starts it, from a file to a table.
+
+Law: no model is asked before its price was told and agreed to. A key is never shown. Ctrl-C ends it, and what was
+spent is told.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import IO, NoReturn, TypedDict, Unpack
+
+import click
+import uvloop
+from rich.console import Console
+from rich.progress import Progress
+
+from proxy.cli.evaluate.arms import NAMES
+from proxy.cli.evaluate.asking import Asker, AskError, Calls, PatientClient
+from proxy.cli.evaluate.cache import CacheError, keep_questions, name_set
+from proxy.cli.evaluate.exam import ExamQuestion
+from proxy.cli.evaluate.price import Tokens, add_up
+from proxy.cli.evaluate.protocol import Examiner
+from proxy.cli.evaluate.replay import Written, write_summaries
+from proxy.cli.evaluate.report import Result, print_price, tell_tokens
+from proxy.cli.evaluate.session import NoSessionError, read_session
+from proxy.cli.evaluate.setup import Options, Setup, find_view, prepare
+from proxy.cli.options import WRONG_USE, wrong_use
+from proxy.compaction import UndecodableError
+from proxy.compaction.pool import Compactors
+from proxy.config.load import load_file
+from proxy.config.schema import Config
+from proxy.state.summaries.calls import SummaryCall, SummaryCalls
+from proxy.telemetry.logs import configure_log, get_log
+from proxy.telemetry.metrics import Metrics
+from rules.pipeline.exceeded import LimitExceededError
+
+INTERRUPTED = 128 + signal.SIGINT
+KEY_VARIABLE = "OPENAI_API_KEY"
+
+
+class Given(TypedDict):
+    """The command's options as click reads them."""
+
+    questions: int
+    arms: str
+    model: str | None
+    judge: str | None
+    upstream: str | None
+    api_key_env: str | None
+    window: int | None
+    line: int | None
+    cache: Path | None
+    concurrency: int
+    timeout: float
+    yes: bool
+    details: bool
+    as_table: bool | None
+    config_path: Path | None
+    settings: tuple[str, ...]
+
+
+class StoppedError(Exception):
+    """The evaluation cannot go on; the message says why, and what to do."""
+
+
+def run_command(file: IO[bytes], **given: Unpack[Given]) -> None:
+    """The whole command. Ends the process with status 2 for wrong use, and 1 if nothing was measured."""
+    short = () if given["upstream"] is None else (f"upstream.base_url={given['upstream']}",)
+    with wrong_use():
+        config = load_file(given["config_path"], (*given["settings"], *short))
+    configure_log("warning")
+    spent = Tokens()
+    try:
+        options = _read_options(config, given)
+        result = _evaluate(config, options, file.read(), given, spent)
+    except NoSessionError as error:
+        _end(f"{file.name}: {error}", WRONG_USE)
+    except (StoppedError, AskError, CacheError, LimitExceededError) as error:
+        _end(str(error), 1, spent)
+    except UndecodableError:
+        _end(f"{file.name}: a message of the session is no object with a role", WRONG_USE)
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        _end("stopped", INTERRUPTED, spent)
+    else:
+        is_table = sys.stdout.isatty() if given["as_table"] is None else given["as_table"]
+        if is_table:
+            result.print_table(Console(highlight=False), details=given["details"])
+        else:
+            click.echo(result.write_json(details=given["details"]))
+        sys.exit(0 if any(arm.recall is not None for arm in result.arms) else 1)
+
+
+def _read_options(config: Config, given: Given) -> Options:
+    """What the user wants, checked. Raises click's own errors."""
+    arms = tuple(dict.fromkeys(name.strip() for name in given["arms"].split(",") if name.strip()))
+    if not arms or not set(arms) <= set(NAMES):
+        message = f"one or more of {','.join(NAMES)}, with commas between them"
+        raise click.BadParameter(message, param_hint="--arms")
+    return Options(
+        given["judge"],
+        arms,
+        given["questions"],
+        given["cache"],
+        given["concurrency"],
+        given["timeout"],
+        _find_key(config, given["api_key_env"]),
+    )
+
+
+def _find_key(config: Config, variable: str | None) -> str | None:
+    """The user's key, for upstreams that are shown a client's; None if there is none. Raises click's own errors."""
+    if variable is None and config.upstream.api_key is not None:
+        return None
+    key = os.environ.get(variable or KEY_VARIABLE, "").strip()
+    if key and key.isascii() and key.isprintable():
+        return key
+    if variable is None and not key:
+        return None
+    message = f"there is no key in the variable {variable or KEY_VARIABLE} of the environment"
+    raise click.BadParameter(message, param_hint="--api-key-env")
+
+
+def _evaluate(config: Config, options: Options, data: bytes, given: Given, spent: Tokens) -> Result:
+    """Prepare, tell the price, ask whether to go on, and run."""
+    console = Console(stderr=True, highlight=False)
+    session = read_session(data, line=given["line"], model=given["model"])
+    if session.lines > 1:
+        console.print(f"Line {session.line} of {session.lines} is evaluated; --line names another one.")
+    model = session.request.model
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        view = runner.run(find_view(config, model, given["window"], options.key))
+        compactor = Compactors(get_log()).choose(view.settings, model)
+        setup = prepare(config, options, view, session, compactor)
+        items = setup.estimate(setup.make_arms({}))
+        _check(setup)
+        print_price(console, items, config.prices)
+        _ask_to_go_on(is_agreed=given["yes"])
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            bar = progress.add_task("asking", total=add_up(items).calls)
+            return runner.run(_until_interrupted(_run(setup, spent, lambda: progress.advance(bar))))
+
+
+def _check(setup: Setup) -> None:
+    """Raises StoppedError if there is nothing to ask about."""
+    if setup.parts:
+        return
+    policy = setup.view.policy
+    message = (
+        f"nothing is removed of this session: it has {setup.original_tokens:,} tokens, and the window is"
+        f" {policy.context_window:,} ({setup.view.window_from}); take a longer one, or a smaller window with --window"
+    )
+    raise StoppedError(message)
+
+
+def _ask_to_go_on(*, is_agreed: bool) -> None:
+    """Raises StoppedError unless the user agrees."""
+    if is_agreed:
+        return
+    if not sys.stdin.isatty():
+        message = "nobody can be asked whether to go on, as there is no terminal; nothing was asked; see --yes"
+        raise StoppedError(message)
+    if not click.confirm("Go on?", default=False, err=True):
+        message = "not agreed to; nothing was asked"
+        raise StoppedError(message)
+
+
+class _Calls(SummaryCalls):
+    """Calls for summaries, which count among what was spent."""
+
+    def __init__(self, spent: Tokens) -> None:
+        super().__init__(Metrics(), get_log())
+        self._spent = spent
+
+    def end(self, call: SummaryCall) -> None:
+        """Count a call that has ended."""
+        super().end(call)
+        self._spent.add(call.prompt_tokens, call.completion_tokens)
+
+
+async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
+    """The work's result. Ctrl-C cancels it: ended at once, the process would leave its bar on the terminal."""
+    is_main = threading.current_thread() is threading.main_thread()
+    task = asyncio.current_task()
+    if is_main and signal.getsignal(signal.SIGINT) != signal.SIG_IGN and task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    return await work
+
+
+async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Result:
+    """The protocol, from the first summary to the last grade. Raises AskError, CacheError and LimitExceededError."""
+    options, model = setup.options, setup.model
+    client, gate = PatientClient(), asyncio.Semaphore(options.concurrency)
+    calls = Calls(client, setup.rehearsal.compactor.count, gate, spent, options.timeout_seconds)
+    judge = options.judge or model
+    asker = Asker(setup.find_server(model), calls)
+    examiner = Examiner(asker, asker if judge == model else Asker(setup.find_server(judge), calls), on_step)
+    try:
+        questions = setup.questions or await _make_questions(setup, examiner)
+        written = Written()
+        if setup.summaries:
+            summariser = setup.find_summariser()
+            written = await write_summaries(setup.rehearsal, summariser, client, _Calls(spent), on_step)
+        arms = await asyncio.to_thread(setup.make_arms, written.texts)
+        results = [await examiner.examine(setup.rehearsal.session.request, arm, questions) for arm in arms]
+    finally:
+        await client.close()
+    return Result(
+        model=model,
+        judge=judge,
+        window_tokens=setup.view.policy.context_window,
+        original_tokens=setup.original_tokens,
+        removed_messages=setup.removed,
+        wanted=options.questions,
+        questions=len(questions),
+        summaries=len(setup.summaries),
+        failures=tuple(written.failures),
+        arms=tuple(results),
+        spent=spent,
+    )
+
+
+async def _make_questions(setup: Setup, examiner: Examiner) -> tuple[ExamQuestion, ...]:
+    """New questions, kept if the user has named a file for them. Raises AskError, StoppedError and CacheError."""
+    questions, options = tuple(await examiner.make_questions(setup.parts)), setup.options
+    if not questions:
+        message = (
+            f"{setup.model} wrote no question in the form asked for that quotes the session; another model may, see"
+            " --model"
+        )
+        raise StoppedError(message)
+    if options.cache is not None:
+        name = name_set(setup.rehearsal.session.sha256, setup.model, options.questions)
+        await asyncio.to_thread(keep_questions, options.cache, name, questions)
+    return questions
+
+
+def _end(message: str, status: int, spent: Tokens | None = None) -> NoReturn:
+    """End the process with a sentence, and with what was spent so far."""
+    click.echo(f"trimtab: {message}", err=True)
+    if spent is not None and spent.calls:
+        click.echo(f"trimtab: asked of models so far: {tell_tokens(spent)}", err=True)
+    sys.exit(status)

@@ -1,0 +1,128 @@
+"""The session replayed: what the proxy would cut, and the summaries that it would ask for.
+
+Law: decided by the library's face, request by request, before a model is asked: cuts depend on no summary's words. A
+summary is asked for as the proxy asks (behind what was forwarded, or as a transcript, going on from the one before);
+each is taken to be there in time. Where none is to be had, the digest stands in, and that is told.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import ceil
+
+from proxy.cli.evaluate.session import Session
+from proxy.compaction import Compacted, Compactor, Planned
+from proxy.http.client import UpstreamClient
+from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
+from proxy.state.summaries.summariser import Inline, Summariser, Task, ask_model
+from rules.policy import OnExceeded, Policy
+from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest, make_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A cut's text: `stop` messages are there when it is first asked for, and about `prompt_tokens` are sent then."""
+
+    request: SummaryRequest
+    stop: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What will be done with a session: the plan of its last request, and the texts wanted on the way, oldest first."""
+
+    session: Session
+    compactor: Compactor
+    policy: Policy
+    planned: Planned
+    wanted: tuple[Wanted, ...]
+
+    def apply(self, texts: Mapping[str, Summary]) -> Compacted:
+        """What is forwarded in the end with these texts, the digest for one that lacks. Raises LimitExceededError."""
+        request = self.planned.plan.request
+        return self.compactor.apply(self.planned, None if request is None else texts.get(request.key))
+
+
+def rehearse(session: Session, compactor: Compactor, policy: Policy) -> Rehearsal:
+    """Plan every request of a session. Raises UndecodableError."""
+    first_seen: dict[str, tuple[int, int]] = {}
+    wanted: dict[str, Wanted] = {}
+    planned: Planned | None = None
+    for stop in session.stops():
+        # Its body is read only if something is written.
+        planned = compactor.plan(replace(session.request, raws=session.request.raws[:stop]), policy)
+        for request in (planned.plan.prefetch, planned.plan.request):
+            if request is not None and request.key not in first_seen:
+                first_seen[request.key] = stop, planned.plan.reserved_tokens + PROMPT_TOKENS
+        request = planned.plan.request
+        if request is not None and request.key not in wanted:
+            wanted[request.key] = Wanted(request, *first_seen[request.key])
+    assert planned is not None  # a session has a request at least  # noqa: S101
+    planned = replace(planned, request=session.request)
+    return Rehearsal(session, compactor, policy, planned, tuple(wanted.values()))
+
+
+@dataclass(slots=True)
+class Written:
+    """The texts of a session's cuts by their key, and why models have not written some of them."""
+
+    texts: dict[str, Summary] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+
+async def write_summaries(
+    rehearsal: Rehearsal,
+    summariser: Summariser,
+    client: UpstreamClient,
+    calls: SummaryCalls,
+    on_written: Callable[[], None],
+) -> Written:
+    """Have the texts written that a session wants, one after the other: each goes on from the one before."""
+    written = Written()
+    count = rehearsal.compactor.count
+    for one in rehearsal.wanted:
+        base = written.texts.get(one.request.base or "")
+        text: str | None = None
+        if one.request.asks_model:
+            inline = await asyncio.to_thread(_find_inline, rehearsal, one, written.texts, summariser)
+            task = Task(one.request, summariser, count, inline)
+            try:
+                text = await ask_model(task, base.text if base and base.by_model else None, client, calls)
+            except NoSummaryError as error:
+                written.failures.append(str(error) or type(error).__name__)
+            on_written()
+        digest = partial(make_digest, one.request, base=base, count=count)
+        by_model = text is not None
+        written.texts[one.request.key] = Summary(
+            await asyncio.to_thread(digest) if text is None else text, by_model=by_model
+        )
+    return written
+
+
+def _find_inline(
+    rehearsal: Rehearsal, one: Wanted, texts: Mapping[str, Summary], summariser: Summariser
+) -> Inline | None:
+    """The question behind what was forwarded before the cut; None if the transcript must be written out."""
+    request, wanted = rehearsal.session.request_of(one.stop), one.request
+    if summariser.settings.upstream is not None or summariser.model != request.model:
+        return None
+    planned = rehearsal.compactor.plan(request, rehearsal.policy)
+    plan = planned.plan
+    if plan.request is not None and plan.request.key == wanted.key:
+        before = plan.put_off()
+        if before is None:
+            return None
+        plan = before
+    policy = replace(rehearsal.policy, on_exceeded=OnExceeded.FORWARD)
+    text = None if plan.request is None else texts.get(plan.request.key)
+    forwarded = rehearsal.compactor.apply(replace(planned, plan=plan, policy=policy), text).forwarded
+    prefix = plan.find_prefix(forwarded, wanted.at)
+    if prefix is None:
+        return None
+    tokens = prefix.tokens + PROMPT_TOKENS + (EXCERPTS_TOKENS if wanted.pruned else 0)
+    if tokens > policy.limit_tokens(ceil(wanted.max_tokens * policy.token_ratio)):
+        return None
+    question = partial(rehearsal.compactor.ask_behind, request, prefix, wanted)
+    return Inline(question, tokens)

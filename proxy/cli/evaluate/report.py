@@ -1,0 +1,132 @@
+"""What an evaluation shows: its price before, its result behind.
+
+Law: shows what was measured, and computes only sums and shares of it. Words of the session, or of a model, are shown
+only if they are asked for, and never with what moves a terminal's cursor.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxy.cli.evaluate.exam import ExamQuestion
+from proxy.cli.evaluate.price import Item, Tokens, add_up, find_dollars
+from proxy.cli.evaluate.protocol import ArmResult
+from proxy.config.schema import PricesConfig
+from proxy.telemetry.logs import escape
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An evaluation's result. Tokens are the model's own, as far as its ratio is known.
+
+    `questions` were asked of each arm, of `wanted`. `failures` are why summaries were not written by a model, of
+    `summaries`: the digest stands in their place.
+    """
+
+    model: str
+    judge: str
+    window_tokens: int
+    original_tokens: int
+    removed_messages: int
+    wanted: int
+    questions: int
+    summaries: int
+    failures: tuple[str, ...]
+    arms: tuple[ArmResult, ...]
+    spent: Tokens
+
+    def write_json(self, *, details: bool) -> bytes:
+        """All of it, as one line of JSON; questions and answers with `details` alone."""
+        told = {**asdict(self), "arms": [_describe(arm, details=details) for arm in self.arms]}
+        return orjson.dumps(told)
+
+    def print_table(self, console: Console, *, details: bool) -> None:
+        """A row for each arm; each question with its answers if `details` are wanted."""
+        title = (
+            f"{self.questions} questions about {self.removed_messages} removed messages, window {self.window_tokens:,}"
+        )
+        table = Table("arm", title=title, title_justify="left")
+        for name in ("recall", "tokens", "of all", "right", "partly", "missed", "no grade"):
+            table.add_column(name, justify="right")
+        for arm in self.arms:
+            table.add_row(arm.name, *self._count(arm))
+        console.print(table)
+        for arm in self.arms:
+            for problem in arm.problems:
+                console.print(_show(f"{arm.name}: {problem}"))
+        if self.questions < self.wanted:
+            console.print(f"{self.wanted - self.questions} of {self.wanted} questions could not be used.")
+        if self.failures:
+            reasons = ", ".join(dict.fromkeys(self.failures))
+            console.print(_show(f"{len(self.failures)} of {self.summaries} summaries are digests: {reasons}"))
+        console.print(f"Asked of models: {tell_tokens(self.spent)}.")
+        if details:
+            self._print_details(console)
+
+    def _count(self, arm: ArmResult) -> list[str]:
+        share = f"{arm.tokens / self.original_tokens:.1%}" if self.original_tokens else ""
+        if arm.recall is None:
+            return ["", f"{arm.tokens:,}", share, "", "", "", f"{len(arm.answered) or ''}"]
+        counted = [str(arm.grades.count(grade)) for grade in (2, 1, 0)]
+        return [f"{arm.recall:.1%}", f"{arm.tokens:,}", share, *counted, str(len(arm.answered) - len(arm.grades))]
+
+    def _print_details(self, console: Console) -> None:
+        asked: dict[ExamQuestion, list[str]] = {one.question: [] for arm in self.arms for one in arm.answered}
+        for arm in self.arms:
+            for one in arm.answered:
+                grade = "-" if one.grade is None else str(one.grade)
+                asked[one.question].append(f"  {grade} {arm.name}: {one.answer or one.problem or '(nothing)'}")
+        for question, lines in asked.items():
+            head = f"{question.question}  [{question.answer}] at {question.depth:.0%} of what was removed"
+            console.print(_show(head), *map(_show, lines), sep="\n")
+
+
+def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
+    described: dict[str, object] = {
+        "name": arm.name,
+        "tokens": arm.tokens,
+        "recall": arm.recall,
+        "right": arm.grades.count(2),
+        "partly": arm.grades.count(1),
+        "missed": arm.grades.count(0),
+        "without_grade": len(arm.answered) - len(arm.grades),
+        "problems": arm.problems,
+    }
+    return {**described, "answers": [asdict(one) for one in arm.answered]} if details else described
+
+
+def print_price(console: Console, items: Sequence[Item], prices: PricesConfig) -> None:
+    """What is going to be asked, and what that costs; completions as long as they may be."""
+    table = Table("what", "model", title="What will be asked", title_justify="left")
+    for name in ("calls", "prompt tokens", "completion tokens"):
+        table.add_column(name, justify="right")
+    everything = add_up(items)
+    for item in items:
+        if item.tokens.calls:
+            table.add_row(item.what, _show(item.model), *_row(item.tokens))
+    table.add_section()
+    table.add_row("all", "", *_row(everything))
+    console.print(table)
+    ratios = f"input {prices.input:g}, output {prices.output:g}"
+    console.print(f"As much as {everything.weigh(prices):,} prompt tokens, by the configuration's prices ({ratios}).")
+    dollars = find_dollars(items)
+    if dollars is not None:
+        console.print(f"About ${dollars:.2f} at list price; less if the upstream's prompt cache helps.")
+    console.print("More if models think before they answer, or refuse a question at first.")
+
+
+def tell_tokens(tokens: Tokens) -> str:
+    """Calls and tokens in words."""
+    return f"{tokens.calls} calls, {tokens.prompt:,} prompt tokens, {tokens.completion:,} completion tokens"
+
+
+def _row(tokens: Tokens) -> tuple[str, str, str]:
+    return f"{tokens.calls:,}", f"{tokens.prompt:,}", f"{tokens.completion:,}"
+
+
+def _show(text: str) -> Text:
+    return Text(escape(text))

@@ -1,0 +1,184 @@
+"""What an evaluation is made of, before anything is asked: the model, the replayed session, questions, the price.
+
+Law: a model's window is asked of its upstream (which costs nothing) only if none is configured. A key is shown to an
+upstream by the same rules as a client's is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from proxy.cli.evaluate import exam
+from proxy.cli.evaluate.arms import Arm, make_arm
+from proxy.cli.evaluate.asking import Server
+from proxy.cli.evaluate.cache import name_set, read_questions
+from proxy.cli.evaluate.exam import ExamQuestion
+from proxy.cli.evaluate.price import Item, Tokens
+from proxy.cli.evaluate.removed import PART_TOKENS, Part, find_removed, split_removed
+from proxy.cli.evaluate.replay import Rehearsal, Wanted, rehearse
+from proxy.cli.evaluate.session import Session
+from proxy.compaction import Compactor
+from proxy.config.schema import Config, UpstreamConfig
+from proxy.http.client import UpstreamClient, target_url
+from proxy.http.headers import Headers
+from proxy.state.models.discovery import discover
+from proxy.state.models.facts import Facts, complete
+from proxy.state.models.model_policy import ModelView, name_model
+from proxy.state.summaries.summariser import Summariser
+from proxy.wire.dialects import DEFAULT
+from rules.summary.request import Summary
+from rules.tokens.families import find_family
+
+PROMPT_TOKENS = 400
+"""What a prompt has around the text that it is about."""
+GRADE_PROMPT_TOKENS = 500
+PART_SHARE = 0.5
+"""Of the model's window, at most, for a part that questions are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user wants. `key` is shown to upstreams that are to be shown a client's."""
+
+    judge: str | None
+    arms: tuple[str, ...]
+    questions: int
+    cache: Path | None
+    concurrency: int
+    timeout_seconds: float
+    key: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that is known before anything is asked.
+
+    `removed` messages gave way; questions are made of their `parts`, if there are no `questions` in the cache.
+    `room_tokens` is what the model's window holds beside an answer.
+    """
+
+    config: Config
+    options: Options
+    view: ModelView
+    room_tokens: int
+    rehearsal: Rehearsal
+    removed: int
+    parts: tuple[Part, ...]
+    questions: tuple[ExamQuestion, ...]
+
+    @property
+    def model(self) -> str:
+        """The model that is evaluated, as requests name it."""
+        return self.view.name.model
+
+    def find_server(self, model: str) -> Server:
+        """Where a model is asked."""
+        upstream = self.config.upstream_for(self.config.policy_for(model).upstream)
+        url = target_url(upstream, DEFAULT.path, is_api=True)
+        return Server(upstream, url, model, show_key(upstream, self.options.key))
+
+    @property
+    def original_tokens(self) -> int:
+        """The whole session's, in the model's own."""
+        return round(self.view.policy.token_ratio * self.rehearsal.planned.original.tokens)
+
+    @property
+    def summaries(self) -> list[Wanted]:
+        """The texts that a model is asked for."""
+        return (
+            [one for one in self.rehearsal.wanted if one.request.asks_model] if "trimtab" in self.options.arms else []
+        )
+
+    def make_arms(self, texts: Mapping[str, Summary]) -> list[Arm]:
+        """The arms in the order in which they were named, with these texts for cuts. Raises LimitExceededError."""
+        digest, compacted = self.rehearsal.apply({}).forwarded, self.rehearsal.apply(texts).forwarded
+        forwarded = {"digest": digest}
+        return [
+            make_arm(name, self.rehearsal, forwarded.get(name, compacted), self.room_tokens)
+            for name in self.options.arms
+        ]
+
+    def estimate(self, arms: Sequence[Arm]) -> list[Item]:
+        """What is going to be asked, each kind of question by itself; completions as long as they may be."""
+        ratio, summariser = self.view.policy.token_ratio, self.find_summariser()
+        summaries, making, answers, grades = Tokens(), Tokens(), Tokens(), Tokens()
+        for one in self.summaries:
+            summaries.add(round(ratio * one.prompt_tokens), round(ratio * one.request.max_tokens))
+        for part in () if self.questions else self.parts:
+            tokens = self.rehearsal.compactor.count(part.text) + PROMPT_TOKENS
+            making.add(round(ratio * tokens), part.questions * exam.QUESTION_TOKENS)
+        number = len(self.questions) or self.options.questions
+        reserved = round(ratio * self.rehearsal.planned.plan.reserved_tokens)  # a summary may be longer than a digest
+        for arm in arms:
+            if arm.problem is None:
+                tokens = max(arm.tokens, reserved) if arm.name in {"trimtab", "truncate"} else arm.tokens
+                answers.add(number * (tokens + PROMPT_TOKENS), number * exam.ANSWER_TOKENS, number)
+                grades.add(number * GRADE_PROMPT_TOKENS, number * exam.GRADE_TOKENS, number)
+        model, judge = self.find_server(self.model), self.find_server(self.options.judge or self.model)
+        return [
+            Item("summaries", summariser.model, summariser.upstream.base_url, summaries),
+            Item("questions", model.model, model.upstream.base_url, making),
+            Item("answers", model.model, model.upstream.base_url, answers),
+            Item("grades", judge.model, judge.upstream.base_url, grades),
+        ]
+
+    def find_summariser(self) -> Summariser:
+        """Who writes the summaries."""
+        settings = self.view.settings.summary
+        model = settings.model or self.model
+        upstream = self.config.upstream_for(
+            self.view.settings.upstream if settings.upstream is None else settings.upstream
+        )
+        return Summariser(
+            codec=DEFAULT,
+            upstream=upstream,
+            url=target_url(upstream, DEFAULT.path, is_api=True),
+            headers=tuple(show_key(upstream, self.options.key)),
+            secret=b"",
+            model=model,
+            window_tokens=self.view.policy.limit_tokens(self.view.policy.summary_max_tokens),
+            label=model,
+            settings=settings,
+            token_ratio=self.view.facts.ratio,
+            is_reasoning=settings.model is None and self.rehearsal.session.request.is_reasoning,
+        )
+
+
+def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:
+    """The headers by which the user's key is shown to an upstream that is to be shown it."""
+    return [("Authorization", f"Bearer {key}")] if key and upstream.shown == "client" else []
+
+
+async def find_view(config: Config, model: str, window_tokens: int | None, key: str | None) -> ModelView:
+    """The model as the proxy would serve it; in a window of so many tokens, if they are given.
+
+    What the upstream tells of its own window stands in the view's facts all the same.
+    """
+    settings = config.policy_for(model)
+    facts, upstream = Facts(find_family(model).ratio), config.upstream_for(settings.upstream)
+    if settings.context_window == "auto":
+        client = UpstreamClient()
+        try:
+            windows = await discover(client, upstream, show_key(upstream, key))
+        finally:
+            await client.close()
+        facts = replace(facts, window_tokens=windows.find(model))
+    if window_tokens is not None:
+        settings = settings.model_copy(update={"context_window": window_tokens})
+    name = name_model(config, settings, model)
+    return ModelView.of(config, settings, name, complete(name, facts))
+
+
+def prepare(config: Config, options: Options, view: ModelView, session: Session, compactor: Compactor) -> Setup:
+    """Replay the session, and find what was removed: seconds for a long one. Raises UndecodableError, CacheError."""
+    rehearsal = rehearse(session, compactor, view.policy)
+    window_tokens = max(view.facts.window_tokens or 0, view.policy.context_window)
+    model = view.name.model
+    questions: Sequence[ExamQuestion] = ()
+    if options.cache is not None:
+        questions = read_questions(options.cache, name_set(session.sha256, model, options.questions))
+    part_tokens = min(PART_TOKENS, int(window_tokens * PART_SHARE / view.policy.token_ratio))
+    removed = find_removed(rehearsal.planned.plan)
+    parts = split_removed(removed, options.questions, count=compactor.count, part_tokens=part_tokens)
+    room_tokens = window_tokens - exam.ANSWER_TOKENS - PROMPT_TOKENS
+    return Setup(config, options, view, room_tokens, rehearsal, len(removed), tuple(parts), tuple(questions))

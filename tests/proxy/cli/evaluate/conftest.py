@@ -1,0 +1,27 @@
+"""For the tests of `trimtab evaluate`: a model that takes exams, and a session that it is examined about."""
+
+import pytest
+from upstreams.examinee import Examinee, make_session
+from upstreams.recording import FakeUpstream
+
+from proxy.cli.evaluate.replay import Rehearsal, rehearse
+from proxy.cli.evaluate.session import read_session
+from proxy.compaction import load_compactor
+from rules.policy import OverflowStrategy, Policy
+
+POLICY = Policy(context_window=16_000, completion_reserve=2000, overflow_strategy=OverflowStrategy.SUMMARIZE)
+"""Without pruning, so that every cut wants a summary."""
+
+
+@pytest.fixture
+def examinee(upstream: FakeUpstream) -> Examinee:
+    """The model behind the upstream."""
+    examinee = Examinee()
+    upstream.answer = examinee.answer
+    return examinee
+
+
+@pytest.fixture
+def rehearsal() -> Rehearsal:
+    """A session of several cuts, planned."""
+    return rehearse(read_session(make_session(60)), load_compactor("m", vocabulary="heuristic"), POLICY)

@@ -1,0 +1,92 @@
+"""The arms: what a model sees of the session, by each way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.cli.evaluate.arms import NAMES, PAUSED, make_arm, truncate
+from proxy.cli.evaluate.replay import Rehearsal, rehearse
+from proxy.cli.evaluate.session import read_session
+from proxy.compaction import load_compactor, read_messages
+from rules.conversation import Conversation, Message, Role, starts_step, whole_elements
+from rules.policy import Policy
+
+ROOM = 1_000_000
+
+
+def _conversation(*sizes: tuple[Role, int]) -> Conversation:
+    messages = tuple(Message(role, (f"{number}",), tokens=tokens) for number, (role, tokens) in enumerate(sizes))
+    return Conversation(messages, 10, whole_elements(len(messages)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal, name: str) -> None:
+    """So the question behind it is taken by servers whose roles must alternate; the client's last message stays."""
+    arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
+    *before, last = arm.conversation.messages
+    assert (last.role, last.texts) == (Role.ASSISTANT, (PAUSED,))
+    assert before[-1].digest == rehearsal.planned.original.messages[-1].digest
+    assert arm.problem is None
+
+
+def test_arms_hold_all_what_is_forwarded_and_the_newest(rehearsal: Rehearsal) -> None:
+    """Truncation has as many tokens as compaction, less than one step."""
+    forwarded = rehearsal.apply({}).forwarded
+    arms = {name: make_arm(name, rehearsal, forwarded, ROOM) for name in NAMES}
+    assert arms["none"].conversation.messages[:-1] == rehearsal.planned.original.messages
+    assert arms["digest"].conversation.messages[:-1] == forwarded.messages
+    assert arms["trimtab"].tokens == arms["digest"].tokens == forwarded.tokens
+    assert forwarded.tokens * 0.5 < arms["truncate"].tokens <= forwarded.tokens
+
+
+def test_what_does_not_fit_the_window_says_so(rehearsal: Rehearsal) -> None:
+    forwarded = rehearsal.apply({}).forwarded
+    assert "does not fit" in (make_arm("none", rehearsal, forwarded, 14_000).problem or "")
+    assert make_arm("trimtab", rehearsal, forwarded, 14_000).problem is None
+
+
+def test_truncation_keeps_system_messages_and_whole_steps() -> None:
+    conversation = _conversation(
+        (Role.SYSTEM, 5), (Role.USER, 5), (Role.ASSISTANT, 5), (Role.TOOL, 5), (Role.ASSISTANT, 5), (Role.TOOL, 5)
+    )
+    assert [message.text for message in truncate(conversation, 33).messages] == ["0", "4", "5"]
+    assert [message.text for message in truncate(conversation, 35).messages] == ["0", "2", "3", "4", "5"]
+    assert truncate(conversation, 40) == conversation
+
+
+_ROLES = st.sampled_from([Role.USER, Role.ASSISTANT, Role.TOOL])
+
+
+@given(st.lists(st.tuples(_ROLES, st.integers(1, 50)), min_size=1, max_size=12), st.integers(0, 400))
+def test_truncation_keeps_the_newest_that_fit(sizes: list[tuple[Role, int]], max_tokens: int) -> None:
+    """A tail of the transcript that begins with a step; more than is allowed only if it is the last step alone."""
+    conversation = _conversation((Role.SYSTEM, 5), (Role.USER, 5), *sizes)
+    kept = truncate(conversation, max_tokens)
+    tail = kept.messages[1:]
+    assert tail
+    assert tail == conversation.messages[-len(tail) :]
+    assert starts_step(tail[0])
+    assert len(kept.origins) == len(kept.messages)
+    steps = sum(map(starts_step, tail))
+    assert kept.tokens <= max_tokens or steps == 1
+
+
+def test_open_calls_are_answered_in_every_arm() -> None:
+    """A session that ends in the middle of a call is one that strict servers take, too."""
+    call = {"id": "1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    compactor = load_compactor("m", vocabulary="heuristic")
+    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), compactor, Policy())
+    for name in NAMES:
+        arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
+        roles = [message.role for message in arm.conversation.messages]
+        assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+
+
+def test_a_session_that_ends_with_an_answer_stays_as_it_is() -> None:
+    """Two messages of the assistant would meet otherwise."""
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
+    compactor = load_compactor("m", vocabulary="heuristic")
+    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), compactor, Policy())
+    arm = make_arm("none", rehearsal, rehearsal.apply({}).forwarded, ROOM)
+    assert [message.text for message in arm.conversation.messages] == ["go", "done"]

@@ -1,0 +1,263 @@
+"""Asking a model: over real sockets, of servers in all moods."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from email.utils import formatdate
+
+import orjson
+import pytest
+from aiohttp import web
+from upstreams.recording import FakeUpstream, Recorded, completion, error
+from upstreams.scripted import refuse, refuse_flatly
+
+from proxy.cli.evaluate.asking import (
+    BUSY_ATTEMPTS,
+    THINKING_TOKENS,
+    Asker,
+    AskError,
+    Calls,
+    FatalError,
+    PatientClient,
+    Server,
+    TooLongError,
+    find_pause,
+)
+from proxy.cli.evaluate.price import Tokens
+from proxy.compaction import load_compactor, read_messages
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import target_url
+from rules.policy import Policy
+
+
+class Pauses:
+    """Waits for nothing, and keeps how long it should have been."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@pytest.fixture
+async def asker(upstream: FakeUpstream, pauses: Pauses) -> AsyncIterator[Asker]:
+    config = UpstreamConfig(base_url=upstream.url)
+    client = PatientClient(pauses)
+    server = Server(config, target_url(config, "/v1/chat/completions"), "m", [("Authorization", "Bearer secret")])
+    yield Asker(server, Calls(client, len, asyncio.Semaphore(4), Tokens(), timeout_seconds=20))
+    await client.close()
+
+
+def _answer_in_turn(upstream: FakeUpstream, *answers: web.Response) -> None:
+    left = list(answers)
+
+    async def answer(_recorded: Recorded, _request: web.BaseRequest) -> web.Response:
+        return left.pop(0) if left else completion("in the end")
+
+    upstream.answer = answer
+
+
+def _spent(asker: Asker) -> Tokens:
+    return asker._calls.spent
+
+
+async def test_a_question_is_one_message_with_the_users_key(upstream: FakeUpstream, asker: Asker) -> None:
+    """It is counted as the upstream reports it."""
+    _answer_in_turn(upstream, completion("8443", prompt_tokens=12, completion_tokens=3))
+    assert await asker.ask("Which port?", max_tokens=50) == "8443"
+    (asked,) = upstream.requests
+    messages = [{"role": "user", "content": "Which port?"}]
+    assert asked.json == {"model": "m", "messages": messages, "temperature": 0.0, "max_tokens": 50, "stream": False}
+    assert asked.header("Authorization") == ["Bearer secret"]
+    assert _spent(asker) == Tokens(1, 12, 3)
+
+
+async def test_an_answer_without_usage_is_counted_as_we_count(upstream: FakeUpstream, asker: Asker) -> None:
+    _answer_in_turn(upstream, completion("8443"))
+    await asker.ask("Which port?", max_tokens=50)
+    assert _spent(asker) == Tokens(1, len("Which port?"), 4)
+
+
+async def test_a_question_behind_a_conversation_keeps_its_messages(upstream: FakeUpstream, asker: Asker) -> None:
+    """What was forwarded goes out byte for byte, tools too, and the question stands behind it."""
+    tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
+    request = read_messages([{"role": "user", "content": "hello"}], model="m", tools=tools)
+    before = load_compactor("m", vocabulary="heuristic").plan(request, Policy()).original
+    assert await asker.ask_behind(request, before, "Which port?", max_tokens=50) == "All good."
+    sent = upstream.requests[0].json
+    assert sent["messages"] == [{"role": "user", "content": "hello"}, {"role": "user", "content": "Which port?"}]
+    assert sent["tools"] == tools
+
+
+async def test_a_request_with_a_prescribed_form_cannot_be_asked_behind(asker: Asker) -> None:
+    request = read_messages([{"role": "user", "content": "x"}], model="m", response_format={"type": "json_object"})
+    before = load_compactor("m", vocabulary="heuristic").plan(request, Policy()).original
+    with pytest.raises(AskError, match="cannot be asked"):
+        await asker.ask_behind(request, before, "Which port?", max_tokens=50)
+
+
+async def test_a_busy_server_is_asked_again_when_it_says(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
+    """`Retry-After` in seconds, as a date, or not at all: then a second, doubled each time."""
+    busy = [web.Response(status=429, headers={"Retry-After": "7"}), web.Response(status=503)]
+    busy.append(web.Response(status=529, headers={"Retry-After": formatdate(0, usegmt=True)}))
+    _answer_in_turn(upstream, *busy, completion("8443"))
+    assert await asker.ask("Which port?", max_tokens=50) == "8443"
+    assert pauses.seconds == [7, 2, 0]
+    assert len(upstream.requests) == 4
+
+
+async def test_a_server_that_stays_busy_ends_the_run(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
+    _answer_in_turn(upstream, *(web.Response(status=429) for _ in range(BUSY_ATTEMPTS)))
+    with pytest.raises(FatalError, match="429 again and again"):
+        await asker.ask("Which port?", max_tokens=50)
+    assert pauses.seconds == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "attempt", "seconds"),
+    [
+        (429, "0", 0, 0),
+        (429, "0.5", 3, 0.5),
+        (429, None, 3, 8),
+        (429, None, BUSY_ATTEMPTS - 1, None),
+        (429, "3600", 0, None),
+        (429, "-1", 0, None),
+        (429, "nan", 0, None),
+        (429, "soon", 0, None),
+        (200, "5", 0, None),
+        (500, "5", 0, None),
+    ],
+)
+def test_a_pause_is_bounded(status: int, retry_after: str | None, attempt: int, seconds: float | None) -> None:
+    """A server that wants a longer one than is waited for, or says no time at all, is not asked again."""
+    assert find_pause(status, retry_after, attempt) == seconds
+
+
+@pytest.mark.parametrize(("status", "told"), [(401, "--api-key-env"), (403, "--api-key-env"), (404, "no model m")])
+async def test_what_every_question_would_meet_ends_the_run(
+    upstream: FakeUpstream, asker: Asker, status: int, told: str
+) -> None:
+    """The message says what to do, and repeats neither the key nor what the server says of it."""
+    _answer_in_turn(upstream, error(status, message="Incorrect API key: secret", type="x", code="y"))
+    with pytest.raises(FatalError, match=told) as caught:
+        await asker.ask("Which port?", max_tokens=50)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_server_that_is_not_there_ends_the_run(asker: Asker) -> None:
+    config = UpstreamConfig(base_url="http://127.0.0.1:9/v1")
+    gone = Asker(Server(config, target_url(config, "/v1/chat/completions"), "m", []), asker._calls)
+    with pytest.raises(FatalError, match="connect"):
+        await gone.ask("Which port?", max_tokens=50)
+
+
+@pytest.mark.parametrize("refusal", [refuse, refuse_flatly])
+async def test_a_prompt_beyond_the_window_is_told_apart(upstream: FakeUpstream, asker: Asker, refusal) -> None:
+    _answer_in_turn(upstream, refusal(9000, 8000))
+    with pytest.raises(TooLongError):
+        await asker.ask("Which port?", max_tokens=50)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: web.Response(text="<html>"),
+        lambda: web.Response(text="[]"),
+        lambda: web.Response(body=b"\xff\xfe"),
+        lambda: web.Response(status=500),
+        lambda: web.Response(status=400, text='{"error": {"message": "no", "param": "messages"}}'),
+        lambda: web.Response(body=b"x" * (5 * 1024 * 1024)),
+    ],
+)
+async def test_an_answer_that_is_none_costs_one_question(upstream: FakeUpstream, asker: Asker, answer) -> None:
+    """Others may be answered: the run goes on."""
+    _answer_in_turn(upstream, answer())
+    with pytest.raises(AskError) as caught:
+        await asker.ask("Which port?", max_tokens=50)
+    assert type(caught.value) is AskError
+    assert await asker.ask("Which port?", max_tokens=50) == "in the end"
+
+
+async def test_an_answer_that_breaks_off_costs_one_question(upstream: FakeUpstream, asker: Asker) -> None:
+    async def break_off(_: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"choices"')
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    upstream.answer = break_off
+    with pytest.raises(AskError, match="broke off"):
+        await asker.ask("Which port?", max_tokens=50)
+
+
+async def test_an_answer_that_takes_too_long_costs_one_question(upstream: FakeUpstream, asker: Asker) -> None:
+    async def hang(_: Recorded, __: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    upstream.answer = hang
+    calls = asker._calls
+    hasty = Asker(asker._server, Calls(calls.client, len, calls.gate, Tokens(), timeout_seconds=0.05))
+    with pytest.raises(AskError, match=r"no answer within 0\.05 seconds"):
+        await hasty.ask("Which port?", max_tokens=50)
+
+
+async def test_parameters_that_are_refused_are_left_out_from_then_on(upstream: FakeUpstream, asker: Asker) -> None:
+    """Reasoning models take no temperature, and know the completion's limit by another name."""
+    refused = [
+        error(400, message="no", type="invalid_request_error", param=name) for name in ("temperature", "max_tokens")
+    ]
+    _answer_in_turn(upstream, *refused)
+    assert await asker.ask("Which port?", max_tokens=50) == "in the end"
+    assert await asker.ask("Which port?", max_tokens=50) == "in the end"
+    last = [asked.json for asked in upstream.requests[-2:]]
+    assert all("temperature" not in body and "max_tokens" not in body for body in last)
+    assert [body["max_completion_tokens"] for body in last] == [50 + THINKING_TOKENS] * 2
+    assert len(upstream.requests) == 4
+
+
+@pytest.mark.parametrize("text", ["", "<think>it may be"])
+async def test_a_model_that_only_thought_gets_more_room(upstream: FakeUpstream, asker: Asker, text: str) -> None:
+    """Once: one that still says nothing has said nothing. Both calls are paid for."""
+    message = {"choices": [{"message": {"content": text}, "finish_reason": "length"}]}
+    _answer_in_turn(upstream, *(web.Response(body=orjson.dumps(message)) for _ in range(2)))
+    assert await asker.ask("Which port?", max_tokens=50) == text
+    assert [asked.json["max_tokens"] for asked in upstream.requests] == [50, 50 + THINKING_TOKENS]
+    assert _spent(asker).calls == 2
+
+
+async def test_a_question_is_changed_a_few_times_at_most(upstream: FakeUpstream, asker: Asker) -> None:
+    """A server that finds fault with everything costs one question; what it taught is kept."""
+    cut = {"choices": [{"message": {"content": ""}, "finish_reason": "length"}]}
+    refused = [error(400, message="no", type="x", param=name) for name in ("temperature", "max_tokens")]
+    _answer_in_turn(upstream, web.Response(body=orjson.dumps(cut)), *refused)
+    with pytest.raises(AskError, match="a parameter that is refused"):
+        await asker.ask("Which port?", max_tokens=50)
+    assert await asker.ask("Which port?", max_tokens=50) == "in the end"
+
+
+async def test_calls_at_once_are_bounded(upstream: FakeUpstream, asker: Asker) -> None:
+    """Of ten questions no more are under way than the gate lets through."""
+    under_way, most, full = 0, 0, asyncio.Event()
+
+    async def answer(_: Recorded, __: web.BaseRequest) -> web.Response:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if under_way == 4:
+            full.set()
+        await full.wait()
+        under_way -= 1
+        return completion("yes")
+
+    upstream.answer = answer
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(asker.ask("Which port?", max_tokens=50) for _ in range(10)))
+    assert most == 4

@@ -1,0 +1,346 @@
+"""`trimtab evaluate`: from a file to a table, against an upstream over real sockets, and how it ends."""
+
+import asyncio
+import os
+import pty
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from click.testing import Result
+from programs.llama_server import REALSERVER, make_model, run_llama
+from programs.serving import own_environment
+from support.command_line import run_trimtab
+from upstreams.examinee import Examinee, make_session, read_text
+from upstreams.recording import FakeUpstream, Recorded, error
+
+from proxy.cli.evaluate.cache import keep_questions, name_set, read_questions
+from proxy.cli.evaluate.exam import ExamQuestion
+from proxy.cli.evaluate.session import read_session
+
+pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+
+SESSION = make_session(40)
+FACTS = " ".join(f"The code of harbour{number} is {7000 + number}." for number in range(0, 40, 2))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "session.json"
+    path.write_bytes(SESSION)
+    return path
+
+
+async def _evaluate(upstream: FakeUpstream, file: Path, *arguments: str | Path, **environment: str) -> Result:
+    """Run the command in a thread, while the upstream answers."""
+    everything = ("evaluate", file, "--upstream", upstream.url, "--window", "12000", "--questions", "10", *arguments)
+    return await asyncio.to_thread(run_trimtab, *everything, **{"OPENAI_API_KEY": "user-secret", **environment})
+
+
+async def test_each_arm_is_measured(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
+    """A summary that tells of half of the facts recalls half of them, the other ways none; all does not fit."""
+    examinee.told = FACTS
+    result = await _evaluate(upstream, file, "--yes")
+    assert result.exit_code == 0, result.output
+    told = orjson.loads(result.stdout)
+    arms = {arm["name"]: arm for arm in told["arms"]}
+    assert list(arms) == ["none", "trimtab", "digest", "truncate"]
+    questions = [asked for asked in upstream.requests if b"You write an exam" in asked.body]
+    assert 0.2 <= arms["trimtab"]["recall"] <= 0.8
+    assert arms["digest"]["recall"] == arms["truncate"]["recall"] == 0
+    assert arms["none"]["recall"] is None
+    assert "does not fit" in arms["none"]["problems"][0]
+    assert arms["truncate"]["tokens"] <= arms["trimtab"]["tokens"] < 12_000 < told["original_tokens"]
+    assert (told["questions"], told["summaries"], told["failures"]) == (10, examinee.kinds.count("summary"), [])
+    assert told["spent"]["calls"] == len(examinee.kinds) == len(upstream.requests)
+    assert len(questions) > 1
+    assert {tuple(asked.header("Authorization")) for asked in upstream.requests} == {("Bearer user-secret",)}
+    assert "user-secret" not in result.output
+
+
+async def test_all_of_a_session_is_asked_where_it_fits(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
+    """Then everything is known: the exam is one that can be passed."""
+    upstream.models = orjson.dumps({"data": [{"id": "exam-model", "max_model_len": 200_000}]})
+    result = await _evaluate(upstream, file, "--yes", "--arms", "none,truncate")
+    arms = {arm["name"]: arm["recall"] for arm in orjson.loads(result.stdout)["arms"]}
+    assert arms == {"none": 1.0, "truncate": 0.0}
+    assert "summary" not in examinee.kinds
+
+
+async def test_the_price_is_told_and_nothing_asked_without_consent(
+    upstream: FakeUpstream, examinee: Examinee, file: Path
+) -> None:
+    """Where nobody can be asked it ends with status 1; the price stands on standard error, and nothing beside it."""
+    result = await _evaluate(upstream, file)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "What will be asked" in result.stderr
+    assert "prompt tokens, by the configuration's prices" in result.stderr
+    assert "nobody can be asked" in result.stderr
+    assert "--yes" in result.stderr
+    assert upstream.requests == examinee.kinds == []
+
+
+@pytest.mark.parametrize(("typed", "is_agreed"), [(b"y\n", True), (b"\n", False), (b"n\n", False)])
+async def test_a_person_is_asked_on_a_terminal(
+    upstream: FakeUpstream, examinee: Examinee, file: Path, typed: bytes, *, is_agreed: bool
+) -> None:
+    """Only a yes is one."""
+    ours, theirs = pty.openpty()
+    try:
+        process = await _start(upstream, file, stdin=theirs)
+        os.write(ours, typed)
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert b"Go on? [y/N]" in err
+    assert process.returncode == (0 if is_agreed else 1)
+    assert bool(examinee.kinds) == bool(out) == is_agreed
+    assert (b"not agreed to; nothing was asked" in err) != is_agreed
+
+
+async def _start(
+    upstream: FakeUpstream, file: Path, *arguments: str, stdin: int | None = None
+) -> asyncio.subprocess.Process:
+    everything = ("--upstream", upstream.url, "--window", "12000", "--questions", "4", "--arms", "digest", *arguments)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", "evaluate", str(file), *everything, stdin=stdin, stdout=PIPE, stderr=PIPE,
+        env=own_environment(),
+    )  # fmt: skip
+
+
+async def test_an_interrupt_ends_it_and_tells_what_was_spent(
+    upstream: FakeUpstream, examinee: Examinee, file: Path
+) -> None:
+    """No traceback, and the calls under way are given up."""
+    waiting = asyncio.Event()
+
+    async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if read_text(recorded.json["messages"][-1]).startswith("You write"):
+            return await examinee.answer(recorded, request)
+        waiting.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    upstream.answer = answer
+    process = await _start(upstream, file, "--yes")
+    async with asyncio.timeout(60):
+        await waiting.wait()
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+        await upstream.cancelled.wait()
+    assert (process.returncode, out) == (130, b"")
+    assert b"trimtab: stopped" in err
+    assert b"asked of models so far: " in err
+    assert b"Traceback" not in err
+
+
+async def test_questions_are_kept_where_the_user_says(
+    upstream: FakeUpstream, examinee: Examinee, file: Path, tmp_path: Path
+) -> None:
+    """A second run makes none, and asks the same; nothing else is written."""
+    before = set(_list_files(tmp_path))
+    cache = tmp_path / "questions.json"
+    first = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--cache", cache, "--details")
+    assert examinee.kinds.count("question") > 0
+    assert cache.stat().st_mode & 0o777 == 0o600
+    assert set(_list_files(tmp_path)) - before == {cache}
+    examinee.kinds.clear()
+    second = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--cache", cache, "--details")
+    assert "question" not in examinee.kinds
+    assert _questions(first) == _questions(second)
+    assert len(read_questions(cache, name_set(read_session(SESSION).sha256, "exam-model", 10))) == 10
+
+
+def _list_files(folder: Path) -> list[Path]:
+    return list(folder.rglob("*"))
+
+
+def _questions(result: Result) -> list[str]:
+    return [one["question"]["question"] for one in orjson.loads(result.stdout)["arms"][0]["answers"]]
+
+
+async def test_words_of_the_session_are_shown_on_demand_alone(
+    upstream: FakeUpstream, examinee: Examinee, file: Path
+) -> None:
+    plain = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--table")
+    detailed = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--table", "--details")
+    assert "harbour" not in plain.output
+    assert "What is the code of harbour" in detailed.stdout
+    assert "│ digest" in plain.stdout
+    assert examinee.kinds
+
+
+async def test_a_judge_of_its_own_grades(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
+    examinee.told = FACTS
+    result = await _evaluate(upstream, file, "--yes", "--arms", "trimtab", "--judge", "wise-model")
+    models = {(b"You grade" in asked.body, asked.json["model"]) for asked in upstream.requests}
+    assert models == {(False, "exam-model"), (True, "wise-model")}
+    assert orjson.loads(result.stdout)["judge"] == "wise-model"
+
+
+async def test_a_key_of_another_variable_is_shown(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
+    result = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--api-key-env", "MINE", MINE="other-secret")
+    assert {tuple(asked.header("Authorization")) for asked in upstream.requests} == {("Bearer other-secret",)}
+    assert "other-secret" not in result.output
+    assert examinee.kinds
+
+
+async def test_an_operators_key_goes_in_the_users_place(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
+    result = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--set", "upstream.api_key=own-secret")
+    assert {tuple(asked.header("Authorization")) for asked in upstream.requests} == {("Bearer own-secret",)}
+    assert "secret" not in result.output
+    assert examinee.kinds
+
+
+async def test_a_busy_upstream_is_waited_for(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
+    """With `Retry-After`, for questions and summaries alike; the result is the same."""
+    examinee.told, seen = FACTS, set[bytes]()
+
+    def override(_: str, recorded: Recorded) -> web.Response | None:
+        if recorded.body in seen:
+            return None
+        seen.add(recorded.body)
+        return web.Response(status=429, headers={"Retry-After": "0"})
+
+    examinee.override = override
+    result = await _evaluate(upstream, file, "--yes", "--arms", "trimtab")
+    told = orjson.loads(result.stdout)
+    assert (told["questions"], told["failures"], told["arms"][0]["without_grade"]) == (10, [], 0)
+    assert 0.2 <= told["arms"][0]["recall"] <= 0.8
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [(401, "--api-key-env"), (404, "--model"), (403, "another key"), (429, "again and again")]
+)
+async def test_what_no_later_question_would_change_ends_the_run(
+    upstream: FakeUpstream, examinee: Examinee, file: Path, status: int, told: str
+) -> None:
+    headers = {"Retry-After": "0"}
+    body = error(status, message="bad key user-secret").body
+    examinee.override = lambda _kind, _recorded: web.Response(status=status, headers=headers, body=body)
+    result = await _evaluate(upstream, file, "--yes")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert told in result.stderr
+    assert "user-secret" not in result.stderr
+
+
+async def test_a_model_that_writes_no_question_ends_the_run(
+    upstream: FakeUpstream, examinee: Examinee, file: Path
+) -> None:
+    """No summary was paid for then; what the questions cost is told."""
+    examinee.override = lambda _kind, _recorded: "lorem {ipsum"
+    result = await _evaluate(upstream, file, "--yes")
+    assert result.exit_code == 1
+    assert "wrote no question in the form asked for" in result.stderr
+    assert "asked of models so far: " in result.stderr
+    assert set(examinee.kinds) == {"question"}
+
+
+async def test_a_judge_that_grades_nothing_leaves_nothing_measured(
+    upstream: FakeUpstream, examinee: Examinee, file: Path
+) -> None:
+    examinee.told = FACTS
+    examinee.override = lambda kind, _recorded: "Well." if kind == "grade" else ("hm" if kind == "answer" else None)
+    result = await _evaluate(upstream, file, "--yes", "--arms", "trimtab")
+    (arm,) = orjson.loads(result.stdout)["arms"]
+    assert (result.exit_code, arm["recall"], arm["without_grade"]) == (1, None, 10)
+    assert arm["problems"] == ["judge: no grade in its answer"]
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "status", "told"),
+    [
+        (b"hello", (), 2, "is no chat request"),
+        (b'{"messages": [{"content": 1}], "model": "m"}', (), 2, "no object with a role"),
+        (b'{"messages": [{"role": "user", "content": "hi"}]}', (), 2, "--model"),
+        (make_session(2), (), 1, "nothing is removed of this session"),
+        (SESSION, ("--line", "2"), 2, "there is no line 2"),
+        (SESSION, ("--arms", "none,other"), 2, "none,trimtab,digest,truncate"),
+        (SESSION, ("--arms", ","), 2, "none,trimtab,digest,truncate"),
+        (SESSION, ("--api-key-env", "NOT_SET"), 2, "NOT_SET"),
+        (SESSION, ("--questions", "0"), 2, "--questions"),
+        (SESSION, ("--set", "nonsense=1"), 2, "nonsense"),
+        (SESSION, ("--cache", "{file}"), 1, "stays as it is"),
+        (
+            SESSION,
+            ("--set", "defaults.on_exceeded=error", "--set", "defaults.overflow_strategy=error"),
+            1,
+            "after compaction, limit",
+        ),
+    ],
+)
+async def test_wrong_use_is_named_before_anything_is_asked(
+    upstream: FakeUpstream, file: Path, content: bytes, arguments: tuple[str, ...], status: int, told: str
+) -> None:
+    """With status 2 if the command was wrong, 1 if there is nothing to measure."""
+    _write(file, content)
+    result = await _evaluate(upstream, file, "--yes", *(each.format(file=file) for each in arguments))
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert told in result.stderr
+    assert "Traceback" not in result.output
+    assert upstream.requests == []
+    assert _read(file) == content
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+
+
+def _read(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+async def test_of_many_sessions_the_one_that_is_taken_is_named(
+    upstream: FakeUpstream, examinee: Examinee, file: Path
+) -> None:
+    """A recorded line that names no model is asked of the one that is named."""
+    recorded = {key: value for key, value in orjson.loads(SESSION).items() if key == "messages"}
+    _write(file, b"\n".join([make_session(3), orjson.dumps({"id": "x", "kind": "y", **recorded})]))
+    result = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--model", "named")
+    assert "Line 2 of 2" in result.stderr
+    assert {asked.json["model"] for asked in upstream.requests} == {"named"}
+    assert examinee.kinds
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random model, which writes nonsense."""
+    pytest.importorskip("xllamacpp", reason="the llama.cpp server (xllamacpp) is not installed")
+    if not REALSERVER.is_dir():
+        pytest.skip("the server's scripts (../shared/realserver) are not here")
+    return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.recorded
+async def test_nonsense_of_a_real_server_is_told_as_such(
+    model: Path, client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """llama.cpp itself: no question can be made; those of a file are answered, and what got no grade is told."""
+    file, cache = tmp_path / "session.json", tmp_path / "questions.json"
+    _write(file, make_session(12, words=60))
+    arguments = ("--window", "2048", "--questions", "2", "--timeout", "60", "--yes", "--cache", cache)
+    async with run_llama(model, client) as url:
+        command = ("evaluate", file, "--upstream", url, *arguments)
+        made = await asyncio.to_thread(run_trimtab, *command)
+        assert made.exit_code == 1, made.output
+        assert "wrote no question in the form asked for" in made.stderr
+        name = name_set(read_session(_read(file)).sha256, "exam-model", 2)
+        asked = ExamQuestion("What is the code of harbour0?", "7000", "The code of harbour0 is 7000.", 0.1)
+        keep_questions(cache, name, [asked, asked])
+        result = await asyncio.to_thread(run_trimtab, *command)
+    told = orjson.loads(result.stdout)
+    assert [arm["name"] for arm in told["arms"]] == ["none", "trimtab", "digest", "truncate"]
+    assert told["spent"]["calls"] > 4
+    assert len(told["failures"]) == told["summaries"] > 0
+    for arm in told["arms"]:
+        assert arm["right"] == 0
+        assert arm["missed"] + arm["partly"] + arm["without_grade"] == (
+            2 if arm["recall"] is not None else arm["without_grade"]
+        )

@@ -1,0 +1,188 @@
+"""The session replayed: the same cuts as the proxy makes, and the same summaries asked for."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from support.model_learning import ListLog
+from upstreams.examinee import Examinee, make_session
+from upstreams.recording import FakeUpstream, completion
+
+from proxy.cli.evaluate.asking import PatientClient
+from proxy.cli.evaluate.replay import Rehearsal, Written, rehearse, write_summaries
+from proxy.cli.evaluate.session import read_session
+from proxy.compaction import load_compactor
+from proxy.config.policies.summaries import SummaryConfig
+from proxy.config.schema import UpstreamConfig
+from proxy.http.client import target_url
+from proxy.state.models.model_policy import ModelView
+from proxy.state.summaries.calls import SummaryCalls
+from proxy.state.summaries.summariser import Summariser
+from proxy.telemetry.metrics import Metrics
+from proxy.wire.dialects import DEFAULT
+from rules.policy import OverflowStrategy, Policy
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[PatientClient]:
+    client = PatientClient()
+    yield client
+    await client.close()
+
+
+def _summariser(upstream: FakeUpstream, **settings: object) -> Summariser:
+    config = UpstreamConfig(base_url=upstream.url)
+    return Summariser(
+        codec=DEFAULT,
+        upstream=config,
+        url=target_url(config, DEFAULT.path, is_api=True),
+        headers=(("Authorization", "Bearer key"),),
+        secret=b"",
+        model="exam-model",
+        window_tokens=12_000,
+        label="exam-model",
+        settings=SummaryConfig(**settings),  # type: ignore[arg-type]
+    )
+
+
+async def _write(rehearsal: Rehearsal, summariser: Summariser, client: PatientClient) -> tuple[Written, int]:
+    steps: list[None] = []
+    calls = SummaryCalls(Metrics(), ListLog())
+    return await write_summaries(rehearsal, summariser, client, calls, lambda: steps.append(None)), len(steps)
+
+
+def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> None:
+    """Request by request or at once: the same cut, so what is measured is what the proxy would forward."""
+    compactor = load_compactor("m", vocabulary="heuristic")
+    planned = compactor.plan(rehearsal.session.request, rehearsal.policy)
+    assert rehearsal.planned.plan.window == planned.plan.window
+    assert rehearsal.apply({}).body == compactor.apply(planned, None).body
+    assert rehearsal.wanted[-1].request == planned.plan.request
+
+
+def test_every_cut_goes_on_from_the_one_before(rehearsal: Rehearsal) -> None:
+    """Each text is first asked for at a request that holds what it covers."""
+    assert len(rehearsal.wanted) >= 3
+    keys = [one.request.key for one in rehearsal.wanted]
+    assert [one.request.base for one in rehearsal.wanted] == [None, *keys[:-1]]
+    assert all(one.stop >= one.request.at for one in rehearsal.wanted)
+    assert all(0 < one.prompt_tokens < 16_000 for one in rehearsal.wanted)
+
+
+def test_a_session_that_fits_wants_nothing() -> None:
+    body = make_session(2)
+    rehearsal = rehearse(read_session(body), load_compactor("m", vocabulary="heuristic"), Policy())
+    assert rehearsal.wanted == ()
+    assert orjson.loads(rehearsal.apply({}).body) == orjson.loads(body)
+
+
+async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+) -> None:
+    """The question stands behind the session's own messages, the summary before among them."""
+    examinee.told = "The harbour is closed."
+    written, steps = await _write(rehearsal, _summariser(upstream), client)
+    assert set(written.texts) == {one.request.key for one in rehearsal.wanted}
+    assert all(text.by_model and "harbour is closed" in text.text for text in written.texts.values())
+    assert written.failures == []
+    assert len(upstream.summaries) == steps == len(rehearsal.wanted)
+    first, *later = [asked.json["messages"] for asked in upstream.summaries]
+    assert first[:2] == orjson.loads(rehearsal.session.request.body)["messages"][:2]
+    assert all("The harbour is closed." in orjson.dumps(messages).decode() for messages in later)
+    assert b"The harbour is closed." in rehearsal.apply(written.texts).body
+    assert {tuple(asked.header("Authorization")) for asked in upstream.summaries} == {("Bearer key",)}
+
+
+async def test_a_transcript_is_written_out_where_the_configuration_wants_it(
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+) -> None:
+    await _write(rehearsal, _summariser(upstream, request="transcript"), client)
+    assert all(len(asked.json["messages"]) == 1 for asked in upstream.summaries)
+    assert examinee.kinds == ["summary"] * len(rehearsal.wanted)
+
+
+async def test_another_model_is_shown_the_transcript(
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+) -> None:
+    """Its prompt cache knows nothing of the session."""
+    await _write(rehearsal, replace(_summariser(upstream), model="other"), client)
+    assert {(asked.json["model"], len(asked.json["messages"])) for asked in upstream.summaries} == {("other", 1)}
+    assert set(examinee.kinds) == {"summary"}
+
+
+async def test_the_digest_stands_where_no_summary_is_to_be_had(
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+) -> None:
+    """Each failure is told; what is forwarded is then what the digest arm forwards, or as short."""
+    examinee.override = lambda _kind, _recorded: web.Response(status=402)
+    written, steps = await _write(rehearsal, _summariser(upstream), client)
+    assert steps == len(rehearsal.wanted) == len(written.failures)
+    assert set(written.failures) == {"status 402"}
+    assert not any(text.by_model for text in written.texts.values())
+    assert rehearsal.apply(written.texts).sent_tokens < rehearsal.apply(written.texts).limit_tokens
+
+
+async def test_no_model_is_asked_where_the_policy_asks_none(
+    rehearsal: Rehearsal, upstream: FakeUpstream, client: PatientClient
+) -> None:
+    policy = replace(rehearsal.policy, overflow_strategy=OverflowStrategy.PRUNE)
+    pruning = rehearse(rehearsal.session, rehearsal.compactor, policy)
+    written, steps = await _write(pruning, _summariser(upstream), client)
+    assert (steps, written.failures, upstream.requests) == (0, [], [])
+
+
+async def test_too_few_steps_for_a_summary_are_listed(
+    rehearsal: Rehearsal, upstream: FakeUpstream, client: PatientClient
+) -> None:
+    """The proxy asks no model for these; nor is it a failure."""
+    listing = rehearse(rehearsal.session, rehearsal.compactor, replace(rehearsal.policy, summary_min_steps=1000))
+    written, steps = await _write(listing, _summariser(upstream), client)
+    assert (steps, written.failures, upstream.requests) == (0, [], [])
+    assert set(written.texts) == {one.request.key for one in listing.wanted}
+    assert written.texts
+
+
+async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_before(
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+) -> None:
+    """A step so large that it makes a cut at once: the question stands behind the request as it was without the cut."""
+    plain, large = (orjson.loads(make_session(40, words=words))["messages"] for words in (300, 2000))
+    messages = [*plain[:26], *large[26:28], *plain[28:30]]
+    body = orjson.dumps({"model": "exam-model", "messages": messages})
+    sudden = rehearse(read_session(body), rehearsal.compactor, rehearsal.policy)
+    (cut,) = sudden.wanted
+    first = sudden.session.request_of(cut.stop)
+    assert sudden.compactor.plan(first, sudden.policy).plan.request == cut.request
+    await _write(sudden, _summariser(upstream), client)
+    (asked,) = upstream.summaries
+    assert asked.json["messages"][:-1] == messages[: cut.request.at]
+    assert examinee.kinds == ["summary"]
+
+
+async def test_what_is_measured_is_what_the_proxy_forwards(
+    upstream: FakeUpstream, examinee: Examinee, client: PatientClient, start_proxy
+) -> None:
+    """The session's requests, sent through the proxy one by one, have the same summaries asked for and end the same."""
+    examinee.told = "The harbour is closed."
+    examinee.override = lambda kind, _recorded: completion() if kind == "answer" else None  # without usage
+    window = (
+        "defaults={context_window: 16000, completion_reserve: 2000, overflow_strategy: summarize, count: heuristic}"
+    )
+    proxy = await start_proxy(window)
+    session = read_session(make_session(60))
+    view = ModelView.of_unmet(proxy.services.config, session.request.model)
+    rehearsal = rehearse(session, proxy.services.compactors.choose(view.settings, session.request.model), view.policy)
+    async with aiohttp.ClientSession() as agent:
+        for stop in session.stops():
+            async with agent.post(f"{proxy.url}/v1/chat/completions", data=session.request_of(stop).body) as answer:
+                assert answer.status == 200
+            await proxy.services.summaries._tasks.settle()
+    forwarded, asked = upstream.chats[-1].body, [recorded.json for recorded in upstream.summaries]
+    upstream.requests.clear()
+    written, _ = await _write(rehearsal, _summariser(upstream), client)
+    assert len(asked) >= 3
+    assert [recorded.json for recorded in upstream.summaries] == asked
+    assert rehearsal.apply(written.texts).body == forwarded
