@@ -72,6 +72,8 @@ def _pair(message: Message, results: Sequence[Message]) -> tuple[Answered, ...]:
     """The message's calls, each with the one of the results that answers it; the newest result comes first."""
     if not message.tool_calls:
         return ()
+    if len(message.tool_calls) == len(results) == 1 and results[0].answers == message.tool_calls[0].id:
+        return (Answered(message.tool_calls[0], results[0]),)
     calls = OpenCalls()
     calls.answer(message)
     answers: dict[int, Message] = {}

@@ -5,8 +5,9 @@ Law: lines stand as they are. Linear: each line is looked at once, and only its 
 
 import re
 from dataclasses import replace
+from itertools import islice
 
-from rules.summary.carried.item import ITEM_CHARS, Item, Rank, is_status, rank_status, shorten
+from rules.summary.carried.item import ITEM_CHARS, MOST_ITEMS, Item, Rank, is_status, rank_status, shorten
 
 FEWEST_ITEMS = 2
 """Of a check list in what the assistant says: a single one may be an example."""
@@ -14,13 +15,14 @@ DETAIL_LINES = 8
 """Below one item."""
 HEADING_CHARS = 200
 
-_BULLET = r"[ \t]{0,40}(?:[-*+•][ \t]{1,4}|\d{1,4}[.)][ \t]{1,4})"
-_MARKDOWN = re.compile(rf"{_BULLET}\[(?P<status>[ xX~/>*!✓✔-])\][ \t]{{1,8}}(?P<label>\S)")
+_BULLET = r"^[ \t]{0,40}(?:[-*+•][ \t]{1,4}|\d{1,4}[.)][ \t]{1,4})"
+_MARKDOWN = re.compile(rf"{_BULLET}\[(?P<status>[ xX~/>*!✓✔-])\][ \t]{{1,8}}(?P<label>\S)", re.MULTILINE)
 _SIGNS = "☐☑☒✅⬜✔✓◻◼🔄⏳❌○◐"
 _ANY = re.compile(
-    rf"[ \t]{{0,40}}(?:[-*+•][ \t]{{0,4}})?(?:\d{{1,4}}[.):][ \t]{{1,4}})?"
+    rf"^[ \t]{{0,40}}(?:[-*+•][ \t]{{0,4}})?(?:\d{{1,4}}[.):][ \t]{{1,4}})?"
     r"(?:\#?(?P<id>\w[\w-]{0,39})[.:]?[ \t]{1,4})?"
-    rf"(?:\[(?P<status>[^\[\]\n]{{1,20}})\]|(?P<sign>[{_SIGNS}])\ufe0f?)[ \t]{{1,8}}(?P<label>\S)"
+    rf"(?:\[(?P<status>[^\[\]\n]{{1,20}})\]|(?P<sign>[{_SIGNS}])\ufe0f?)[ \t]{{1,8}}(?P<label>\S)",
+    re.MULTILINE,
 )
 _HEADING = re.compile(r"#{1,6}[ \t]{1,8}\S|\*\*[^*]{1,160}\*\*:?[ \t]*\Z")
 _NUMBERED = re.compile(r"[ \t]{0,8}\d{1,6}(?:\t|→|│|\|)[ \t]?")
@@ -53,6 +55,8 @@ def strip_line_numbers(text: str) -> str:
 
 
 def _read(text: str, form: re.Pattern[str], fewest: int) -> tuple[Item, ...]:
+    if sum(1 for _ in islice(form.finditer(text), fewest)) < fewest:
+        return ()
     items: list[Item] = []
     title: Item | None = None
     number = details = 0
@@ -61,6 +65,8 @@ def _read(text: str, form: re.Pattern[str], fewest: int) -> tuple[Item, ...]:
         if item is not None:
             items.extend((title, item) if title else (item,))
             title, number, details = None, number + 1, 0
+            if number == MOST_ITEMS:
+                break
         elif _HEADING.match(line):
             title, details = (
                 Item(line[:HEADING_CHARS], rank=Rank.TITLE, line=line[:HEADING_CHARS].rstrip()),

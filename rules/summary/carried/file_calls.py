@@ -76,7 +76,7 @@ def _find_events(
     yield from _find_patched(arguments, wanted)
     parts = {part.lower() for part in _PARTS.findall(name[:128])}
     members = {normalise(str(key)[:64]): value for key, value in arguments.items()}
-    places = [place for place in _find_places(members) if wanted(place[0])]
+    places = _find_places(members)
     if not places:
         command = _find_command(members)
         if command:
@@ -86,6 +86,8 @@ def _find_events(
         return
     act = _tell_act(parts, members)
     for path, place in places:
+        if not wanted(path):
+            continue
         if act is FileAct.READ:
             yield FileEvent(path, act, result if len(places) == 1 else "", is_partial=_is_partial(place, result))
         elif act is not None:

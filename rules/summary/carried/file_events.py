@@ -14,6 +14,9 @@ EDITED_CHARS = 64 * 1024
 MOST_EDITS = 256
 """Of one file that are followed."""
 
+MOST_STATES = 64
+"""Files that are followed at once: the one that was read or written first is forgotten for a further one."""
+
 _TRAILING_LINES = re.compile(r"(?<=.)(?::\d[\d,:-]{0,40}|#L\d[\dL-]{0,40})\Z")
 
 
@@ -85,9 +88,11 @@ def follow_events(events: Iterable[FileEvent]) -> dict[str, FileState]:
         if event.act in {FileAct.READ, FileAct.WRITE}:
             state = states.pop(event.path, FileState(event.path))
             states[event.path] = state.follow(event)
+            if len(states) > MOST_STATES:
+                del states[next(iter(states))]
             continue
         for path, state in states.items():
-            if is_same_path(path, event.path):
+            if not state.is_changed and is_same_path(path, event.path):
                 states[path] = state.follow(event)
     return states
 

@@ -120,7 +120,7 @@ def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> s
         file = files[index]
         if not file.text or len(file.text) > CHARS_PER_TOKEN * room:
             continue
-        text = f"## {_name(file)}, as it was read\n{file.text.rstrip()}\n"
+        text = f"## {_name(file)}, as it stood then\n{file.text.rstrip()}\n"
         cost = count(text) - count(pointer)
         if cost <= room:
             pieces[index] = text

@@ -6,27 +6,31 @@ Law: values. Words and status stand as the agent wrote them; only how urgent an 
 import re
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 
 ITEM_CHARS = 2000
 """Of an item's words, and of its details: beyond them it is no item."""
+MOST_ITEMS = 512
+"""Of one list: no agent works on more."""
 ID_CHARS = 64
 STATUS_CHARS = 32
 
 _PLAIN = re.compile(r"[^\w]|_")
-# The statuses of the tools that item_lists.py names, without their blanks and signs, and the signs of check lists. `-` is
-# an item that is worked on in one tool and a cancelled one in another: it counts as open.
-_ACTIVE = frozenset(
-    {"~", "/", ">", "*", "-", "🔄", "▶", "◐", "inprogress", "active", "current", "doing", "ongoing", "running", "started",
-     "working", "进行中"}
-)  # fmt: skip
-_CLOSED = frozenset(
-    {"x", "✓", "✔", "☑", "☒", "✅", "❌", "✗", "done", "complete", "completed", "finish", "finished", "closed", "resolved",
-     "cancelled", "canceled", "cancel", "skipped", "dropped", "abandoned", "obsolete", "完成", "已完成", "已取消"}
-)  # fmt: skip
-_OPEN = frozenset(
-    {"!", "☐", "⬜", "◻", "○", "⏳", "pending", "todo", "open", "notstarted", "notdone", "start", "new", "planned", "waiting",
-     "blocked", "failed", "queued", "待办", "未开始"}
-)  # fmt: skip
+# The statuses of the tools that item_lists.py names, without blanks and signs, and the signs of check lists. `-` is an
+# item that is worked on in one tool, and a cancelled one in another: it counts as open.
+_ACTIVE = frozenset({
+    "~", "/", ">", "*", "-", "🔄", "▶", "◐", "inprogress", "active", "current", "doing", "ongoing", "running",
+    "started", "working", "进行中",
+})  # fmt: skip
+_CLOSED = frozenset({
+    "x", "✓", "✔", "☑", "☒", "✅", "❌", "✗", "done", "complete", "completed", "finish", "finished", "closed",
+    "resolved", "cancelled", "canceled", "cancel", "skipped", "dropped", "abandoned", "obsolete",
+    "完成", "已完成", "已取消",
+})  # fmt: skip
+_OPEN = frozenset({
+    "!", "☐", "⬜", "◻", "○", "⏳", "pending", "todo", "open", "notstarted", "notdone", "start", "new", "planned",
+    "waiting", "blocked", "failed", "queued", "待办", "未开始",
+})  # fmt: skip
 _GONE = frozenset({"deleted", "delete", "removed", "remove"})
 
 
@@ -95,6 +99,7 @@ def shorten(text: str) -> str:
     return text if len(text) <= ITEM_CHARS else text[:ITEM_CHARS] + "…"
 
 
+@lru_cache(maxsize=2048)
 def normalise(word: str) -> str:
     """A status or a key in small letters, without blanks and signs; a sign alone stays."""
     plain = _PLAIN.sub("", word).lower()

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.summary.carried.answered import decode
-from rules.summary.carried.item import Item, is_status, make_item, normalise
+from rules.summary.carried.item import MOST_ITEMS, Item, is_status, make_item, normalise
 
-MAX_ITEMS = 512
-"""Of one list: no agent works on more."""
 MAX_DEPTH = 3
 MAX_MEMBERS = 32
 """Of one item."""
@@ -56,7 +54,7 @@ def read_items(value: Any) -> tuple[Item, ...] | None:
         if each is None:
             return None
         items.append(each)
-        if len(items) == MAX_ITEMS:
+        if len(items) == MOST_ITEMS:
             break
     return tuple(items)
 
@@ -86,7 +84,7 @@ def read_item(value: Mapping[str, Any], depth: int = 0) -> Item | None:
 
 def _walk(values: list[Any], depth: int) -> Iterator[Item | None]:
     """Each item; None for what is none."""
-    for value in values[:MAX_ITEMS]:
+    for value in values[:MOST_ITEMS]:
         if isinstance(value, str) and value.strip():
             yield make_item(value, depth=depth)
         elif isinstance(value, dict):

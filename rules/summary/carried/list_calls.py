@@ -7,12 +7,13 @@ no list, whatever its name.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
 from rules.summary.carried.answered import Answered, decode, read_arguments
 from rules.summary.carried.check_lists import read_any, read_lines, read_markdown
-from rules.summary.carried.item import Item, make_item, normalise
+from rules.summary.carried.item import MOST_ITEMS, Item, make_item, normalise
 from rules.summary.carried.item_lists import have_statuses, read_item, read_items
 
 NAME_CHARS = 128
@@ -58,10 +59,12 @@ class ListCall:
 def read_list_call(one: Answered) -> ListCall | None:
     """What a call says of the task list; None if it says nothing of it, or has failed."""
     call = one.call
-    if one.has_failed or (not _may_mean_list(call.name) and not any(hint in call.arguments for hint in _HINTS)):
+    if one.has_failed or (
+        not _may_mean_list(call.name[:NAME_CHARS]) and not any(hint in call.arguments for hint in _HINTS)
+    ):
         return None
     arguments = read_arguments(call)
-    if _may_mean_list(call.name):
+    if _may_mean_list(call.name[:NAME_CHARS]):
         return _read_known(one, arguments)
     items = next(filter(None, (_read_unknown(key, value) for key, value in arguments.items())), ())
     return ListCall(call.name, items, is_whole=True) if items else None
@@ -79,12 +82,12 @@ def apply_changes(items: Sequence[Item], changes: Iterable[Sequence[Item]]) -> t
             state[item.id] = known.change(item)
         elif item.label:
             state[item.id or f"\0{next(unnamed)}"] = item
-    return tuple(state.values())
+    return tuple(state.values())[-MOST_ITEMS:]
 
 
+@lru_cache(maxsize=512)
 def _may_mean_list(name: str) -> bool:
-    """Whether a tool's name speaks of tasks, of a plan, or of something to do."""
-    name = name[:NAME_CHARS]
+    """Whether the beginning of a tool's name speaks of tasks, of a plan, or of something to do."""
     return _NOUN.search(normalise(name)) is not None or not _NOUNS.isdisjoint(_split(name))
 
 

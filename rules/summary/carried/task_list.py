@@ -14,7 +14,7 @@ from rules.conversation import CountTokens, Message, Role
 from rules.summary.carried.answered import Answered, newest_steps
 from rules.summary.carried.check_lists import read_lines, read_markdown, strip_line_numbers
 from rules.summary.carried.file_calls import find_file_events
-from rules.summary.carried.file_events import FileAct, FileEvent, follow_events
+from rules.summary.carried.file_events import FileAct, FileEvent, follow_events, take_name
 from rules.summary.carried.item import Item, Rank
 from rules.summary.carried.list_calls import ListCall, apply_changes, read_list_call
 from rules.summary.carried.quotation import fit, quote
@@ -23,7 +23,7 @@ from rules.summary.quoting import quote_line
 SOURCE_CHARS = 120
 PATH_CHARS = 400
 UNCERTAIN = "; in part, or changed since"
-TEXT_CHARS = 256 * 1024
+TEXT_CHARS = 64 * 1024
 """A longer text of the assistant or of a file is no task list."""
 MOST_LINES = 400
 """That are tried when a list is written."""
@@ -32,6 +32,8 @@ _FILE = re.compile(
     r"\.(?:md|markdown|txt)",
     re.IGNORECASE,
 )
+_EXACT = re.compile(r"(?:to-?dos?|plan|tasks?|checklist|progress)\.(?:md|markdown|txt)", re.IGNORECASE)
+"""Names that a file of plans has even if the agent only reads it."""
 _FOLDERS = frozenset({"plans", "todos", "tasks"})
 _HINTS = ("todo", "to-do", "plan", "task", "checklist", "progress")
 
@@ -113,7 +115,10 @@ class _Search:
 
     def _take_filed(self) -> TaskList | None:
         written = {event.path for event in self.events if event.act is FileAct.WRITE}
+        touched = {event.path for event in self.events if event.act is not FileAct.READ}
         for state in reversed(follow_events(reversed(self.events)).values()):
+            if state.path not in touched and not _EXACT.fullmatch(take_name(state.path)):
+                continue  # it is some document's
             text = strip_line_numbers(state.text[:TEXT_CHARS])
             items = read_markdown(text, 1) or (read_lines(text) if state.path in written else ())
             if items:
