@@ -30,10 +30,14 @@ def find_shell_events(command: str, result: str, wanted: Callable[[str], bool]) 
     pieces = _SEPARATORS.split(command)
     lines = [_WORDS.findall(piece) for piece in pieces[::2]]
     separators = [*pieces[1::2], ""]
-    printing = sum(_prints(words) for words in lines)
+    known = {word: normalise_path(word) for words in lines for word in words[1:]}
+    known = {word: path for word, path in known.items() if wanted(path)}
+    if not known:
+        return
+    printing = sum(map(_prints, lines))
     for words, separator in zip(lines, separators, strict=True):
-        paths = [path for path in map(normalise_path, words[1:]) if wanted(path)]
-        for path in dict.fromkeys(paths):
+        paths = list(dict.fromkeys(known[word] for word in words[1:] if word in known))
+        for path in paths:
             target = _find_redirection(words)
             if target is not None and normalise_path(target[1]) == path:
                 body = _find_body(words, bodies) if target[0] == ">" else ""

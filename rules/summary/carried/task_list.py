@@ -111,7 +111,10 @@ class _Search:
         if not told:
             return None
         items = self.whole.items if self.whole is not None else ()
-        return TaskList(apply_changes(items, (each.items for each in reversed(self.changes))), told[-1].source)
+        state = apply_changes(items, (each.items for each in reversed(self.changes)))
+        # What is only added, without a name or a status to change it by, is not what the agent keeps for itself.
+        is_kept = self.whole is not None or any(item.id or item.status for item in state)
+        return TaskList(state, told[-1].source) if is_kept else None
 
     def _take_filed(self) -> TaskList | None:
         written = {event.path for event in self.events if event.act is FileAct.WRITE}
