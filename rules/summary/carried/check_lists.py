@@ -11,6 +11,8 @@ from rules.summary.carried.item import ITEM_CHARS, MOST_ITEMS, Item, Rank, is_st
 
 FEWEST_ITEMS = 2
 """Of a check list in what the assistant says: a single one may be an example."""
+LINE_CHARS = ITEM_CHARS + 80
+PROSE_CHARS = 64 * 1024
 DETAIL_LINES = 8
 """Below one item."""
 HEADING_CHARS = 200
@@ -39,10 +41,10 @@ def read_any(text: str, fewest: int = 1) -> tuple[Item, ...]:
     return _read(text, _ANY, fewest)
 
 
-def read_lines(text: str) -> tuple[Item, ...]:
-    """Each line of a plan that is no check list, as an open item; none of a single line."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return tuple(_take_line(line) for line in lines) if len(lines) > 1 else ()
+def read_prose(text: str) -> tuple[Item, ...]:
+    """A plan that is no check list, as it stands; nothing of one line."""
+    text = text[:PROSE_CHARS].strip()
+    return (Item(shorten(text), rank=Rank.PROSE, line=text),) if "\n" in text else ()
 
 
 def strip_line_numbers(text: str) -> str:
@@ -80,11 +82,6 @@ def _read(text: str, form: re.Pattern[str], fewest: int) -> tuple[Item, ...]:
     return tuple(items) if number >= fewest else ()
 
 
-def _take_line(line: str) -> Item:
-    whole = line if len(line) <= ITEM_CHARS else line[:ITEM_CHARS] + "…"
-    return Item(whole.strip(), line=whole)
-
-
 def _read_line(line: str, form: re.Pattern[str]) -> Item | None:
     found = form.match(line)
     if found is None:
@@ -94,4 +91,4 @@ def _read_line(line: str, form: re.Pattern[str]) -> Item | None:
     if not is_status(status):
         return None
     label = shorten(line[found.start("label") :])
-    return Item(label, status.strip(), rank_status(status), parts.get("id") or "", line=_take_line(line.rstrip()).line)
+    return Item(label, status.strip(), rank_status(status), parts.get("id") or "", line=line[:LINE_CHARS].rstrip())

@@ -41,11 +41,13 @@ class Rank(IntEnum):
     OPEN = 1
     TITLE = 2
     CLOSED = 3
+    PROSE = 4
+    """A plan that is no list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item, or a heading among items.
+    """An item, a heading among items, or a plan in prose.
 
     `id` is what the agent calls it by, if it does. `details` are further words on it. `depth` says in how many others
     it stands. `line` is the line that says all this as the agent wrote it; empty if it was no line.

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from rules.summary.carried.answered import Answered, decode, read_arguments
-from rules.summary.carried.check_lists import read_any, read_lines, read_markdown
+from rules.summary.carried.check_lists import read_any, read_markdown, read_prose
 from rules.summary.carried.item import MOST_ITEMS, Item, make_item, normalise
 from rules.summary.carried.item_lists import have_statuses, read_item, read_items
 
@@ -138,7 +138,7 @@ def _read_member(key: str, value: Any, *, is_sure: bool) -> tuple[Item, ...] | N
         return items if is_named or (items and have_statuses(items, have_labels=False)) else None
     if not isinstance(value, str) or not (is_named or key in _TEXTS):
         return None
-    return read_any(value) or (read_lines(value) if is_named else ()) or None
+    return read_any(value) or (read_prose(value) if is_named else ()) or None
 
 
 def _read_change(one: Answered, item: Item, verbs: set[str]) -> Item | None:

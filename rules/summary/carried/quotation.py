@@ -14,7 +14,12 @@ ROUNDS = 8
 
 def quote(text: str) -> str:
     """A text in the marks of a quotation; its own markers are broken."""
-    return f"{QUOTE_START}\n{break_markers(text).rstrip()}\n{QUOTE_END}\n"
+    return frame(break_markers(text))
+
+
+def frame(text: str) -> str:
+    """A text whose markers are broken, in the marks of a quotation."""
+    return f"{QUOTE_START}\n{text.rstrip()}\n{QUOTE_END}\n"
 
 
 def fit(write: Callable[[int], str], *, max_tokens: int, count: Callable[[str], int]) -> str:

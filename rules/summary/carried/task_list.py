@@ -12,19 +12,21 @@ from enum import IntEnum
 
 from rules.conversation import CountTokens, Message, Role
 from rules.summary.carried.answered import Answered, newest_steps
-from rules.summary.carried.check_lists import read_lines, read_markdown, strip_line_numbers
+from rules.summary.carried.check_lists import read_markdown, read_prose, strip_line_numbers
 from rules.summary.carried.file_calls import find_file_events
 from rules.summary.carried.file_events import FileAct, FileEvent, follow_events, take_name
 from rules.summary.carried.item import Item, Rank
 from rules.summary.carried.list_calls import ListCall, apply_changes, read_list_call
-from rules.summary.carried.quotation import fit, quote
-from rules.summary.quoting import quote_line
+from rules.summary.carried.quotation import fit, frame
+from rules.summary.quoting import break_markers, quote_line
+from rules.text.head_tail import truncate_text
 
 SOURCE_CHARS = 120
 PATH_CHARS = 400
 UNCERTAIN = "; in part, or changed since"
 TEXT_CHARS = 64 * 1024
 """A longer text of the assistant or of a file is no task list."""
+OPEN = frozenset({Rank.ACTIVE, Rank.OPEN, Rank.PROSE})
 MOST_LINES = 400
 """That are tried when a list is written."""
 _FILE = re.compile(
@@ -60,7 +62,7 @@ class TaskList:
     @property
     def has_open(self) -> bool:
         """Whether anything is left to do."""
-        return any(item.rank <= Rank.OPEN for item in self.items)
+        return any(item.rank in OPEN for item in self.items)
 
 
 @dataclass(slots=True)
@@ -123,7 +125,7 @@ class _Search:
             if state.path not in touched and not _EXACT.fullmatch(take_name(state.path)):
                 continue  # it is some document's
             text = strip_line_numbers(state.text[:TEXT_CHARS])
-            items = read_markdown(text, 1) or (read_lines(text) if state.path in written else ())
+            items = read_markdown(text, 1) or (read_prose(text) if state.path in written else ())
             if items:
                 return TaskList(items, state.path, state.is_changed or state.is_partial)
         return None
@@ -147,7 +149,7 @@ def write_task_list(task_list: TaskList, *, max_tokens: int, count: CountTokens)
     """The list as a quotation of at most `max_tokens`; empty if no item fits.
 
     What is being done goes first, then what is open, then what is closed, the last of it first; what is left out is
-    told. Further words on an item stand below it if there is room.
+    told. Further words on an item stand below it if there is room; of a plan in prose, head and tail.
     """
     return fit(lambda room: _write(task_list, room, count), max_tokens=max_tokens, count=count)
 
@@ -156,16 +158,18 @@ def _write(task_list: TaskList, room: int, count: CountTokens) -> str:
     items = task_list.items
     source = f" ({quote_line(task_list.source, SOURCE_CHARS)})" if task_list.source else ""
     title = f"## Task list as of then{source}{UNCERTAIN if task_list.is_uncertain else ''}\n"
-    room -= count(quote(title)) + count(_tell_missing(items))
+    room -= count(frame(title)) + count(_tell_missing(items))
     chosen: dict[int, str] = {}
     for index in _order(items):
-        line = f"{items[index].write()}\n"
+        if room <= 0:
+            break
+        line = _write_item(items[index], room, count)
         cost = count(line)
         if cost <= room:
             chosen[index] = line
             room -= cost
     for index in sorted(chosen):
-        details = _indent(items[index])
+        details = break_markers(_indent(items[index]))
         cost = count(details) if details else 0
         if cost <= room:
             chosen[index] += details
@@ -173,7 +177,13 @@ def _write(task_list: TaskList, room: int, count: CountTokens) -> str:
     if all(items[index].rank is Rank.TITLE for index in chosen):
         return ""
     missing = _tell_missing([item for index, item in enumerate(items) if index not in chosen])
-    return quote(title + missing + "".join(chosen[index] for index in sorted(chosen)))
+    return frame(title + missing + "".join(chosen[index] for index in sorted(chosen)))
+
+
+def _write_item(item: Item, room: int, count: CountTokens) -> str:
+    """A line of the list; as much of prose as there is room for."""
+    text = break_markers(item.write())
+    return f"{truncate_text(text, room - 1, count) if item.rank is Rank.PROSE else text}\n"
 
 
 def _order(items: Sequence[Item]) -> list[int]:
