@@ -158,7 +158,18 @@ def _write(task_list: TaskList, room: int, count: CountTokens) -> str:
     items = task_list.items
     source = f" ({quote_line(task_list.source, SOURCE_CHARS)})" if task_list.source else ""
     title = f"## Task list as of then{source}{UNCERTAIN if task_list.is_uncertain else ''}\n"
-    room -= count(frame(title)) + count(_tell_missing(items))
+    room -= count(frame(title))
+    chosen = _choose(items, room, count)
+    if len(chosen) < len(items):
+        chosen = _choose(items, room - count(_tell_missing(items)), count)
+    if all(items[index].rank is Rank.TITLE for index in chosen):
+        return ""
+    missing = _tell_missing([item for index, item in enumerate(items) if index not in chosen])
+    return frame(title + missing + "".join(chosen[index] for index in sorted(chosen)))
+
+
+def _choose(items: Sequence[Item], room: int, count: CountTokens) -> dict[int, str]:
+    """What stands for the items that fit, by their places."""
     chosen: dict[int, str] = {}
     for index in _order(items):
         if room <= 0:
@@ -174,10 +185,7 @@ def _write(task_list: TaskList, room: int, count: CountTokens) -> str:
         if cost <= room:
             chosen[index] += details
             room -= cost
-    if all(items[index].rank is Rank.TITLE for index in chosen):
-        return ""
-    missing = _tell_missing([item for index, item in enumerate(items) if index not in chosen])
-    return frame(title + missing + "".join(chosen[index] for index in sorted(chosen)))
+    return chosen
 
 
 def _write_item(item: Item, room: int, count: CountTokens) -> str:

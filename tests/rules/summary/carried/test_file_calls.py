@@ -89,7 +89,7 @@ def test_a_result_in_json_is_what_stands_in_it() -> None:
     [
         ("Write", {"file_path": "/r/A.md", "content": BODY}),
         ("str_replace_editor", {"command": "create", "path": "/r/A.md", "file_text": BODY}),
-        ("apply_patch", {"input": "*** Begin Patch\n*** Add File: /r/A.md\n+# Rules\n+Use tabs.\n*** End Patch"}),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Add File: /r/A.md\n+# Rules\n+Use tabs.\n*** Add File: b\n+x"}),
         ("apply_patch", "*** Begin Patch\n*** Add File: /r/A.md\n+# Rules\n+Use tabs."),
     ],
 )

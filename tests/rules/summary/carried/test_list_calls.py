@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.tool_steps import answered
 
 from rules.summary.carried.item import Item, make_item
-from rules.summary.carried.list_calls import apply_changes, read_list_call
+from rules.summary.carried.list_calls import RESULT_CHARS, apply_changes, read_list_call
 
 TODO = [{"content": "a", "status": "pending"}]
 
@@ -83,6 +83,7 @@ def test_a_list_that_was_only_looked_at_is_read_from_the_result(name: str, argum
         ("create_issue", {"title": "t", "body": "- [ ] a\n- [ ] b"}, "ok"),
         ("pay", {"todos": []}, "ok"),
         ("TodoWrite", '{"todos": [{"content": "a", "sta', "ok"),
+        ("TaskList", {}, "#1 [pending] a\n" * (RESULT_CHARS // 15 + 1)),
         ("TodoWrite", {"todos": 7}, "ok"),
         ("TodoWrite", {"todos": [7]}, "ok"),
     ],

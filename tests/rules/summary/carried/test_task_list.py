@@ -136,6 +136,7 @@ def test_a_document_that_is_only_read_is_no_plan() -> None:
 def test_other_files_are_no_plans(name: str) -> None:
     """Whatever stands in them."""
     assert found(step("Write", {"file_path": name, "content": "- [ ] a\n- [ ] b"})) is None
+    assert found(step("Read", {"file_path": "plan.md"}, "We plan to grow.\nMuch.")) is None
 
 
 def test_users_and_results_are_not_asked() -> None:
@@ -169,6 +170,16 @@ def test_what_matters_most_stays_if_not_all_fits() -> None:
         "- [pending] later",
     ]
     assert write_task_list(TaskList((make_item("a" * 400),), "t"), max_tokens=60, count=count) == ""
+
+
+def test_words_below_an_item_stand_if_there_is_room() -> None:
+    """Those of a Markdown list as they stand there; none of an item that is closed."""
+    task_list = find_task_list([assistant("- [ ] a\n    of the first kind, as was said\n- [x] b\n  done")], [])
+    assert task_list is not None
+    text = write_task_list(task_list, max_tokens=99, count=count)
+    assert "- [ ] a\n    of the first kind, as was said\n- [x] b\n[" in text
+    less = write_task_list(task_list, max_tokens=count(text) - 1, count=count)
+    assert "- [ ] a\n- [x] b\n[" in less
 
 
 def test_a_plan_in_prose_keeps_head_and_tail() -> None:
