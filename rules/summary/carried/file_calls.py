@@ -11,12 +11,11 @@ from typing import Any
 from rules.results.tools.arguments import MAX_ARGUMENTS_CHARS
 from rules.results.tools.exit_status import says_failure
 from rules.summary.carried.answered import Answered, decode, read_arguments
-from rules.summary.carried.file_events import FileAct, FileEvent, normalise_path
+from rules.summary.carried.file_events import PATH_CHARS, FileAct, FileEvent, normalise_path
 from rules.summary.carried.item import normalise
 from rules.summary.carried.shell_files import find_shell_events, holds_all
 from rules.text.markers import START, tells_omission
 
-PATH_CHARS = 4096
 SHORT_CHARS = 600
 """Of a result that only says that something failed."""
 MOST_PATHS = 32

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+PATH_CHARS = 4096
+"""A longer text is no path."""
 EDITED_CHARS = 64 * 1024
 """A longer file's edits are not followed."""
 MOST_EDITS = 256

@@ -11,8 +11,16 @@ from fnmatch import fnmatchcase
 
 from rules.conversation import CountTokens, Message
 from rules.summary.carried.answered import newest_steps
-from rules.summary.carried.file_calls import PATH_CHARS, find_file_events
-from rules.summary.carried.file_events import FileAct, FileEvent, FileState, follow_events, is_same_path, take_name
+from rules.summary.carried.file_calls import find_file_events
+from rules.summary.carried.file_events import (
+    PATH_CHARS,
+    FileAct,
+    FileEvent,
+    FileState,
+    follow_events,
+    is_same_path,
+    take_name,
+)
 from rules.summary.carried.quotation import fit, quote
 from rules.summary.quoting import quote_line
 

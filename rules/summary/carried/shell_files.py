@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from rules.summary.carried.file_events import FileAct, FileEvent, normalise_path
+from rules.summary.carried.file_events import PATH_CHARS, FileAct, FileEvent, normalise_path
 
 COMMAND_CHARS = 64 * 1024
 """Of a command line: what stands behind them is not looked at."""
@@ -30,7 +30,7 @@ def find_shell_events(command: str, result: str, wanted: Callable[[str], bool]) 
     pieces = _SEPARATORS.split(command)
     lines = [_WORDS.findall(piece) for piece in pieces[::2]]
     separators = [*pieces[1::2], ""]
-    known = {word: normalise_path(word) for words in lines for word in words[1:]}
+    known = {word: normalise_path(word) for words in lines for word in words[1:] if len(word) <= PATH_CHARS}
     known = {word: path for word, path in known.items() if wanted(path)}
     if not known:
         return

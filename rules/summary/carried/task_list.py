@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from rules.conversation import CountTokens, Message, Role
+from rules.results.tools.arguments import MAX_ARGUMENTS_CHARS
 from rules.summary.carried.answered import Answered, newest_steps
 from rules.summary.carried.check_lists import read_markdown, read_prose, strip_line_numbers
 from rules.summary.carried.file_calls import find_file_events
@@ -104,7 +105,7 @@ class _Search:
             self.whole = told
         elif told is not None:
             self.changes.append(told)
-        elif any(hint in one.call.arguments.lower() for hint in _HINTS):
+        elif _may_name_plan(one.call.arguments):
             self.events += reversed(list(find_file_events(one, _is_plan)))
 
     def _take_told(self) -> TaskList | None:
@@ -215,6 +216,11 @@ def _indent(item: Item) -> str:
         return item.details
     blanks = "  " * (item.depth + 1)
     return "".join(f"{blanks}{line}\n" for line in item.details.splitlines())
+
+
+def _may_name_plan(arguments: str) -> bool:
+    lowered = arguments.lower() if len(arguments) <= MAX_ARGUMENTS_CHARS else ""
+    return any(hint in lowered for hint in _HINTS)
 
 
 def _is_plan(path: str) -> bool:
