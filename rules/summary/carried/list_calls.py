@@ -1,0 +1,174 @@
+"""What a call says of the task list: all of it anew, or changes of single items.
+
+Law: known by its shape. A tool's or a member's name only says that a list may be meant; what is no list of items makes
+no list, whatever its name.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from rules.summary.carried.answered import Answered, decode, read_arguments
+from rules.summary.carried.check_lists import read_any, read_markdown, read_prose
+from rules.summary.carried.item import MOST_ITEMS, Item, make_item, normalise
+from rules.summary.carried.item_lists import have_statuses, read_item, read_items
+
+NAME_CHARS = 128
+RESULT_CHARS = 64 * 1024
+"""A longer result is no task list."""
+
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_NOUN = re.compile(r"todo|checklist|tasklist|tasktrack|taskprogress")
+_NOUNS = frozenset({"task", "tasks", "plan", "plans", "updateplan"})
+_ADDS = frozenset({"add", "append", "create", "new", "insert"})
+_CHANGES = frozenset(
+    {"update", "edit", "set", "mark", "complete", "finish", "start", "delete", "remove", "cancel", "completed", "done"}
+)
+_READS = frozenset({"list", "view", "read", "get", "show", "todoread"})
+_STATUS_VERBS = _CHANGES - {"update", "edit", "set", "mark"}
+_OPERATIONS = ("action", "command", "operation", "op", "method")
+_KEYS = frozenset(
+    {"todo", "todos", "todolist", "plan", "plans", "tasklist", "tasks", "checklist", "taskprogress", "steps"}
+)
+_TEXTS = frozenset({"", "content", "markdown", "text", "list", "input", "value"})
+"""Members in which a tool of lists may take one as text. A description is one of an item."""
+_HINTS = tuple(
+    f'"{key}"'
+    for key in (
+        "todo", "todos", "todo_list", "todoList", "plan", "task_list", "taskList", "tasks", "checklist",
+        "task_progress", "steps",
+    )
+)  # fmt: skip
+_CREATED = re.compile(
+    r"#(\w[\w-]{0,39})|\b(?:id|ID|Id|taskId|task_id|todo_id)[\"']?\s{0,3}[:=]\s{0,3}[\"']?([\w-]{1,40})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListCall:
+    """`items` are all of the list if it `is_whole`, else those that are added, changed or taken off."""
+
+    source: str
+    items: tuple[Item, ...]
+    is_whole: bool
+
+
+def read_list_call(one: Answered) -> ListCall | None:
+    """What a call says of the task list; None if it says nothing of it, or has failed."""
+    call = one.call
+    if one.has_failed or (
+        not _may_mean_list(call.name[:NAME_CHARS]) and not any(hint in call.arguments for hint in _HINTS)
+    ):
+        return None
+    arguments = read_arguments(call)
+    if _may_mean_list(call.name[:NAME_CHARS]):
+        return _read_known(one, arguments)
+    items = next(filter(None, (_read_unknown(key, value) for key, value in arguments.items())), ())
+    return ListCall(call.name, items, is_whole=True) if items else None
+
+
+def apply_changes(items: Sequence[Item], changes: Iterable[Sequence[Item]]) -> tuple[Item, ...]:
+    """The list after changes, the oldest first: items are changed by their ids, new ones added, gone ones left out."""
+    unnamed = count()
+    state = {item.id or f"\0{next(unnamed)}": item for item in items}
+    for item in (item for change in changes for item in change):
+        known = state.get(item.id) if item.id else None
+        if item.is_gone:
+            state.pop(item.id, None)
+        elif known is not None:
+            state[item.id] = known.change(item)
+        elif item.label:
+            state[item.id or f"\0{next(unnamed)}"] = item
+    return tuple(state.values())[-MOST_ITEMS:]
+
+
+@lru_cache(maxsize=512)
+def _may_mean_list(name: str) -> bool:
+    """Whether the beginning of a tool's name speaks of tasks, of a plan, or of something to do."""
+    return _NOUN.search(normalise(name)) is not None or not _NOUNS.isdisjoint(_split(name))
+
+
+def _split(name: str) -> set[str]:
+    return {part.lower() for part in _PARTS.findall(name[:NAME_CHARS])}
+
+
+def _read_known(one: Answered, arguments: Mapping[str, Any]) -> ListCall | None:
+    """What a call of a tool that may keep the list says."""
+    source = one.call.name
+    verbs = _split(source) | {
+        verb for key in _OPERATIONS if isinstance(arguments.get(key), str) for verb in _split(arguments[key])
+    }
+    is_sure = _NOUN.search(normalise(source[:NAME_CHARS])) is not None or not verbs.isdisjoint(_ADDS)
+    members = (_read_member(normalise(key[:64]), value, is_sure=is_sure) for key, value in arguments.items())
+    items = next((each for each in members if each is not None), None)
+    if items is not None:
+        is_part = arguments.get("merge") is True or not verbs.isdisjoint({"add", "append", "merge"})
+        return ListCall(source, items, is_whole=not is_part and all(item.label for item in items))
+    if not _keeps_tasks(source):
+        return None
+    item = read_item(arguments)
+    if item is not None:
+        change = _read_change(one, item, verbs)
+        return ListCall(source, (change,), is_whole=False) if change is not None else None
+    items = () if verbs.isdisjoint(_READS) else _read_result(one)
+    return ListCall(source, items, is_whole=True) if items else None
+
+
+def _read_unknown(key: str, value: Any) -> tuple[Item, ...]:
+    """The task list in a member of a call of any tool: the member's name and each item must say so."""
+    if normalise(key[:64]) not in _KEYS:
+        return ()
+    items = read_items(value) or ()
+    if items and have_statuses(items):
+        return items
+    return read_markdown(value, 1) if isinstance(value, str) else ()
+
+
+def _read_member(key: str, value: Any, *, is_sure: bool) -> tuple[Item, ...] | None:
+    """The task list in a member of a call of a tool that may keep one; it may be empty.
+
+    If it is not sure that the tool does, `tasks` may also be what a program is to do: then each needs a status.
+    """
+    is_named = key in _KEYS and (is_sure or key != "tasks")
+    items = read_items(value)
+    if items is not None:
+        return items if is_named or (items and have_statuses(items, have_labels=False)) else None
+    if not isinstance(value, str) or not (is_named or key in _TEXTS):
+        return None
+    return read_any(value) or (read_prose(value) if is_named else ()) or None
+
+
+def _read_change(one: Answered, item: Item, verbs: set[str]) -> Item | None:
+    """The one item as a call adds or changes it; None if the call only speaks of it."""
+    if item.label and not verbs.isdisjoint(_ADDS):
+        return replace(item, id=item.id or _find_id(one))
+    if not item.id or verbs.isdisjoint(_CHANGES):
+        return None
+    said = next((verb for verb in sorted(verbs) if verb in _STATUS_VERBS), "")
+    return item.change(make_item("", said)) if said and not item.status else item
+
+
+def _find_id(one: Answered) -> str:
+    """The id that a result gives to the item that was added."""
+    found = _CREATED.search(one.result.text[:400]) if one.result is not None else None
+    return "" if found is None else found[1] or found[2]
+
+
+def _read_result(one: Answered) -> tuple[Item, ...]:
+    """The list that a result shows."""
+    text = one.result.text if one.result is not None else ""
+    if len(text) > RESULT_CHARS:
+        return ()
+    value = decode(text)
+    if isinstance(value, dict):
+        value = next((each for key, each in value.items() if normalise(key[:64]) in _KEYS), None)
+    items = read_items(value) if isinstance(value, list) else None
+    return items if items and have_statuses(items) else read_any(text)
+
+
+def _keeps_tasks(name: str) -> bool:
+    """Whether a tool's name speaks of tasks one by one; plans are also sold by the month."""
+    return _NOUN.search(normalise(name[:NAME_CHARS])) is not None or not {"task", "tasks"}.isdisjoint(_split(name))

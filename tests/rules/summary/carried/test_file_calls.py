@@ -1,0 +1,163 @@
+"""Files that the tools of agents read, write and change."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.tool_steps import answered
+
+from rules.summary.carried.file_calls import find_file_events
+from rules.summary.carried.file_events import FileAct, FileEvent
+from rules.text.markers import mark_middle, mark_pruned
+
+BODY = "# Rules\nUse tabs."
+WHOLE = [FileEvent("/r/A.md", FileAct.READ, BODY)]
+PART = [FileEvent("/r/A.md", FileAct.READ, BODY, is_partial=True)]
+CHANGED = [FileEvent("/r/A.md", FileAct.CHANGE)]
+
+
+def find(name: str, arguments: object, said: str = BODY, *, fails: bool = False) -> list[FileEvent]:
+    """What happens to files of Markdown."""
+    return list(find_file_events(answered(name, arguments, said, fails=fails), lambda path: path.endswith(".md")))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Read", {"file_path": "/r/A.md"}),
+        ("Read", {"file_path": "/r/A.md", "limit": 2000, "offset": 1}),
+        ("read", {"filePath": "/r/A.md", "offset": None}),
+        ("ReadFile", {"path": "/r/A.md", "line_offset": 1, "n_lines": 1000}),
+        ("read_file", {"absolute_path": "/r/A.md"}),
+        ("read_files", {"files": [{"path": "/r/A.md", "start_line": None}]}),
+        ("readfile", {"filepath": "/r/A.md"}),
+        ("mcp__fs__read_multiple_files", {"paths": ["/r/A.md"]}),
+        ("str_replace_editor", {"command": "view", "path": "/r/A.md"}),
+        ("open", {"path": "/r/A.md"}),
+        ("shell", {"command": ["bash", "-lc", "cat /r/A.md"]}),
+        ("shell", {"command": ["cat", "/r/A.md"]}),
+        ("run_commands", {"commands": ["cat /r/A.md"]}),
+        ("exec_command", {"cmd": "cat /r/A.md"}),
+    ],
+)
+def test_a_file_is_read(name: str, arguments: object) -> None:
+    """By the tools of Claude Code, opencode, Kimi CLI, Gemini CLI, Cline, OpenHands, Codex and others."""
+    assert find(name, arguments) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"offset": 10}, {"limit": 2}, {"view_range": [1, 9]}, {"end_line": 2}, {"start_line": 5, "end_line": 99}],
+)
+def test_a_part_of_a_file_is_called_one(arguments: dict[str, object]) -> None:
+    """Lines were asked for."""
+    assert find("read_file", {"path": "/r/A.md", **arguments}) == PART
+
+
+@pytest.mark.parametrize("end", [mark_middle(9, 99, "tokens"), "(File has more lines.)", "... [truncated]"])
+def test_a_result_may_say_that_it_is_a_part(end: str) -> None:
+    """Be it a tool's word or ours."""
+    (event,) = find("Read", {"file_path": "/r/A.md"}, f"{BODY}\n{end}")
+    assert event.is_partial
+
+
+@pytest.mark.parametrize(
+    "said", ["", "cat: /r/A.md: No such file or directory", "Error: File not found", "ENOENT", "x\n[exit code: 1]"]
+)
+def test_a_reading_that_failed_is_none(said: str) -> None:
+    """Nothing was read."""
+    assert find("Read", {"file_path": "/r/A.md"}, said) == []
+    assert find("Read", {"file_path": "/r/A.md"}, fails=True) == []
+
+
+def test_of_a_result_that_was_removed_only_the_path_is_known() -> None:
+    """Our own marker is no file's text."""
+    assert find("Read", {"file_path": "/r/A.md"}, mark_pruned(9)) == [FileEvent("/r/A.md", FileAct.READ)]
+
+
+def test_of_several_files_the_texts_are_not_told_apart() -> None:
+    """Even if only one of them is wanted."""
+    assert find("read_files", {"files": [{"path": "/r/A.md"}, {"path": "b"}]}) == [FileEvent("/r/A.md", FileAct.READ)]
+
+
+def test_a_result_in_json_is_what_stands_in_it() -> None:
+    """As Codex has sent it."""
+    assert find("shell", {"command": ["cat", "/r/A.md"]}, '{"output":"# Rules\\nUse tabs.","metadata":{}}') == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Write", {"file_path": "/r/A.md", "content": BODY}),
+        ("str_replace_editor", {"command": "create", "path": "/r/A.md", "file_text": BODY}),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Add File: /r/A.md\n+# Rules\n+Use tabs.\n*** Add File: b\n+x"}),
+        ("apply_patch", "*** Begin Patch\n*** Add File: /r/A.md\n+# Rules\n+Use tabs."),
+    ],
+)
+def test_a_file_is_written(name: str, arguments: object) -> None:
+    """Its text is known."""
+    assert find(name, arguments, "ok") == [FileEvent("/r/A.md", FileAct.WRITE, BODY)]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Edit", {"file_path": "/r/A.md", "old_string": "a", "new_string": "b"}),
+        ("edit", {"filePath": "/r/A.md", "oldString": "a", "newString": "b"}),
+        ("str_replace_editor", {"command": "str_replace", "path": "/r/A.md", "old_str": "a", "new_str": "b"}),
+        ("editor", {"path": "/r/A.md", "old_text": "a", "new_text": "b"}),
+    ],
+)
+def test_a_file_is_edited(name: str, arguments: object) -> None:
+    """One piece gives way to another."""
+    assert find(name, arguments, "ok") == [FileEvent("/r/A.md", FileAct.EDIT, "b", "a")]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("edit", {"path": "/r/A.md", "edits": [{"oldText": "a", "newText": "b"}]}),
+        ("WriteFile", {"path": "/r/A.md", "content": "x", "mode": "append"}),
+        ("delete_file", {"path": "/r/A.md"}),
+        ("str_replace_editor", {"command": "insert", "path": "/r/A.md", "insert_line": 1, "new_str": "x"}),
+        ("apply_patch", {"patch": "*** Begin Patch\n*** Update File: /r/A.md\n-a\n+b"}),
+        ("bash", {"command": "sed -i s/a/b/ /r/A.md"}),
+    ],
+)
+def test_a_file_is_changed_in_ways_that_are_not_followed(name: str, arguments: object) -> None:
+    """So it is called changed."""
+    assert find(name, arguments, "ok") == CHANGED
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Grep", {"pattern": "x", "path": "/r/A.md"}),
+        ("list_directory", {"path": "/r/A.md"}),
+        ("find_file", {"file_name": "/r/A.md"}),
+        ("frobnicate", {"path": "/r/A.md"}),
+        ("Skill", {"skill": "pdf"}),
+        ("Read", '{"file_path": "/r/A.md'),
+        ("Read", {"file_path": 7, "path": None}),
+    ],
+)
+def test_other_calls_do_nothing_to_a_file(name: str, arguments: object) -> None:
+    """A search is no reading."""
+    assert find(name, arguments, "Launching skill: pdf") == []
+
+
+def test_a_skill_that_a_tool_shows_is_its_file_read() -> None:
+    """By convention SKILL.md in the folder of that name."""
+    assert find("skill", {"name": "pdf"}) == [FileEvent("pdf/SKILL.md", FileAct.READ, BODY)]
+
+
+@given(
+    name=st.sampled_from(["Read", "edit", "bash", "skill", "apply_patch"]),
+    arguments=st.dictionaries(
+        st.sampled_from(["path", "files", "command", "content", "name", "offset"]),
+        st.none() | st.integers() | st.text(max_size=9) | st.lists(st.text(max_size=3) | st.integers(), max_size=3),
+    ),
+    said=st.text(),
+)
+def test_any_call_is_read(name: str, arguments: object, said: str) -> None:
+    """Nothing raises."""
+    list(find_file_events(answered(name, arguments, said), lambda _path: True))

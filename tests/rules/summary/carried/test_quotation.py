@@ -1,0 +1,33 @@
+"""The frame around what is carried."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import count
+
+from rules.summary.carried.quotation import ROUNDS, fit, quote
+from rules.text.markers import QUOTE_END, QUOTE_START
+
+TEXTS = st.lists(st.sampled_from([QUOTE_END, QUOTE_START, "[trimtab: x]", "\n", "a ", "\u200b"])).map("".join)
+
+
+@given(text=TEXTS)
+def test_nothing_ends_the_quotation_but_its_end(text: str) -> None:
+    """Whatever is quoted."""
+    quoted = quote(text)
+    assert quoted.startswith(f"{QUOTE_START}\n")
+    assert quoted.endswith(f"\n{QUOTE_END}\n")
+    assert quoted.count("[trimtab: ") == 2
+
+
+@given(text=TEXTS, max_tokens=st.integers(-1, 60))
+def test_what_does_not_fit_is_not_there(text: str, max_tokens: int) -> None:
+    """Less room is tried first."""
+    fitted = fit(lambda room: quote(text[:room]), max_tokens=max_tokens, count=count)
+    assert not fitted or count(fitted) <= max_tokens
+
+
+def test_what_never_fits_is_tried_a_few_times() -> None:
+    """However little room it is given."""
+    rooms: list[int] = []
+    assert fit(lambda room: rooms.append(room) or "x" * 404, max_tokens=100, count=count) == ""
+    assert rooms == list(range(100, 100 - ROUNDS, -1))

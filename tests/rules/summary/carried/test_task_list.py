@@ -1,0 +1,226 @@
+"""The newest task list among removed messages: found whatever stands around it, and written within a budget."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import assistant, count, transcripts, user
+from support.steps import count_steps
+from support.tool_steps import step
+
+from rules.conversation import Message
+from rules.summary.carried.item import Item, make_item
+from rules.summary.carried.task_list import TaskList, find_task_list, write_task_list
+from rules.text.markers import QUOTE_END, QUOTE_START
+
+SAID = "Plan:\n- [x] say\n- [ ] do"
+WORDS = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)
+ITEMS = st.lists(st.tuples(WORDS, st.sampled_from(["pending", "in_progress", "completed"])), min_size=1, max_size=8)
+
+
+def todo(*items: tuple[str, str]) -> list[Message]:
+    """The list told whole."""
+    return step("TodoWrite", {"todos": [{"content": label, "status": status} for label, status in items]})
+
+
+def found(removed: Sequence[Message], tail: Sequence[Message] = ()) -> list[str] | None:
+    """The lines of the list that is found."""
+    task_list = find_task_list(removed, tail)
+    return None if task_list is None else [item.write() for item in task_list.items]
+
+
+A, B = todo(("a", "pending")), todo(("b", "in_progress"), ("c", "completed"))
+ENDED = todo(("e", "completed"))
+FILED = step("Write", {"file_path": "/r/TODO.md", "content": "# Now\n- [ ] file\n"})
+
+
+def test_the_newest_list_stands_as_the_agent_wrote_it() -> None:
+    """An older one does not count."""
+    assert found([user(), *A, *B]) == ["- [in_progress] b", "- [completed] c"]
+    assert find_task_list([*A, *B], []) == TaskList(
+        (make_item("b", "in_progress"), make_item("c", "completed")), "TodoWrite"
+    )
+
+
+@given(before=transcripts(), after=transcripts(), items=ITEMS, texts=st.lists(st.text()))
+def test_a_list_is_found_whatever_stands_around_it(
+    before: list[Message], after: list[Message], items: list[tuple[str, str]], texts: list[str]
+) -> None:
+    """Word for word, in its order, and the same at each time."""
+    around = [assistant(text) for text in texts]
+    removed = [*before, *around, *todo(*items), *around, *after]
+    lines = [f"- [{status}] {label}" for label, status in items]
+    assert found(removed) == lines
+    assert found(removed, [*around, *after]) == lines
+    task_list = find_task_list(removed, [])
+    assert task_list is not None
+    assert all(line in write_task_list(task_list, max_tokens=2000, count=count).splitlines() for line in lines)
+
+
+@given(removed=transcripts(), tail=transcripts(), items=ITEMS)
+def test_a_tail_that_holds_a_list_holds_the_newest(
+    removed: list[Message], tail: list[Message], items: list[tuple[str, str]]
+) -> None:
+    """So nothing is carried, wherever in the tail it stands."""
+    assert find_task_list([*removed, *A], [*tail, *todo(*items)]) is None
+    assert find_task_list([*removed, *A], [*todo(*items), *tail]) is None
+
+
+def test_a_tail_that_only_changes_the_list_does_not_hold_it() -> None:
+    """What is carried is the state as of then."""
+    made = [
+        *step("TaskCreate", {"subject": "a", "description": "how"}, "Task #1 created successfully: a"),
+        *step("TaskCreate", {"subject": "b"}, "Task #2 created successfully: b"),
+        *step("TaskUpdate", {"taskId": "1", "status": "in_progress"}),
+    ]
+    update = step("TaskUpdate", {"taskId": "1", "status": "completed"})
+    assert found(made, update) == ["- [in_progress] 1: a", "- 2: b"]
+    assert found([*made, *update]) == ["- [completed] 1: a", "- 2: b"]
+    assert found(made, step("TaskList", {}, "#1 [completed] a\n#2 [pending] b")) is None
+    gone = step("TaskUpdate", {"taskId": "1", "status": "deleted"})
+    assert found([*made, *gone]) == ["- 2: b"]
+
+
+def test_a_list_that_is_looked_at_goes_on_from_there() -> None:
+    """Lines stand as they are until they change."""
+    seen = step("TaskList", {}, "#1 [completed] a\n#2 [pending] b")
+    assert found([*A, *seen, *step("TaskUpdate", {"taskId": "2", "status": "done"})]) == [
+        "#1 [completed] a",
+        "- [done] 2: b",
+    ]
+
+
+def test_todos_of_a_service_are_no_list_of_the_agent() -> None:
+    """They are only added, and have no name to change them by."""
+    assert found(step("create_todo", {"title": "Groceries"}, '{"status":"success"}')) is None
+
+
+def test_a_tools_list_counts_more_than_words_and_files() -> None:
+    """Unless nothing is left to do in it."""
+    words = [assistant(SAID)]
+    assert found([*A, *words, *FILED]) == ["- [pending] a"]
+    assert found(A, [*words, *FILED]) == ["- [pending] a"]
+    assert found([*ENDED, *words]) == ["- [x] say", "- [ ] do"]
+    assert found([*ENDED, *words, *FILED]) == ["# Now", "- [ ] file"]
+    assert found([*ENDED, *FILED]) == ["# Now", "- [ ] file"]
+    assert found([*words, *FILED, *ENDED]) == ["- [completed] e"]
+    assert found(ENDED, words) is None
+    assert found(words, A) is None
+    assert found(words, words) is None
+
+
+def test_an_emptied_list_is_none() -> None:
+    """The one before it does not come back."""
+    assert found([*A, *todo()]) is None
+    assert found(A, todo()) is None
+
+
+def test_a_file_of_plans_is_followed_through_its_edits() -> None:
+    """If they are plain."""
+    edit = step("Edit", {"file_path": "/r/TODO.md", "old_string": "- [ ] file", "new_string": "- [x] file\n- [ ] more"})
+    assert found([*FILED, *edit]) == ["# Now", "- [x] file", "- [ ] more"]
+    changed = find_task_list([*FILED, *step("bash", {"command": "sed -i s/x/y/ TODO.md"})], [])
+    assert changed is not None
+    assert changed.is_uncertain
+    assert "changed since" in write_task_list(changed, max_tokens=99, count=count)
+
+
+def test_a_document_that_is_only_read_is_no_plan() -> None:
+    """Unless its name says nothing else."""
+    assert found(step("Read", {"file_path": "docs/upgrade-plan.md"}, "- [ ] a\n- [ ] b")) is None
+    assert found(step("Read", {"file_path": "docs/plan.md"}, "1\t- [ ] a\n2\t- [ ] b")) == ["- [ ] a", "- [ ] b"]
+
+
+@pytest.mark.parametrize("name", ["/r/README.md", "/r/plan.py", "/r/explanation.md", "/r/todo"])
+def test_other_files_are_no_plans(name: str) -> None:
+    """Whatever stands in them."""
+    assert found(step("Write", {"file_path": name, "content": "- [ ] a\n- [ ] b"})) is None
+    assert found(step("Read", {"file_path": "plan.md"}, "We plan to grow.\nMuch.")) is None
+
+
+def test_users_and_results_are_not_asked() -> None:
+    """A user's words are kept elsewhere; a result may hold anybody's list."""
+    assert found([user(SAID), *step("bash", {"command": "cat README"}, SAID)]) is None
+
+
+def test_a_list_is_marked_as_of_then_and_quoted() -> None:
+    """Nothing that a client writes can end the quotation or begin a marker."""
+    task_list = TaskList(
+        (make_item(f"a {QUOTE_END}\n## Requests, oldest first", "x", details="[trimtab: d]"),), "[trimtab: t]"
+    )
+    text = write_task_list(task_list, max_tokens=999, count=count)
+    assert text.startswith(f"{QUOTE_START}\n## Task list as of then (")
+    assert text.endswith(f"{QUOTE_END}\n")
+    assert text.count("[trimtab: ") == 2
+    assert "Requests, oldest first" not in text
+
+
+def test_what_matters_most_stays_if_not_all_fits() -> None:
+    """What is left out is told; the order stays."""
+    closed = [make_item(f"closed {number} and some more words", "completed") for number in range(20)]
+    opened = [make_item("now", "in_progress", details="with care"), make_item("later", "pending")]
+    text = write_task_list(TaskList((*closed, *opened), "t"), max_tokens=70, count=count)
+    lines = text.splitlines()
+    assert lines[2] == "(0 open and 19 closed items left out)"
+    assert lines[3:-1] == [
+        closed[19].write(),
+        "- [in_progress] now",
+        "  with care",
+        "- [pending] later",
+    ]
+    assert write_task_list(TaskList((make_item("a" * 400),), "t"), max_tokens=60, count=count) == ""
+
+
+def test_words_below_an_item_stand_if_there_is_room() -> None:
+    """Those of a Markdown list as they stand there; none of an item that is closed."""
+    task_list = find_task_list([assistant("- [ ] a\n    of the first kind, as was said\n- [x] b\n  done")], [])
+    assert task_list is not None
+    text = write_task_list(task_list, max_tokens=99, count=count)
+    assert "- [ ] a\n    of the first kind, as was said\n- [x] b\n[" in text
+    less = write_task_list(task_list, max_tokens=count(text) - 1, count=count)
+    assert "- [ ] a\n- [x] b\n[" in less
+
+
+def test_a_plan_in_prose_keeps_head_and_tail() -> None:
+    """With a marker of ours between them."""
+    plan = "# Plan\n" + "".join(f"Step {number}: do what is to be done.\n" for number in range(99)) + "The end."
+    task_list = find_task_list(step("ExitPlanMode", {"plan": plan}), [])
+    assert task_list is not None
+    text = write_task_list(task_list, max_tokens=200, count=count)
+    assert "# Plan\nStep 0" in text
+    assert "The end." in text
+    assert " omitted here]" in text
+    assert count(text) <= 200
+
+
+@given(
+    items=st.lists(st.builds(make_item, st.text(), st.text(max_size=9), details=st.text()), max_size=12),
+    source=st.text(),
+    max_tokens=st.integers(-5, 200),
+)
+def test_the_text_is_within_the_budget_and_whole(items: list[Item], source: str, max_tokens: int) -> None:
+    """Or there is none."""
+    text = write_task_list(TaskList(tuple(items), source), max_tokens=max_tokens, count=count)
+    assert not text or (count(text) <= max_tokens and text.startswith(QUOTE_START) and text.endswith(f"{QUOTE_END}\n"))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        step("bash", {"command": "ls TODO.md"}), step("TaskUpdate", {"taskId": "1", "status": "done"}),
+        step("Edit", {"file_path": "TODO.md", "old_string": "x", "new_string": "y"}), [assistant("- [ ] one\n")],
+        step("x", {"todos": [1]}), [user(SAID)],
+    ],
+)  # fmt: skip
+def test_twice_the_messages_take_at_most_twice_the_work(steps: list[Message]) -> None:
+    """Nothing is read again, however many there are."""
+    small, large = (count_steps(lambda n=n: find_task_list([*FILED, *steps * n], steps * n)) for n in (40, 80))
+    assert large <= 2 * small
+
+
+def test_a_list_that_was_found_ends_the_search() -> None:
+    """What is older costs nothing."""
+    older = step("bash", {"command": "ls"}) * 500
+    assert found(A) == ["- [pending] a"]  # words that were read once are known
+    assert count_steps(lambda: find_task_list([*older, *A], [])) == count_steps(lambda: find_task_list(A, []))

@@ -1,0 +1,30 @@
+"""Steps of an agent: calls of tools with their results."""
+
+from dataclasses import replace
+from itertools import count as numbers
+
+import orjson
+from support.builders import assistant, call, result
+
+from rules.conversation import Message, ToolCall
+from rules.summary.carried.answered import Answered
+
+_NUMBERS = numbers()
+
+
+def step(name: str, arguments: object, said: str = "ok", *, fails: bool = False) -> list[Message]:
+    """One call with its result; arguments that are no text are encoded."""
+    one = make_call(name, arguments)
+    return [assistant(None, one), replace(result(one.id, said), is_error=fails)]
+
+
+def answered(name: str, arguments: object, said: str | None = "ok", *, fails: bool = False) -> Answered:
+    """The same as a pair; without a result if nothing is said."""
+    one = make_call(name, arguments)
+    return Answered(one, None if said is None else replace(result(one.id, said), is_error=fails))
+
+
+def make_call(name: str, arguments: object) -> ToolCall:
+    """A call with an id of its own."""
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    return call(f"c{next(_NUMBERS)}", name, text)
