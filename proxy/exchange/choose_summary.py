@@ -20,7 +20,6 @@ from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
 from proxy.wire.dialects import DEFAULT
-from rules.policy import OnExceeded
 from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
 
 
@@ -121,8 +120,7 @@ class _Choice:
             plan = plan.put_off()
         if plan is None:
             return None
-        policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
-        return Chosen(replace(planned, plan=plan, policy=policy), text, None, self.summariser)
+        return Chosen(replace(planned, plan=plan), text, None, self.summariser)
 
     def _make_task(self, wanted: SummaryRequest, inline: Inline | None = None) -> Task:
         return Task(wanted, self.summariser, self.call.compactor.count, inline)

@@ -65,7 +65,8 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             decisions += spliced.decisions
             current = spliced.conversation
     # Between limit and window the completion may be cut short: that is for the upstream to judge.
-    if current.tokens > plan.hard_limit and policy.on_exceeded is not OnExceeded.FORWARD and current.messages:
+    refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off
+    if current.tokens > plan.hard_limit and refuses and current.messages:
         raise LimitExceededError(
             plan.original.tokens, current.tokens, plan.limit, window=policy.context_window, decisions=decisions
         )
@@ -100,7 +101,7 @@ def _splice(
     # A digest is a quotation, which must not be cut: one that was written for more room is written anew.
     if summary is None or (not summary.by_model and count(summary.text) > request.max_tokens):
         summary = Summary(make_digest(request, count=count), by_model=False)
-    place = Place(cut, plan.window.task, told=not summary.by_model)
+    place = Place(cut, plan.window.task, policy.instruction_files, is_told=not summary.by_model)
     index = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
     return splice_summary(
         current, window=plan.window, summary=summary, index=index, role=policy.summary_role, count=count

@@ -18,9 +18,10 @@ class Plan:
     """What is to be done with one request.
 
     `original` is the client's transcript; `conversation` the same after the rules that need no window, `hashes` those
-    of prefixes; `whole` is `conversation` before its newest messages were shortened to fit. `model_limit` is what it is planned for in the model's own tokens, `limit` the same as we count;
-    `fitting` is what the window holds beside the completion asked for, `hard_limit` what it holds at most. `request` is
-    the text to get before `apply`, None if nothing was cut; `prefetch` one that the next cut is expected to need.
+    of prefixes; `whole` is `conversation` before its newest messages were shortened to fit. `model_limit` is what it is
+    planned for in the model's own tokens, `limit` the same as we count; `fitting` is what the window holds beside the
+    completion asked for, `hard_limit` what it holds at most. `request` is the text to get before `apply`, None if
+    nothing was cut; `prefetch` one that the next cut is expected to need.
     """
 
     original: Conversation
@@ -35,14 +36,18 @@ class Plan:
     limit: int
     fitting: int
     hard_limit: int
+    is_put_off: bool = False
 
     def put_off(self) -> "Plan | None":
-        """The plan without its last cut, as the request before may have been forwarded; None where nothing was cut."""
+        """The plan without its last cut, as the request before may have been forwarded; None if nothing was cut.
+
+        It is for whoever asked to see whether that fits: nothing is refused.
+        """
         window = self.window.earlier
         if window is None:
             return None
         request = request_summary(self.conversation.messages, self.hashes, window)
-        return replace(self, window=window, request=request, prefetch=None)
+        return replace(self, window=window, request=request, prefetch=None, is_put_off=True)
 
     @property
     def reserved_tokens(self) -> int:

@@ -16,7 +16,7 @@ from proxy.compaction import Compacted, Compactor, Planned
 from proxy.http.client import UpstreamClient
 from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
 from proxy.state.summaries.summariser import Inline, Summariser, Task, ask_model
-from rules.policy import OnExceeded, Policy
+from rules.policy import Policy
 from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest, make_digest
 
 
@@ -115,14 +115,13 @@ def _find_inline(
         if before is None:
             return None
         plan = before
-    policy = replace(rehearsal.policy, on_exceeded=OnExceeded.FORWARD)
     text = None if plan.request is None else texts.get(plan.request.key)
-    forwarded = rehearsal.compactor.apply(replace(planned, plan=plan, policy=policy), text).forwarded
+    forwarded = rehearsal.compactor.apply(replace(planned, plan=plan), text).forwarded
     prefix = plan.find_prefix(forwarded, wanted.at)
     if prefix is None:
         return None
     tokens = prefix.tokens + PROMPT_TOKENS + (EXCERPTS_TOKENS if wanted.pruned else 0)
-    if tokens > policy.limit_tokens(ceil(wanted.max_tokens * policy.token_ratio)):
+    if tokens > rehearsal.policy.limit_tokens(ceil(wanted.max_tokens * rehearsal.policy.token_ratio)):
         return None
     question = partial(rehearsal.compactor.ask_behind, request, prefix, wanted)
     return Inline(question, tokens)

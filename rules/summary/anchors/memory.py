@@ -1,6 +1,7 @@
-"""What was read of a transcript's names, kept for the request that continues it.
+"""What code carries over a cut: the task list, instruction files, the index of names; and what was read for it.
 
-Law: it saves time and changes nothing else.
+Law: a function of the messages up to where the cut was made, of the cut, and of the policy. What is kept for the
+request that continues the transcript saves time and changes nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from rules.conversation import CountTokens, Message
 from rules.summary.anchors.mentions import Mentions, read_mentions
 from rules.summary.anchors.write import Removed, write_anchors
+from rules.summary.carried.instruction_files import find_instruction_files, write_instruction_files
+from rules.summary.carried.task_list import find_task_list, write_task_list
 from rules.window.state import Cut
 
 MAX_TEXTS = 4
@@ -17,13 +20,23 @@ Spend = Callable[[int], None]
 """Notes that so many characters are about to be worked through; may raise what ends the work."""
 
 
+LIST_SHARE = 0.5
+"""Of what is carried, for the task list: it is lost most often, and missed most."""
+FILES_SHARE = 0.5
+"""Of what the task list leaves, for instruction files; a longer one becomes a line that says to read it again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A cut, the task statement, which stands before it verbatim, and whether a digest stands there, which is `told`."""
+    """A cut, the task statement, which stands before it verbatim, and the globs on instruction files.
+
+    `is_told` says that a digest stands there, which tells of deeds itself.
+    """
 
     cut: Cut
     task: int | None
-    told: bool
+    instruction_files: tuple[str, ...] = ()
+    is_told: bool = False
 
 
 class Anchors:
@@ -46,7 +59,7 @@ class Anchors:
         return self._size_bytes + sum(map(len, self._texts.values()))
 
     def find(self, messages: Sequence[Message], place: Place, *, count: CountTokens, spend: Spend) -> str:
-        """The index for a cut. `spend` is told of the characters that were not read before."""
+        """What is carried over a cut. `spend` is told of the characters that were not read before."""
         if self._messages != list(messages[: len(self._messages)]):
             self._forget()
         text = self._texts.get(place)
@@ -67,8 +80,19 @@ class Anchors:
             self._size_bytes += mentions.size_bytes
 
     def _write(self, place: Place, count: CountTokens) -> str:
-        cut = place.cut
+        cut, room = place.cut, place.cut.anchor_tokens
+        removed, tail = self._messages[: cut.at], self._messages[cut.at : cut.made_at]
+        texts: list[str] = []
+        tasks = find_task_list(removed, tail)
+        if tasks is not None:
+            texts.append(write_task_list(tasks, max_tokens=int(room * LIST_SHARE), count=count))
+            room -= count(texts[-1])
+        files = find_instruction_files(removed, tail, place.instruction_files)
+        if files:
+            texts.append(write_instruction_files(files, max_tokens=int(room * FILES_SHARE), count=count))
+            room -= count(texts[-1])
         verbatim = [*cut.kept, *(() if place.task is None else (place.task,)), *range(cut.at, cut.made_at)]
         present = {name for index in verbatim for name in self._mentions[index].asked | self._mentions[index].told}
-        removed = Removed(self._messages[: cut.at], self._mentions[: cut.at], present, place.told)
-        return write_anchors(removed, max_tokens=cut.anchor_tokens, count=count)
+        names = Removed(removed, self._mentions[: cut.at], present, place.is_told)
+        texts.append(write_anchors(names, max_tokens=room, count=count))
+        return "\n\n".join(text.rstrip("\n") for text in reversed(texts) if text)

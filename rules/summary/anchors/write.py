@@ -19,6 +19,8 @@ from rules.text.markers import QUOTE_END, QUOTE_START
 
 MIN_TOKENS = 80
 """A smaller index holds its own frame and little else."""
+DEED_MESSAGES = 256
+"""The newest removed ones, of which deeds are told: older ones would not be among what there is room for."""
 DEEDS_SHARE = 0.3
 """Of the budget, for all that is no name: files with what was done to them, commands, errors, what is running."""
 TITLE = "Exact names from that part, those first that may be needed"
@@ -29,13 +31,13 @@ _SEPARATOR = ", "
 class Removed:
     """What the index is made of: the messages that were cut, the names in them, and those that need no index.
 
-    `told` says that a digest stands before the index, which tells of deeds itself.
+    `is_told` says that a digest stands before the index, which tells of deeds itself.
     """
 
     messages: Sequence[Message]
     mentions: Sequence[Mentions]
     present: AbstractSet[str]
-    told: bool = False
+    is_told: bool = False
 
 
 def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> str:
@@ -44,7 +46,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     room = max_tokens - count(frame)
     if max_tokens < MIN_TOKENS or room <= 0:
         return ""
-    deeds = [] if removed.told else _write_deeds(removed.messages, int(room * DEEDS_SHARE), count)
+    deeds = [] if removed.is_told else _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
     room -= sum(count(f"> {line}\n") for line in deeds)
     for _ in range(8):
         lines = [*deeds, *_write_names(removed, room, count)]
