@@ -73,6 +73,7 @@ class Fold:
         if is_task:
             self._note_task(message)
         self._make_room()
+        self._keep_images()
         high = self._policy.high_water
         if self._forwarded < self._cuts.share(high - PREFETCH_GAP):
             return
@@ -96,7 +97,8 @@ class Fold:
         """The model has answered what stands here: what was shortened for that stays so."""
         caps = self._share_room()
         for cap in caps:
-            self._sums.shorten(cap.at, self._sums.between(cap.at, cap.at + 1) - cap.tokens)
+            saved_tokens = self._sums.between(cap.at, cap.at + 1) - cap.tokens
+            self._sums.shorten(cap.at, saved_tokens, self._open.saving_tokens(cap))
         if caps:
             self.window = self._with_caps(caps)
             self._forwarded = self._cuts.size(self.window)
@@ -116,6 +118,13 @@ class Fold:
             self._room, self._cuts = late, Cuts(late, self._policy, self._sums)
             self.window = self._with_caps([Cap(task, late.task_tokens)])
 
+    def _keep_images(self) -> None:
+        """Only the newest images stay if the policy says so, for good."""
+        number = self._policy.keep_images
+        if number is not None and (window := self._cuts.keep_images(self.window, number)) is not None:
+            self.window = window
+            self._forwarded = self._cuts.size(window)
+
     def _share_room(self) -> tuple[Cap, ...]:
         """What each of the newest messages may keep; nothing if all fit.
 
@@ -128,12 +137,15 @@ class Fold:
             return ()
         start = self._sums.open_step
         sizes = (self._cuts.share(self._policy.high_water - PREFETCH_GAP), room, most)
-        excesses = [self._forwarded - size for size in sizes]
-        if self.window.cut is not None:
-            # What stands for the cut part may be shorter than is reserved for it: all that can be spared may be enough.
-            excesses.append(self._open.spare_tokens(start))
-        shared = (self._open.share(excess, start) for excess in excesses)
-        return next((caps for caps in shared if caps is not None), ())
+        for of_images in (False, True):
+            excesses = [self._forwarded - size for size in sizes]
+            if self.window.cut is not None:
+                # What stands for the cut part may be shorter than is reserved: all that can be spared may be enough.
+                excesses.append(self._open.spare_tokens(start, of_images=of_images))
+            shared = (self._open.share(excess, start, of_images=of_images) for excess in excesses)
+            if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
+                return caps
+        return ()
 
     @property
     def _is_worth_it(self) -> bool:
@@ -150,8 +162,8 @@ class Fold:
             return window
         candidate = self._cuts.cut_at(window, window.next_cut)
         growth = max(self._cuts.share(policy.high_water) - self._forwarded, 0)
-        pruned = self._cuts.prune(window)
-        if pruned is not None and self._cuts.size(pruned) + growth <= self._cuts.share(policy.low_water):
+        smaller = (self._cuts.remove_images(window, growth), self._cuts.prune(window))
+        if any(one and self._cuts.size(one) + growth <= self._cuts.share(policy.low_water) for one in smaller):
             return window
         is_soon = self._economics.pays(self._cuts, window, candidate, requests_ahead=REQUESTS_AHEAD)
         return _ask_ahead(window, candidate) if is_soon else window
@@ -178,9 +190,13 @@ class Fold:
         """Whether the open step could be shortened so much that it fits behind a cut with a summary of its own size."""
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
-        open_tokens = self._cuts.open_tokens - self._open.spare_tokens(self._sums.open_step)
+        start, open_tokens, room = self._sums.open_step, self._cuts.open_tokens, self._cuts.room_tokens
+        spare = self._open.spare_tokens(start)
+        if open_tokens - spare > room:
+            spare = self._open.spare_tokens(start, of_images=True)
+        open_tokens -= spare
         rest = min(self._cuts.rest(self.window), self._cuts.share(self._policy.low_water))
-        return open_tokens + rest <= self._cuts.room_tokens
+        return open_tokens + rest <= room
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether a window frees enough, and having waited for it has cost enough; else its summary is asked for."""

@@ -303,7 +303,7 @@ def _check_append_law(messages: tuple[Message, ...], policy: Policy) -> int:
 
 
 def _cut_place(planned: Plan) -> object:
-    return planned.window.cuts, planned.window.prune_stop
+    return planned.window.cuts, planned.window.prune_stop, planned.window.images
 
 
 def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome, *, may_shorten: bool = False) -> int:

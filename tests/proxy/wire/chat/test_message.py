@@ -13,7 +13,7 @@ from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
 from proxy.wire.chat.message import decode_message
 from proxy.wire.codec import Counting, UndecodableError
-from rules.conversation import Media, Message, ToolCall
+from rules.conversation import Message, ToolCall
 from rules.tokens.families import GENERIC
 from rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
 
@@ -159,7 +159,10 @@ def test_media_stand_in_the_message_with_what_they_cost() -> None:
     ]
     message = _decode(orjson.dumps({"role": "user", "content": [parts[0], {"type": "text", "text": "abcd"}, parts[1]]}))
 
-    assert message.media == (Media(orjson.dumps(parts[0]), 1445), Media(orjson.dumps(parts[1]), 85))
+    assert [(part.raw, part.tokens) for part in message.media] == [
+        (orjson.dumps(parts[0]), 1445),
+        (orjson.dumps(parts[1]), 85),
+    ]
     assert message.tokens == FRAME + 1445 + 1 + 85
 
 
