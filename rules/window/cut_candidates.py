@@ -15,7 +15,7 @@ from rules.window.sums import Sums
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
 AIM = 2 / 3
-"""Of low water: what a cut is placed to leave, its summary included. Steps are not equally long, and what stays grows
+"""Of low water: what a cut is placed to leave, its summary included, or images that go alone. Steps are not equally long, and what stays grows
 until the cut is applied: so at most low water is left, nearly always."""
 
 
@@ -83,7 +83,7 @@ class Cuts:
         return replace(window, prune_stop=stop, images=images)
 
     def remove_images(self, window: Window, growth_tokens: int) -> Window | None:
-        """The window without so many of its oldest images that low water is left when that has come on top.
+        """The window without so many of its oldest images that AIM of low water is left, this growth included.
 
         Without all but those of the newest step if even that leaves more. None if results may not be pruned either, or
         if nothing is saved.
@@ -91,7 +91,7 @@ class Cuts:
         strategy = self._policy.overflow_strategy
         if strategy in {OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR} or not self._sums.images:
             return None
-        excess = self.size(window) + growth_tokens - self.share(self._policy.low_water)
+        excess = self.size(window) + growth_tokens - self.share(self._policy.low_water * AIM)
         start = max(self.floor(window), window.images.at)
         stop = self._sums.images.find_stop(start, excess)
         images = self._stop_images(min(stop, self._sums.open_step))
@@ -108,7 +108,7 @@ class Cuts:
         start = max(self.floor(window), window.images.at)
         words = self._sums.last_words
         images = self._sums.images
-        spared = images.number(words, words + 1) if words >= start else 0
+        spared = images.number(words, words + 1) if start <= words < self._sums.open_step else 0
         if images.number(start, len(self._sums)) - spared < max(2 * number, 1):
             return None
         return self._without(window, self._stop_images(min(images.find_newest(number), self._sums.open_step)))

@@ -208,7 +208,7 @@ def read(wire: Wire) -> Message:
 
 def read_media(part: Wire) -> Media:
     """A content part that is not text; all cost the same here, and an image may become a line."""
-    line = IMAGE_LINE if "image" in part["type"] else ""
+    line = IMAGE_LINE if "image" in part.get("type", "") else ""
     return Media(orjson.dumps(part), MEDIA_TOKENS, line, count(line))
 
 
@@ -263,7 +263,7 @@ _VALID_ROWS = st.one_of(
     _row("system", _one(st.integers(1, 30))),
     _row("developer", _one(st.integers(1, 30))),
     _row("media", _one(st.integers(1, 30))),
-    _row("shot", _one(st.integers(1, 30))),
+    _row("shot", _one(st.integers(1, 3))),
 )
 _BROKEN_ROWS = st.one_of(
     _row("calls", _one(_ANY_SIZES), st.lists(_IDS, min_size=1, max_size=3).map(tuple)),
@@ -297,12 +297,17 @@ def _messages(number: int, row: Row) -> list[Message]:
             return [result(ids[0] if ids else None, text)]
         case "function":
             return [function_result(text)]
-        case "media":
-            return [user(text, IMAGE)]
-        case "shot":
-            return [assistant(text, call(f"c{number}")), shown(f"c{number}", *[IMAGE] * (sizes[0] % 3 + 1))]
+        case "media" | "shot":
+            return _show(number, row)
         case _:
             return [read({"role": kind, "content": text})]
+
+
+def _show(number: int, row: Row) -> list[Message]:
+    kind, sizes, _ = row
+    if kind == "media":
+        return [user(fill(f"media {number}", sizes[0]), IMAGE)]
+    return [assistant("Look.", call(f"c{number}")), shown(f"c{number}", *[IMAGE] * sizes[0])]
 
 
 def valid_transcripts(max_rows: int = 30) -> st.SearchStrategy[tuple[Message, ...]]:
