@@ -15,8 +15,8 @@ from rules.window.sums import Sums
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
 AIM = 2 / 3
-"""Of low water: what a cut is placed to leave, its summary included, or images that go alone. Steps are not equally long, and what stays grows
-until the cut is applied: so at most low water is left, nearly always."""
+"""Of low water: what a cut is placed to leave, its summary included; or what stays if images go alone. Steps are not
+equally long, and what stays grows until the cut is applied: so at most low water is left, nearly always."""
 
 
 class Cuts:

@@ -85,11 +85,11 @@ class OpenStep:
         """What each message from `start` on may keep so that `excess` tokens go, oldest first.
 
         None if they cannot spare so much. The results give way first, the largest before the others; the user's words
-        only if that is not enough; `of_images`, images give way as well.
+        only if that is not enough; `of_images`, images give way as well, the oldest first.
         """
         everything = [part for part in self._parts if part.at >= start]
         if of_images:
-            everything = [part._replace(least_tokens=part.bare_tokens) for part in everything]
+            return _drop_images(everything, excess)
         results = [part for part in everything if part.is_result]
         for parts in (results, everything):
             if sum(part.tokens - part.least_tokens for part in parts) >= excess:
@@ -107,6 +107,18 @@ def _level(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...]:
         else:
             high = level - 1
     return tuple(Cap(part.at, _cap(part, low)) for part in parts if _cap(part, low) < part.tokens)
+
+
+def _drop_images(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...] | None:
+    """Caps that leave texts no more than they must have, and the oldest messages fewer images."""
+    excess -= sum(part.tokens - part.least_tokens for part in parts)
+    caps: list[Cap] = []
+    for part in parts:
+        less = min(max(excess, 0), part.least_tokens - part.bare_tokens)
+        excess -= less
+        if part.least_tokens - less < part.tokens:
+            caps.append(Cap(part.at, part.least_tokens - less))
+    return None if excess > 0 else tuple(caps)
 
 
 def _cap(part: _Part, level: int) -> int:

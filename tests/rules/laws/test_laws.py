@@ -71,6 +71,7 @@ def policies() -> st.SearchStrategy[Policy]:
         summary_min_steps=st.sampled_from([1, 6]),
         low_water=st.sampled_from([0.2, 0.4]),
         prices=st.sampled_from([FREE, Prices()]),
+        keep_images=st.sampled_from([None, 0, 2]),
         tidying=st.sampled_from([None, Tidying()]),
         tools=st.sampled_from([(), BY_TOOL.tools]),
     )
