@@ -56,9 +56,10 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
         deduped = _dedupe(current, start, policy, work, states)
         decisions += deduped.decisions
         current = deduped.conversation
-    without = remove_images(current, window.without_images)
-    decisions += without.decisions
-    current = without.conversation
+    if window.images.at or window.cut is not None:
+        without = remove_images(current, window.without_images)
+        decisions += without.decisions
+        current = without.conversation
     if window.cut is not None and plan.request is not None:
         # A digest is a quotation, which must not be cut: one that was written for more room is written anew.
         if summary is None or (not summary.by_model and count(summary.text) > plan.request.max_tokens):

@@ -62,7 +62,8 @@ class OpenStep:
             self._spares = [0]
             self._savings = [0]
         elif is_result or (message.role is Role.USER and not is_task):
-            least, bare = least_tokens(message), bare_tokens(message)
+            least = least_tokens(message)
+            bare = bare_tokens(message) if message.media else least
             part = _Part(self._seen, message.tokens, least, bare, is_result)
             self._parts.append(part)
             self._spares.append(self._spares[-1] + part.tokens - least)

@@ -67,7 +67,7 @@ class Sums:
         is_user = message.role is Role.USER
         is_task = is_user and self.task is None
         tokens = 0 if is_task or index < self._leading else message.tokens
-        saving = self.images.add(index, message) if tokens else 0
+        saving = self.images.add(index, message) if tokens and message.media else 0
         opens = starts_step(message) or index == 0
         if opens:
             self._starts.append(index)
@@ -112,7 +112,7 @@ class Sums:
         tokens = self._pruned[middle] - self._pruned[start] + self._full[-1] - self._full[middle]
         if start <= images.spared < middle:
             tokens += self.images.saved(images.spared, images.spared + 1)
-        return tokens - self.images.saved_by(middle, images)
+        return tokens - self.images.saved_by(middle, images) if images.at else tokens
 
     def systems(self, start: int, stop: int) -> int:
         """Tokens of the system and developer messages in [start, stop)."""
