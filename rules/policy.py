@@ -74,8 +74,9 @@ class Policy:
     the limit if an upstream has refused more. `added_tokens` is set if the upstream adds the completion's maximum to
     the prompt: it is the maximum that counts if the request names none. `result_budget`, `truncation`, `tidying` and
     `dedupe` are for the results of all tools that none of `tools` matches. `anchor_share` is the share of low water
-    that the index of exact names behind a summary may have. Of the newest images `keep_images` stay, and
-    less than twice as many at any time; None for as many as fit. `instruction_files` are globs on the names of files that stay behind a cut once they were read.
+    that the index of exact names behind a summary may have. Of the newest images `keep_images` stay, and less than
+    twice as many at any time; None for as many as fit. `instruction_files` are globs on the names of files that stay
+    behind a cut once they were read.
     """
 
     context_window: int = 128_000
