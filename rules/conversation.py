@@ -69,10 +69,26 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A content part that is not text: its JSON, and what it costs."""
+    """A content part that is not text: its JSON, and what it costs.
+
+    `line` is what may stand in the place of an image, and `line_tokens` what that costs; the empty text for what is no
+    image. If it `is_removed`, that line is forwarded in its place, and `tokens` are those of the line.
+    """
 
     raw: bytes
     tokens: int
+    line: str = ""
+    line_tokens: int = 0
+    is_removed: bool = False
+
+    @property
+    def saving_tokens(self) -> int:
+        """What is saved if the line stands in its place; 0 for what is no image, is no larger, or is gone."""
+        return max(self.tokens - self.line_tokens, 0) if self.line else 0
+
+    def remove(self) -> "Media":
+        """The part as its line."""
+        return replace(self, tokens=self.line_tokens, is_removed=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment
 EXACT_SHARE = 0.97
 """Of what a completion leaves to the prompt: our counts may be a little off."""
 PREFETCH_GAP = 0.15
-"""Share of room between the fixing of the next cut and its application."""
+"""Share of room below the limit, in which the next cut is fixed and its summary asked for ahead: a request that does not
+fit must not wait for one."""
 
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "SKILL.md")
@@ -74,8 +75,9 @@ class Policy:
     the limit if an upstream has refused more. `added_tokens` is set if the upstream adds the completion's maximum to
     the prompt: it is the maximum that counts if the request names none. `result_budget`, `truncation`, `tidying` and
     `dedupe` are for the results of all tools that none of `tools` matches. `anchor_share` is the share of low water
-    that the index of exact names behind a summary may have. `keep_images` bounds the images that are forwarded; None
-    for as many as fit. `instruction_files` are globs on the names of files that stay behind a cut once they were read.
+    that the index of exact names behind a summary may have. Of the newest images `keep_images` stay, and less than
+    twice as many at any time; None for as many as fit. `instruction_files` are globs on the names of files that stay
+    behind a cut once they were read.
     """
 
     context_window: int = 128_000

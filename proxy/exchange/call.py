@@ -19,7 +19,7 @@ from proxy.http.errors import UnknownModeError, UnknownProfileError
 from proxy.http.headers import Headers
 from proxy.state.models.model_policy import ModelView
 from proxy.wire.codec import Request
-from rules.conversation import Conversation
+from rules.conversation import Conversation, Message
 
 MODES = ("off", "observe", "enforce")
 """From the one that does least to the one that does most."""
@@ -73,7 +73,11 @@ def describe_target(
 
 def is_text_only(conversation: Conversation) -> bool:
     """Whether the vocabulary alone says what a prompt costs: no image, and no reasoning, which servers may drop."""
-    return not any(message.media or message.has_reasoning for message in conversation.messages)
+    return not any(message.has_reasoning or _has_media(message) for message in conversation.messages)
+
+
+def _has_media(message: Message) -> bool:
+    return any(not part.is_removed for part in message.media)
 
 
 def is_counted(request: Request, conversation: Conversation) -> bool:

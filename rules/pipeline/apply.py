@@ -16,6 +16,7 @@ from rules.results.work import Work
 from rules.summary.anchors.memory import Anchors, Place
 from rules.summary.request import Summary, make_digest
 from rules.summary.splice import splice_summary
+from rules.window.images import remove_images
 from rules.window.prune import prune_tool_results
 
 
@@ -60,6 +61,10 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             deduped = _dedupe(current, start, policy, work, state)
             decisions += deduped.decisions
             current = deduped.conversation
+        if window.images.at or window.cut is not None:
+            without = remove_images(current, window.without_images)
+            decisions += without.decisions
+            current = without.conversation
         if plan.request is not None:
             spliced = _splice(plan, current, policy, summary, work, Anchors() if state is None else state.anchors)
             decisions += spliced.decisions

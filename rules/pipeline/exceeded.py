@@ -5,6 +5,7 @@ after. A text is shortened from what the client said, once, and its marker tells
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role
@@ -16,7 +17,8 @@ from rules.results.tidy.rule import TIDY
 from rules.results.work import Shortened, Work
 from rules.text.head_tail import truncate_text
 from rules.treatment import Budget
-from rules.window.open_step import Cap
+from rules.window.images import drop_images
+from rules.window.open_step import Cap, least_tokens
 
 
 class LimitExceededError(ValueError):
@@ -43,15 +45,19 @@ def shorten_newest(
     """The conversation with each message of `caps` within its cap.
 
     `original` has the same messages as they were before any rule on texts. Tool results are shortened as the policy
-    says of their tool, the user's words to head and tail. Raises LargeWorkError if `work` does not allow for so much.
+    says of their tool, the user's words to head and tail; the oldest images give way if a cap leaves them no room.
+    Raises LargeWorkError if `work` does not allow for so much.
     """
     messages = list(conversation.messages)
     changed: list[int] = []
     places = _find_places(original.messages, caps, policy)
     for cap in caps:
         message, place = original.messages[cap.at], places.get(cap.at)
-        work_out = partial(_work_out, message, place, cap.tokens, work)
+        without = drop_images(message, max(least_tokens(message) - cap.tokens, 0))
+        work_out = partial(_work_out, message, place, cap.tokens + message.tokens - without.tokens, work)
         shorter = shorten_once(message, place, f"exceeded {cap.tokens}", work, work_out)
+        if without is not message:
+            shorter = replace(shorter.shorten(shorter.texts, message.tokens - without.tokens), media=without.media)
         if shorter.tokens < messages[cap.at].tokens:
             messages[cap.at] = shorter
             changed.append(cap.at)

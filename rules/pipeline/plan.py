@@ -7,8 +7,9 @@ of `request`.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rules.conversation import Conversation, Decision, Role, count_leading
+from rules.conversation import Conversation, Decision, Message, Role, count_leading
 from rules.summary.request import SummaryRequest, request_summary
+from rules.window.images import saving_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.state import Window
 
@@ -57,20 +58,31 @@ class Plan:
         head = {*range(leading), window.task} if cut else set()
         tokens: int = self.conversation.fixed_tokens + (cut.tokens if cut else 0)
         tokens += sum(messages[index].tokens for index in head if index is not None)
+        without = set(window.without_images)
         for index in range(cut.at if cut else 0, len(messages)):
             message = messages[index]
             is_pruned = index < window.prune_stop and message.role is Role.TOOL
             if index not in head:
-                tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens
+                saved_tokens = saving_tokens(message) if index in without else 0
+                tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens - saved_tokens
         return tokens
 
     def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
-        """What is forwarded of the messages before `at`; None where that message is not forwarded unchanged.
+        """What is forwarded of the messages before `at`; None where that message is not forwarded.
 
         Counted from the end, as messages may stand twice; a bridging line of ours may stand behind `at`, too.
         """
         behind = len(self.conversation.messages) - at
         for stop in (len(forwarded.messages) - behind, len(forwarded.messages) - behind - 1):
-            if 0 <= stop < len(forwarded.messages) and forwarded.messages[stop] is self.conversation.messages[at]:
+            if 0 <= stop < len(forwarded.messages) and _is_same(
+                forwarded.messages[stop], self.conversation.messages[at]
+            ):
                 return replace(forwarded, messages=forwarded.messages[:stop], origins=forwarded.origins[:stop])
         return None
+
+
+def _is_same(forwarded: Message, message: Message) -> bool:
+    """Whether a message is forwarded as it is, or without its images."""
+    return forwarded is message or (
+        forwarded.texts == message.texts and bool(message.raw) and forwarded.raw is message.raw
+    )

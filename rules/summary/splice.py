@@ -91,13 +91,18 @@ def _place(
 
 
 def _title(kept: Sequence[Message]) -> tuple[str, ...]:
-    return (KEPT_TITLE,) if any(message.texts for message in kept) else ()
+    return (KEPT_TITLE,) if any(map(_say, kept)) else ()
+
+
+def _say(message: Message) -> tuple[str, ...]:
+    """The texts of a kept message, and the lines that stand for its images."""
+    return (*message.texts, *(part.line for part in message.media if part.is_removed))
 
 
 def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: CountTokens) -> Message:
     """A message that goes on with `texts`, and with what stands in the kept messages."""
-    words = [text for message in kept for text in message.texts]
-    media = [part for message in kept for part in message.media]
+    words = [text for message in kept for text in _say(message)]
+    media = [part for message in kept for part in message.media if not part.is_removed]
     taken_in = tuple(message.raw for message in kept if message.raw)
     joined = replace(base, texts=(*base.texts, *texts, *words), media=(*base.media, *media), taken_in=taken_in)
     return finish_message(joined, count)

@@ -67,6 +67,11 @@ def mark_pruned(tokens: int) -> str:
     return f"{START}tool result of {tokens} tokens removed; call the tool again if you need it]"
 
 
+def mark_image(*facts: str) -> str:
+    """What stands for an image that was removed; `facts` are what is known of it, its type first."""
+    return f"{START}{', '.join(facts)}, removed; ask for it again if you need it]"
+
+
 def tells_omission(text: str) -> bool:
     """Whether a text may hold a marker of truncation: such texts are not compared line by line."""
     return _OMITTED_HERE in text

@@ -6,13 +6,16 @@ window/cut_decision.py.
 
 from dataclasses import replace
 
-from rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
+from rules.policy import OverflowStrategy, Policy
+from rules.window.images import ImageStop
 from rules.window.room import Room
 from rules.window.state import Cut, CutKind, Window
 from rules.window.sums import Sums
 
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
+PROTECTED_SHARE = 0.8
+"""Of high water. Newest user turns that are longer are pruned, too: an agent's session is often a single one."""
 
 
 class Cuts:
@@ -41,7 +44,7 @@ class Cuts:
     def size(self, window: Window) -> int:
         """What would be forwarded behind the head in a state."""
         base = window.cut.tokens if window.cut else 0
-        return base + self._sums.behind(self.floor(window), window.prune_stop)
+        return base + self._sums.behind(self.floor(window), window.prune_stop, window.images)
 
     @property
     def open_tokens(self) -> int:
@@ -53,12 +56,17 @@ class Cuts:
         return self.size(window) - self.open_tokens
 
     def choose(self, window: Window, *, over: bool) -> Window | None:
-        """Pruned where that is enough, else cut; None where neither is to be had or worth asking a model for."""
+        """Without images or pruned where that is enough, else cut; None where nothing is to be had.
+
+        Nor where a cut is not worth asking a model for.
+        """
         policy = self._policy
         pruned = self.prune(window)
         cut = self._summarise(window)
         asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
         enough = policy.low_water if asks else policy.high_water
+        if (without := self.remove_images(window, 0)) is not None and self.size(without) <= self.share(enough):
+            return without
         if pruned is not None and self.size(pruned) <= self.share(enough):
             return pruned
         return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
@@ -68,16 +76,58 @@ class Cuts:
         if self._policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
             return None
         stop = min(window.next_cut, self._protected())
-        return replace(window, prune_stop=stop) if stop > max(window.prune_stop, self.floor(window)) else None
+        if stop <= max(window.prune_stop, self.floor(window)):
+            return None
+        images = self._stop_images(stop) if stop > window.images.at else window.images
+        return replace(window, prune_stop=stop, images=images)
+
+    def remove_images(self, window: Window, growth_tokens: int) -> Window | None:
+        """The window without so many of its oldest images that low water is left, this growth included.
+
+        Without all but those of the newest step if even that leaves more. None if results may not be pruned either, or
+        if nothing is saved.
+        """
+        strategy = self._policy.overflow_strategy
+        if strategy in {OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR} or not self._sums.images:
+            return None
+        excess = self.size(window) + growth_tokens - self.share(self._policy.low_water)
+        start = max(self.floor(window), window.images.at)
+        stop = self._sums.images.find_stop(start, excess)
+        images = self._stop_images(min(stop, self._sums.open_step))
+        if images.spared >= start:
+            excess += self._sums.images.saved(images.spared, images.spared + 1)
+            images = self._stop_images(min(self._sums.images.find_stop(start, excess), self._sums.open_step))
+        return self._without(window, images)
+
+    def keep_images(self, window: Window, number: int) -> Window | None:
+        """The window with its newest images, so many; None while there are less than twice as many.
+
+        Each removal breaks the cache from the oldest image on. Removed one by one, they would break it at every step.
+        """
+        start = max(self.floor(window), window.images.at)
+        words = self._sums.last_words
+        images = self._sums.images
+        spared = images.number(words, words + 1) if start <= words < self._sums.open_step else 0
+        if images.number(start, len(self._sums)) - spared < max(2 * number, 1):
+            return None
+        return self._without(window, self._stop_images(min(images.find_newest(number), self._sums.open_step)))
+
+    def _stop_images(self, stop: int) -> ImageStop:
+        words = self._sums.last_words
+        return ImageStop(stop, words if words < stop else -1)
+
+    def _without(self, window: Window, images: ImageStop) -> Window | None:
+        without = replace(window, images=images)
+        return without if images.at > window.images.at and self.size(without) < self.size(window) else None
 
     def _protected(self) -> int:
-        """Where the newest `protect_turns` user turns begin; the end, where those alone exceed prefetch."""
+        """Where the newest `protect_turns` user turns begin; the end, if those alone nearly reach high water."""
         turns, users = self._policy.protect_turns, self._sums.users
         if turns == 0:
             return len(self._sums)
         start = users[-turns] if len(users) >= turns else min(self._room.leading, len(self._sums))
         protected = self._sums.between(start, len(self._sums))
-        return len(self._sums) if protected > self.share(self._policy.high_water - PREFETCH_GAP) else start
+        return len(self._sums) if protected > self.share(self._policy.high_water * PROTECTED_SHARE) else start
 
     def _summarise(self, window: Window) -> Window | None:
         """The window with a summary up to the next cut.
@@ -101,7 +151,7 @@ class Cuts:
         """
         low = self._policy.low_water
         stays = self.share(low) - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
-        at = self._sums.find_step(max(stays, 0))
+        at = self._sums.find_step(max(stays, 0), window.images)
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
     @property
@@ -115,7 +165,7 @@ class Cuts:
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
         cut = self._make_cut(kind, at, self._reserve, self.keep_budget, self._anchor_tokens)
-        return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop)))
+        return replace(window, cuts=(*window.cuts, replace(cut, prune_stop=window.prune_stop, images=window.images)))
 
     @property
     def keep_budget(self) -> int:
@@ -128,11 +178,19 @@ class Cuts:
         return int(self.share(self._policy.low_water) * self._policy.anchor_share)
 
     def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int, anchor_tokens: int = 0) -> Cut:
-        """A cut that keeps user messages of `budget` tokens; which ones is written down when it is applied."""
-        words = self._sums.user_tokens(self._sums.newest_users(at, budget))
+        """A cut that keeps user messages of `budget` tokens; which ones is written down when it is applied.
+
+        Their images are gone, but for those of the user's last words if the budget allows for them.
+        """
+        kept = self._sums.newest_users(at, budget)
+        words = self._sums.user_tokens(kept)
+        spared = self._sums.last_words if kept and self._sums.last_words < at else -1
+        saved = self._sums.images.saved(spared, spared + 1)
+        if words + saved > budget:
+            spared, saved = -1, 0
         systems = self._sums.systems(min(self._room.leading, at), at)
-        tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + systems + words
-        return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens)
+        tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + systems + words + saved
+        return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared)
 
     def shrink(self, window: Window) -> Window | None:
         """The last cut with as little as can be in its place: the open step alone takes what is left of the room."""
@@ -143,7 +201,8 @@ class Cuts:
         earlier = (window.earlier or window) if last is not None and last.at == at else window
         bare = replace(window, cuts=(*earlier.cuts, self._make_cut(CutKind.DIGEST, at, 0, 0)))
         reserved = min(max(self.room_tokens - self.size(bare), 0), self._policy.summary_max_tokens)
-        cut = replace(self._make_cut(CutKind.DIGEST, at, reserved, 0), prune_stop=earlier.prune_stop)
+        cut = self._make_cut(CutKind.DIGEST, at, reserved, 0)
+        cut = replace(cut, prune_stop=earlier.prune_stop, images=earlier.images)
         return replace(window, cuts=(*earlier.cuts, cut))
 
     def make_way(self, window: Window) -> Window | None:

@@ -65,6 +65,7 @@ class Fold:
         if is_task:
             self._note_task(message)
         self._make_room()
+        self._keep_images()
         high, ahead = self._cuts.share(self._policy.high_water), self._cuts.share(1 - PREFETCH_GAP)
         if self._forwarded < min(high, ahead):
             return
@@ -86,7 +87,8 @@ class Fold:
         """The model has answered what stands here: what was shortened for that stays so."""
         caps = self._share_room()
         for cap in caps:
-            self._sums.shorten(cap.at, self._sums.between(cap.at, cap.at + 1) - cap.tokens)
+            saved_tokens = self._sums.between(cap.at, cap.at + 1) - cap.tokens
+            self._sums.shorten(cap.at, saved_tokens, self._open.saving_tokens(cap))
         if caps:
             self.window = self._with_caps(caps)
             self._forwarded = self._cuts.size(self.window)
@@ -106,6 +108,13 @@ class Fold:
             self._room, self._cuts = late, Cuts(late, self._policy, self._sums)
             self.window = self._with_caps([Cap(task, late.task_tokens)])
 
+    def _keep_images(self) -> None:
+        """Only the newest images stay if the policy says so, for good."""
+        number = self._policy.keep_images
+        if number is not None and (window := self._cuts.keep_images(self.window, number)) is not None:
+            self.window = window
+            self._forwarded = self._cuts.size(window)
+
     def _share_room(self) -> tuple[Cap, ...]:
         """What each of the newest messages may keep; nothing if all fit.
 
@@ -117,13 +126,16 @@ class Fold:
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE or self._forwarded <= most:
             return ()
         start = self._sums.open_step
-        sizes = (self._cuts.share(self._policy.high_water - PREFETCH_GAP), room, most)
-        excesses = [self._forwarded - size for size in sizes]
-        if self.window.cut is not None:
-            # What stands for the cut part may be shorter than is reserved for it: all that can be spared may be enough.
-            excesses.append(self._open.spare_tokens(start))
-        shared = (self._open.share(excess, start) for excess in excesses)
-        return next((caps for caps in shared if caps is not None), ())
+        sizes = (self._cuts.share(1 - PREFETCH_GAP), room, most)
+        for of_images in (False, True):
+            excesses = [self._forwarded - size for size in sizes]
+            if self.window.cut is not None:
+                # What stands for the cut part may be shorter than is reserved: all that can be spared may be enough.
+                excesses.append(self._open.spare_tokens(start, of_images=of_images))
+            shared = (self._open.share(excess, start, of_images=of_images) for excess in excesses)
+            if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
+                return caps
+        return ()
 
     @property
     def _is_worth_it(self) -> bool:
@@ -136,20 +148,18 @@ class Fold:
         window = self._fix_cut(growth)
         if window.next_cut is None or window.prefetch_tokens:
             return window
-        pruned = self._cuts.prune(window)
-        if pruned is not None and self._cuts.size(pruned) + growth <= self._cuts.share(self._policy.low_water):
+        smaller = (self._cuts.remove_images(window, growth), self._cuts.prune(window))
+        enough = self._cuts.share(self._policy.low_water)
+        if any(one and self._cuts.size(one) + growth <= enough for one in smaller):
             return window
         cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]
         return window if cut.kind is CutKind.DIGEST else replace(window, prefetch_tokens=cut.reserved_tokens)
 
     def _fix_cut(self, growth_tokens: int) -> Window:
         """The window with a next cut: the one that was fixed, else one that leaves low water behind such a growth."""
-        at = self.window.next_cut
-        return (
-            self.window
-            if at is not None
-            else replace(self.window, next_cut=self._cuts.find_cut(self.window, growth_tokens))
-        )
+        if self.window.next_cut is not None:
+            return self.window
+        return replace(self.window, next_cut=self._cuts.find_cut(self.window, growth_tokens))
 
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""
@@ -173,9 +183,13 @@ class Fold:
         """Whether the open step could be shortened so much that it fits behind a cut with a summary of its own size."""
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
-        open_tokens = self._cuts.open_tokens - self._open.spare_tokens(self._sums.open_step)
+        start, open_tokens, room = self._sums.open_step, self._cuts.open_tokens, self._cuts.room_tokens
+        spare = self._open.spare_tokens(start)
+        if open_tokens - spare > room:
+            spare = self._open.spare_tokens(start, of_images=True)
+        open_tokens -= spare
         rest = min(self._cuts.rest(self.window), self._cuts.share(self._policy.low_water))
-        return open_tokens + rest <= self._cuts.room_tokens
+        return open_tokens + rest <= room
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether a window frees enough, and having waited for it has cost enough."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rules.conversation import Message, Role, count_leading
-from rules.window.open_step import least_tokens
+from rules.window.open_step import bare_tokens
 
 MIN_ROOM_SHARE = 0.25
 """Of the limit. Below it cuts would come at nearly every step: they are made only where nothing else would fit."""
@@ -60,11 +60,12 @@ def _cap_task(task: Message, head: int, limit: int) -> int | None:
     """What a task may cost if it leaves too little behind the rest of the head; None if that is too long by itself.
 
     It leaves MIN_ROOM_SHARE of the limit to the conversation to come; if the rest of the head is too long for that,
-    what the limit holds. The head is rounded up, so that a timestamp in it does not change the shortened text.
+    what the limit holds. The oldest of its images give way if its text alone cannot. The head is rounded up, so that a
+    timestamp in it does not change the shortened text.
     """
     left = _leave(limit, head)
     caps = (left - int(limit * MIN_ROOM_SHARE), left)
-    return next((cap for cap in caps if cap >= least_tokens(task)), None)
+    return next((cap for cap in caps if cap >= bare_tokens(task)), None)
 
 
 def _leave(limit: int, head: int) -> int:

@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left
 
 from rules.conversation import Message, Role, starts_step
+from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
@@ -36,6 +37,7 @@ class Sums:
         "_systems",
         "_user_sums",
         "_words",
+        "images",
         "open_step",
         "task",
         "users",
@@ -45,10 +47,11 @@ class Sums:
         self._leading = leading
         self.task: int | None = None
         self.open_step = 0
+        self.images = ImageSums()
         self._has_results = False  # whether tool results have come since the last answer
         self._words = 0  # messages of others that have come since then
         self._full = _tokens(0)
-        self._pruned = _tokens(0)  # the same with every result a placeholder
+        self._pruned = _tokens(0)  # the same with every result a placeholder, and every image a line
         self._systems = _tokens(0)
         self._starts = _tokens()
         self._start_sums = _tokens()
@@ -64,6 +67,7 @@ class Sums:
         is_user = message.role is Role.USER
         is_task = is_user and self.task is None
         tokens = 0 if is_task or index < self._leading else message.tokens
+        saving = self.images.add(index, message) if tokens and message.media else 0
         opens = starts_step(message) or index == 0
         if opens:
             self._starts.append(index)
@@ -73,9 +77,9 @@ class Sums:
             self.task = index
         if is_user:
             self.users.append(index)
-            self._user_sums.append(self._user_sums[-1] + message.tokens)
+            self._user_sums.append(self._user_sums[-1] + message.tokens - saving)
         self._full.append(self._full[-1] + tokens)
-        self._pruned.append(self._pruned[-1] + (tokens if opens else min(tokens, PLACEHOLDER_TOKENS)))
+        self._pruned.append(self._pruned[-1] + (tokens - saving if opens else min(tokens, PLACEHOLDER_TOKENS)))
         self._systems.append(self._systems[-1] + (tokens if message.role is Role.SYSTEM else 0))
         return tokens
 
@@ -93,16 +97,22 @@ class Sums:
     def size_bytes(self) -> int:
         """What the sums hold in memory."""
         arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
-        return sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums)
+        return sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums) + self.images.size_bytes
 
     def between(self, start: int, stop: int) -> int:
         """Tokens of messages [start, stop)."""
         return self._full[stop] - self._full[start]
 
-    def behind(self, start: int, prune_stop: int) -> int:
-        """Tokens from message `start` to the end, results before `prune_stop` being placeholders."""
+    def behind(self, start: int, prune_stop: int, images: ImageStop = NONE_REMOVED) -> int:
+        """Tokens from message `start` to the end, results before `prune_stop` being placeholders.
+
+        Images before their stop, which is nowhere before that, are lines.
+        """
         middle = max(start, prune_stop)
-        return self._pruned[middle] - self._pruned[start] + self._full[-1] - self._full[middle]
+        tokens = self._pruned[middle] - self._pruned[start] + self._full[-1] - self._full[middle]
+        if start <= images.spared < middle:
+            tokens += self.images.saved(images.spared, images.spared + 1)
+        return tokens - self.images.saved_by(middle, images) if images.at else tokens
 
     def systems(self, start: int, stop: int) -> int:
         """Tokens of the system and developer messages in [start, stop)."""
@@ -112,19 +122,31 @@ class Sums:
         """How many steps begin in [start, stop)."""
         return bisect_left(self._starts, stop) - bisect_left(self._starts, start)
 
-    def find_step(self, tokens: int) -> int:
+    def find_step(self, tokens: int, images: ImageStop = NONE_REMOVED) -> int:
         """Where the oldest step begins behind which at most `tokens` stay; the open one if none is that short."""
         rank = bisect_left(self._start_sums, self._full[-1] - tokens)
+        if images.at:
+            ranks = range(rank)  # what stays is less than that without images
+            rank = bisect_left(ranks, -tokens, key=lambda each: -self.behind(self._starts[each], 0, images))
         return min(self._starts[min(rank, len(self._starts) - 1)], self.open_step)
 
-    def shorten(self, at: int, saved_tokens: int) -> None:
-        """Message `at`, behind the head and in the open step, costs so much less from now on."""
+    @property
+    def last_words(self) -> int:
+        """The newest user message; -1 if that is the task, or if there is none."""
+        return self.users[-1] if self.users and self.users[-1] != self.task else -1
+
+    def shorten(self, at: int, saved_tokens: int, saving: int = 0) -> None:
+        """Message `at`, behind the head and in the open step, costs so much less from now on.
+
+        `saving` is what is saved at most without its images then.
+        """
+        less = self.images.shorten(at, saving)
         self._lower(self._full, at + 1, saved_tokens)
         self._lower(self._start_sums, bisect_left(self._starts, at + 1), saved_tokens)
         rank = bisect_left(self.users, at)
         if at in self.users[rank : rank + 1]:
-            self._lower(self._pruned, at + 1, saved_tokens)
-            self._lower(self._user_sums, rank + 1, saved_tokens)
+            self._lower(self._pruned, at + 1, saved_tokens - less)
+            self._lower(self._user_sums, rank + 1, saved_tokens - less)
 
     def _lower(self, sums: "array[int]", start: int, tokens: int) -> None:
         for index in range(start, len(sums)):
@@ -142,5 +164,5 @@ class Sums:
         return range(max(first, 1), max(stop, 1))
 
     def user_tokens(self, ranks: range) -> int:
-        """What some user messages cost together."""
+        """What some user messages cost together, without their images."""
         return self._user_sums[ranks.stop] - self._user_sums[ranks.start] if ranks else 0

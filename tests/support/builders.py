@@ -16,6 +16,7 @@ from rules.pipeline.transcript_state import StateKey, TranscriptState, name_stat
 from rules.policy import OnExceeded, Policy, Prices
 from rules.prefix import digest_message
 from rules.results.work import Work
+from rules.text.markers import mark_image
 from rules.tokens.messages import count_message
 from rules.window.cut_decision import Fold
 from rules.window.room import Room
@@ -38,6 +39,8 @@ MEDIA_TOKENS = 85
 """What a content part that is not text costs."""
 IMAGE = b'{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}'
 """A content part that is not text; 85 tokens."""
+IMAGE_LINE = mark_image("image/png", "3 bytes")
+"""What stands for it if it is removed."""
 
 
 def count(text: str) -> int:
@@ -93,6 +96,25 @@ def result(answers: str | None, *texts: str, name: str | None = None) -> Message
     if name is not None:
         wire["name"] = name
     return read(wire)
+
+
+def shown(answers: str, *media: bytes, text: str | None = None) -> Message:
+    """A tool result of images, behind a text if there is one."""
+    texts = [] if text is None else [{"type": "text", "text": text}]
+    return read({"role": "tool", "tool_call_id": answers, "content": [*texts, *map(orjson.loads, media)]})
+
+
+def screenshots(steps: int, *, image: bytes | None = None, as_user: bool = False) -> tuple[Message, ...]:
+    """A session of one image a step: tool results, or messages of the user."""
+    image = image or IMAGE
+    messages = [system(), user("Book a table in this shop.")]
+    for number in range(steps):
+        if as_user:
+            messages += [assistant(fill(f"click {number}", 12)), user(f"screen {number}", image)]
+        else:
+            messages += [assistant(fill(f"click {number}", 12), call(f"c{number}", "computer"))]
+            messages += [shown(f"c{number}", image)]
+    return tuple(messages)
 
 
 def function_result(text: str = "done") -> Message:
@@ -185,8 +207,9 @@ def read(wire: Wire) -> Message:
 
 
 def read_media(part: Wire) -> Media:
-    """A content part that is not text; all cost the same here."""
-    return Media(orjson.dumps(part), MEDIA_TOKENS)
+    """A content part that is not text; all cost the same here, and an image may become a line."""
+    line = IMAGE_LINE if "image" in part.get("type", "") else ""
+    return Media(orjson.dumps(part), MEDIA_TOKENS, line, count(line))
 
 
 def write(message: Message) -> Wire:
@@ -201,9 +224,12 @@ def write(message: Message) -> Wire:
         return wire
     texts = [{"type": "text", "text": text} for text in message.texts]
     in_parts = isinstance(wire["content"], list) or message.media
-    wire["content"] = (
-        [*texts, *(orjson.loads(part.raw) for part in message.media)] if in_parts else "\n\n".join(message.texts)
-    )
+    wire["content"] = [*texts, *map(_write_media, message.media)] if in_parts else "\n\n".join(message.texts)
+    return wire
+
+
+def _write_media(part: Media) -> Wire:
+    wire: Wire = {"type": "text", "text": part.line} if part.is_removed else orjson.loads(part.raw)
     return wire
 
 
@@ -237,6 +263,7 @@ _VALID_ROWS = st.one_of(
     _row("system", _one(st.integers(1, 30))),
     _row("developer", _one(st.integers(1, 30))),
     _row("media", _one(st.integers(1, 30))),
+    _row("shot", _one(st.integers(1, 3))),
 )
 _BROKEN_ROWS = st.one_of(
     _row("calls", _one(_ANY_SIZES), st.lists(_IDS, min_size=1, max_size=3).map(tuple)),
@@ -270,10 +297,17 @@ def _messages(number: int, row: Row) -> list[Message]:
             return [result(ids[0] if ids else None, text)]
         case "function":
             return [function_result(text)]
-        case "media":
-            return [user(text, IMAGE)]
+        case "media" | "shot":
+            return _show(number, row)
         case _:
             return [read({"role": kind, "content": text})]
+
+
+def _show(number: int, row: Row) -> list[Message]:
+    kind, sizes, _ = row
+    if kind == "media":
+        return [user(fill(f"media {number}", sizes[0]), IMAGE)]
+    return [assistant("Look.", call(f"c{number}")), shown(f"c{number}", *[IMAGE] * sizes[0])]
 
 
 def valid_transcripts(max_rows: int = 30) -> st.SearchStrategy[tuple[Message, ...]]:

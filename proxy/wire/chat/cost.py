@@ -158,10 +158,11 @@ def _count_image(part: Any, costs: Costs) -> int:
     address, data = inner.get("url"), as_schema(part.get("source")).get("data")
     if isinstance(address, str) and address.startswith("data:"):
         data = address[address.find(",") + 1 : address.find(",") + 1 + JPEG_HEAD_CHARS]
-    return costs.images.count(_read_image(data) if isinstance(data, str) else None, low_detail=detail == "low")
+    return costs.images.count(read_image_size(data) if isinstance(data, str) else None, low_detail=detail == "low")
 
 
-def _read_image(data: str) -> Size | None:
+def read_image_size(data: str) -> Size | None:
+    """The size of an image by its base64; None where its first bytes do not tell."""
     try:
         size = read_size(b64decode(data[:HEAD_CHARS]))
         return size or read_size(b64decode(data[: min(len(data), JPEG_HEAD_CHARS) // 4 * 4]))

@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 from proxy.wire.chat.cost import EXTRA_TEXT_KEYS, REASONING_KEYS, count_part, count_wire_message
+from proxy.wire.chat.image import write_line
 from proxy.wire.codec import UndecodableError
 from proxy.wire.json.repair import decode_any, decode_member, mend
 from rules.conversation import CountTokens, Media, Message, Role, ToolCall
@@ -64,7 +65,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         tool_calls=_read_calls(members),
         answers=_read_answered_id(wire_role, members),
         name=name if isinstance(name, str) else None,
-        media=tuple(Media(part, count_part(_unmark(part), count, costs)) for part in media),
+        media=tuple(_read_media(part, before, count, costs) for part, before in media),
         raw=raw,
         wire_role="" if wire_role == role else wire_role,
         has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
@@ -72,7 +73,12 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
     )
     tokens = count_wire_message(message, members, count, costs)
     is_error = role is Role.TOOL and _is_error(members)
-    return replace(message, tokens=tokens, is_error=is_error, digest=digest_message(message, map(_canonical, media)))
+    return replace(
+        message,
+        tokens=tokens,
+        is_error=is_error,
+        digest=digest_message(message, (_canonical(part) for part, _ in media)),
+    )
 
 
 def _has_uncounted(members: dict[str, msgspec.Raw]) -> bool:
@@ -148,24 +154,31 @@ def _read_members(raw: bytes) -> dict[str, msgspec.Raw]:
     return _decode_members(mend(raw))
 
 
-def _read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
-    """Texts and other parts of a message's content, each in wire order."""
+def _read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tuple[bytes, str], ...]]:
+    """Texts and other parts of a message's content, each in wire order; the other parts with the text before them."""
     if content is None:
         return (), ()
     if _begins(content, b"["):
         texts: list[str] = []
-        media: list[bytes] = []
+        media: list[tuple[bytes, str]] = []
         for part in map(bytes, _decode_list(content)):
             text = _part_text(part)
             if text is None:
-                media.append(part)
+                media.append((part, texts[-1] if texts else ""))
             else:
                 texts.append(text)
         return tuple(texts), tuple(media)
     if _begins(content, b'"'):
         return (msgspec.json.decode(content),), ()
     encoded = bytes(content)
-    return (), () if encoded == b"null" else (encoded,)
+    return (), () if encoded == b"null" else ((encoded, ""),)
+
+
+def _read_media(part: bytes, before: str, count: CountTokens, costs: Costs) -> Media:
+    """A part that is not text, counted, with the line that may stand in its place."""
+    unmarked = _unmark(part)
+    line = write_line(unmarked, before)
+    return Media(part, count_part(unmarked, count, costs), line, count(line) if line else 0)
 
 
 def _part_text(part: bytes) -> str | None:
@@ -246,7 +259,7 @@ def _write_parts(message: Message, parts: Sequence[bytes], markers: dict[str, ms
     The last part left takes over the cache markers of parts that are gone, and `markers`.
     """
     texts = iter(message.texts)
-    media = (part.raw for part in message.media)
+    media = map(_write_media, message.media)
     written: list[bytes] = []
     left: dict[str, msgspec.Raw] = {}
     for part in parts:
@@ -264,6 +277,13 @@ def _write_parts(message: Message, parts: Sequence[bytes], markers: dict[str, ms
     if left and written and written[-1][:1] == b"{":
         written[-1] = _mark(written[-1], left)
     return written
+
+
+def _write_media(part: Media) -> bytes:
+    """A part that is not text; the line of a removed image has the cache markers of its part."""
+    if not part.is_removed:
+        return part.raw
+    return _mark(orjson.dumps({"type": "text", "text": part.line}), _find_markers(part.raw))
 
 
 def _mark(part: bytes, markers: dict[str, msgspec.Raw]) -> bytes:

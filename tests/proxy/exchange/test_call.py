@@ -14,6 +14,7 @@ from proxy.config.schema import Config
 from proxy.exchange.call import MODES, Route, choose_route, find_credentials_for, is_text_only
 from proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
 from rules.conversation import Message
+from rules.window.images import drop_images
 
 PROFILES = "profiles: {tiny: {max_tool_result_tokens: 100}, other: {}}"
 
@@ -130,6 +131,8 @@ def test_a_credential_in_a_models_name_is_not_shown() -> None:
         ((system(), user(), assistant("Yes."), result("a")), True),
         ((), True),
         ((user(), user("See:", IMAGE)), False),
+        ((user(), drop_images(user("See:", IMAGE))), True),
+        ((user(), drop_images(user("See:", IMAGE, IMAGE), 1)), False),
         ((user(), Message(assistant().role, ("so",), has_reasoning=True)), False),
     ],
 )

@@ -71,6 +71,7 @@ def policies() -> st.SearchStrategy[Policy]:
         summary_min_steps=st.sampled_from([1, 6]),
         low_water=st.sampled_from([0.2, 0.4]),
         prices=st.sampled_from([FREE, Prices()]),
+        keep_images=st.sampled_from([None, 0, 2]),
         tidying=st.sampled_from([None, Tidying()]),
         tools=st.sampled_from([(), BY_TOOL.tools]),
     )
@@ -303,7 +304,7 @@ def _check_append_law(messages: tuple[Message, ...], policy: Policy) -> int:
 
 
 def _cut_place(planned: Plan) -> object:
-    return planned.window.cuts, planned.window.prune_stop
+    return planned.window.cuts, planned.window.prune_stop, planned.window.images
 
 
 def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcome, *, may_shorten: bool = False) -> int:

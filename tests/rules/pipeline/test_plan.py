@@ -18,6 +18,7 @@ from support.builders import (
     fill,
     read,
     result,
+    screenshots,
     session,
     split_steps,
     system,
@@ -33,6 +34,7 @@ from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
 from rules.summary.request import Summary, request_summary
+from rules.window.images import remove_images
 from rules.window.state import Window
 
 SUMMARIZE = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)
@@ -123,6 +125,19 @@ def test_the_prefix_ends_at_its_own_place() -> None:
         assert prefix is not None
         assert prefix.messages == messages[:at]
         assert len(prefix.origins) == at
+
+
+def test_a_prefix_may_end_where_an_image_was_removed() -> None:
+    """The question for a summary is asked behind what was forwarded, whatever stands behind it."""
+    messages = screenshots(8, as_user=True)
+    planned = plan_of(messages)
+    sent = remove_images(planned.conversation, range(10)).conversation
+    for at in (3, 5, 9):
+        prefix = planned.find_prefix(sent, at)
+        assert prefix is not None
+        assert prefix.messages == sent.messages[:at]
+    shortened = sent.edit([replace(message, texts=("other",)) for message in sent.messages])
+    assert planned.find_prefix(shortened, 5) is None
 
 
 def test_a_prefix_that_is_not_there_is_not_found() -> None:

@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
     IMAGE,
+    IMAGE_LINE,
     assistant,
     call,
     conversation,
     count,
     fill,
     function_result,
+    read,
     result,
     session,
     split_steps,
@@ -38,6 +41,7 @@ from rules.policy import SummaryRole
 from rules.summary.request import Summary
 from rules.summary.splice import splice_summary
 from rules.text.markers import ACKNOWLEDGEMENT, INTRODUCTION, KEPT_TITLE
+from rules.window.images import drop_images
 from rules.window.state import Cut, CutKind, Window
 
 LONG = fill("step", 400)
@@ -149,6 +153,18 @@ def test_kept_user_messages_follow_the_summary() -> None:
     assert memo.texts[3:] == ("one", "two")
     assert memo.media == messages[2].media
     assert [part.raw for part in memo.media] == [IMAGE]
+
+
+@ROLES
+def test_a_kept_image_that_was_removed_is_a_line_of_text(role: SummaryRole) -> None:
+    """So a memo that is one string stays one; and a message of an image alone has words to be introduced."""
+    pictured = drop_images(read({"role": "user", "content": [orjson.loads(IMAGE)]}))
+    messages = (user("task"), assistant(LONG), pictured, assistant(LONG), *session(2)[2:])
+    cut, summary = window(4, task=0, kept=(2,)), Summary("All went well.", by_model=True)
+    sent = put(conversation(*messages), cut, role=role, summary=summary).conversation.messages
+    (told,) = [message for message in sent if IMAGE_LINE in message.texts]
+    assert told.media == ()
+    assert told.texts[-2:] == (KEPT_TITLE, IMAGE_LINE)
 
 
 @ROLES

@@ -12,6 +12,8 @@ def test_markers_read_as_the_manual_says() -> None:
     assert markers.mark_records(2, 9) == "[trimtab: 2 of 9 items omitted; others may lack members]"
     pruned = "[trimtab: tool result of 900 tokens removed; call the tool again if you need it]"
     assert markers.mark_pruned(900) == pruned
+    image = "[trimtab: image/png 1280x800, 182 kB, a.png, removed; ask for it again if you need it]"
+    assert markers.mark_image("image/png 1280x800", "182 kB", "a.png") == image
     assert markers.TABLE == "[trimtab: table]"
     assert markers.POINTER == "[trimtab: same as the tool result "
 

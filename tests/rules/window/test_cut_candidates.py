@@ -10,6 +10,7 @@ from support.builders import assistant, call, fill, result, session, system, use
 from rules.conversation import Message, count_leading
 from rules.policy import OverflowStrategy, Policy
 from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS, Cuts
+from rules.window.images import ImageStop, saving_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.room import Room
 from rules.window.state import CutKind, Window
@@ -30,15 +31,19 @@ def cuts_of(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Cuts,
 
 @given(messages=valid_transcripts(), prune_stop=st.integers(0, 60))
 def test_a_window_costs_what_is_forwarded_of_each_message(messages: tuple[Message, ...], prune_stop: int) -> None:
-    """Behind the head; results before a place count as placeholders."""
+    """Behind the head; results before a place count as placeholders, images as lines."""
     messages = (*HEAD, *messages)
     cuts, sums, window = cuts_of(messages)
     stop = min(prune_stop, len(messages))
     costs = [
-        min(message.tokens, PLACEHOLDER_TOKENS) if message.role == "tool" and index < stop else message.tokens
+        message.tokens
+        if index >= stop
+        else min(message.tokens, PLACEHOLDER_TOKENS)
+        if message.role == "tool"
+        else message.tokens - saving_tokens(message)
         for index, message in enumerate(messages)
     ]
-    assert cuts.size(replace(window, prune_stop=stop)) == sum(costs[2:])
+    assert cuts.size(replace(window, prune_stop=stop, images=ImageStop(stop))) == sum(costs[2:])
     assert cuts.rest(window) + cuts.open_tokens == cuts.size(window)
     assert cuts.open_tokens == sum(message.tokens for message in messages[max(sums.open_step, 2) :])
 

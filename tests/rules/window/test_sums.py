@@ -22,6 +22,7 @@ from support.builders import (
 )
 
 from rules.conversation import Message, Role, count_leading
+from rules.window.images import ImageStop, saving_tokens
 from rules.window.prune import PLACEHOLDER_TOKENS
 from rules.window.sums import MAX_OPEN_WORDS, Sums
 
@@ -52,7 +53,10 @@ def test_the_head_costs_nothing() -> None:
 
 @given(messages=transcripts(), first=st.integers(0, 40), second=st.integers(0, 40))
 def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: int) -> None:
-    """Tokens, system messages and steps of any span; what is behind a point with results as placeholders."""
+    """Tokens, system messages and steps of any span; what is behind a point with results as placeholders.
+
+    Images go with the results.
+    """
     start, stop = sorted((min(first, len(messages)), min(second, len(messages))))
     sums, tokens = sum_up(messages), behind_head(messages)
     leaders = [cost if one.role is Role.SYSTEM else 0 for cost, one in zip(tokens, messages, strict=True)]
@@ -61,8 +65,9 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
     assert sums.between(start, stop) == sum(tokens[start:stop])
     assert sums.systems(start, stop) == sum(leaders[start:stop])
     assert sums.steps(start, stop) == len(begins & set(range(start, stop)))
-    short = [cost if index in begins else min(cost, PLACEHOLDER_TOKENS) for index, cost in enumerate(tokens)]
-    assert sums.behind(start, stop) == sum(short[start:stop]) + sum(tokens[stop:])
+    bare = [cost and cost - saving_tokens(one) for cost, one in zip(tokens, messages, strict=True)]
+    short = [bare[at] if at in begins else min(cost, PLACEHOLDER_TOKENS) for at, cost in enumerate(tokens)]
+    assert sums.behind(start, stop, ImageStop(stop)) == sum(short[start:stop]) + sum(tokens[stop:])
     assert sums.behind(stop, start) == sum(tokens[stop:])
 
 
@@ -100,7 +105,7 @@ def test_a_shortened_message_costs_less_in_every_sum(messages: tuple[Message, ..
     for at in (index for index in behind if messages[index].tokens > PLACEHOLDER_TOKENS):
         tokens = max(int(messages[at].tokens * share), PLACEHOLDER_TOKENS)
         messages = (*messages[:at], replace(messages[at], tokens=tokens), *messages[at + 1 :])
-        sums.shorten(at, sums.between(at, at + 1) - tokens)
+        sums.shorten(at, sums.between(at, at + 1) - tokens, saving_tokens(messages[at]))
     fresh = sum_up(messages)
     for start, stop in pairwise(range(len(messages) + 1)):
         assert sums.between(start, stop) == fresh.between(start, stop)

@@ -11,11 +11,12 @@ from support.odd_json import ODD, dump
 from proxy.compaction.caches import make_known
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.wire.chat.codec import CHAT
-from proxy.wire.chat.message import decode_message
+from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Counting, UndecodableError
-from rules.conversation import Media, Message, ToolCall
+from rules.conversation import Message, ToolCall
 from rules.tokens.families import GENERIC
 from rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
+from rules.window.images import drop_images
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -159,7 +160,10 @@ def test_media_stand_in_the_message_with_what_they_cost() -> None:
     ]
     message = _decode(orjson.dumps({"role": "user", "content": [parts[0], {"type": "text", "text": "abcd"}, parts[1]]}))
 
-    assert message.media == (Media(orjson.dumps(parts[0]), 1445), Media(orjson.dumps(parts[1]), 85))
+    assert [(part.raw, part.tokens) for part in message.media] == [
+        (orjson.dumps(parts[0]), 1445),
+        (orjson.dumps(parts[1]), 85),
+    ]
     assert message.tokens == FRAME + 1445 + 1 + 85
 
 
@@ -274,3 +278,31 @@ def test_a_result_may_be_called_an_error(said: bytes, *, expected: bool) -> None
     """By the ways of Anthropic, MCP and LangChain, of the message or a part; no other role has errors."""
     assert _decode(b'{"role":"tool","tool_call_id":"a",' + said + b"}").is_error is expected
     assert not _decode(b'{"role":"user",' + said + b"}").is_error
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_a_removed_image_is_a_text_in_its_place(role: str) -> None:
+    """All around it stands byte for byte; its cache marker stays."""
+    raw = (
+        b'{"role": "%s", "tool_call_id": "a", "content": [ {"type":"text", "text":"A", "x":1}, '
+        b'{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"},"cache_control":{"type":"ephemeral"}},'
+        b'{"type":"text","text":"B"},{"type":"image_url","image_url":{"url":"https://a/b.png", "detail": 1}}],"z":1.0}'
+    ) % (role.encode(), b"A" * 4000)
+    message = _decode(raw)
+    written = encode_message(drop_images(message, 1))
+    first = b'{"type":"text","text":"[trimtab: image/png, 3 kB, removed; ask for it again if you need it]",'
+    assert first + b'"cache_control":{"type":"ephemeral"}},{"type":"text","text":"B"}' in written
+    assert b'{"type":"text", "text":"A", "x":1}' in written
+    assert b'{"type":"image_url","image_url":{"url":"https://a/b.png", "detail": 1}}' in written
+    assert b'"z":1.0' in written
+    assert _decode(written).tokens == drop_images(message, 1).tokens
+
+
+def test_a_message_of_an_image_alone_becomes_one_line() -> None:
+    """A text part, which every role may have."""
+    message = _decode(
+        b'{"role":"tool","tool_call_id":"a","content":[{"type":"image_url","image_url":{"url":"https://a/b.png"}}]}'
+    )
+    wire = orjson.loads(encode_message(drop_images(message)))
+    line = "[trimtab: image, b.png, removed; ask for it again if you need it]"
+    assert wire == {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": line}]}

@@ -1,0 +1,85 @@
+"""Sessions of screenshots through a running proxy, summaries included."""
+
+import base64
+import struct
+from typing import Any
+
+import orjson
+import pytest
+from support.checker import check_request
+from support.client import post
+
+CHAT = "/v1/chat/completions"
+WINDOW, RESERVE = 16_000, 2_000
+LINE = "[trimtab: image/png 1280x800, 1 kB, removed; ask for it again if you need it]"
+WORDS = "I have clicked on the next button of this long form and now wait for the page to load. " * 4
+
+
+def screenshot(number: int) -> dict[str, Any]:
+    """An image of 1280 by 800, which no other is equal to; 765 tokens and more by OpenAI's guide."""
+    head = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + struct.pack(">II", 1280, 800)
+    data = base64.b64encode(head + number.to_bytes(976, "big")).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}", "detail": "high"}}
+
+
+def make_step(number: int, *, as_user: bool) -> list[dict[str, Any]]:
+    """One action of the model, and what the screen shows then."""
+    if as_user:
+        text = {"type": "text", "text": f"screen {number}"}
+        said = {"role": "assistant", "content": WORDS}
+        return [said, {"role": "user", "content": [text, screenshot(number)]}]
+    function = {"name": "computer", "arguments": '{"action":"click"}'}
+    call = {"id": f"c{number}", "type": "function", "function": function}
+    return [
+        {"role": "assistant", "content": WORDS, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": [screenshot(number)], "x": 1},
+    ]
+
+
+def count_images(body: bytes) -> int:
+    """How many images a body holds."""
+    return body.count(b'"image_url":{')
+
+
+@pytest.mark.parametrize("as_user", [False, True])
+async def test_screenshots_fit_the_window(as_user, client, upstream, start_proxy):
+    """At each of 60 steps, at each summary, and nothing but images and what a summary stands for is changed."""
+    proxy = await start_proxy(f"defaults.context_window={WINDOW}", f"defaults.completion_reserve={RESERVE}")
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Fill in the form."}]
+    seen: set[str] = set()
+    for number in range(60):
+        messages += make_step(number, as_user=as_user)
+        body = orjson.dumps({"model": "gpt-4o", "messages": messages})
+        upstream.requests.clear()
+        response, _ = await post(client, proxy.url + CHAT, orjson.loads(body))
+        assert response.status == 200
+        sent = upstream.chats[-1]
+        rules = response.headers.get("x-trimtab-decisions", "")
+        seen |= {item.partition(";")[0] for item in rules.split(", ")}
+        assert count_images(body) == number + 1
+        for chat in upstream.chats:
+            assert count_images(chat.body) * 1105 <= WINDOW
+        assert sent.json["messages"][-1] == messages[-1]
+        if rules.startswith("images") and "," not in rules:
+            assert LINE in sent.body.decode()
+            assert len(sent.json["messages"]) == len(messages)
+        assert check_request(body, sent.body) == []
+    assert {"images", "summarise"} <= seen or {"images", "digest"} <= seen
+
+
+async def test_a_number_of_images_is_kept(client, upstream, start_proxy):
+    """What is removed at once stays removed: the bodies differ in their ends alone until the next removal."""
+    proxy = await start_proxy("defaults.keep_images=2")
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Fill in the form."}]
+    numbers = []
+    for number in range(8):
+        messages += make_step(number, as_user=False)
+        await post(client, proxy.url + CHAT, {"model": "gpt-4o", "messages": messages})
+        numbers.append(count_images(upstream.chats[-1].body))
+    assert numbers == [1, 2, 3, 2, 3, 2, 3, 2]
+    assert upstream.chats[-1].json["messages"][2] == {
+        "role": "tool",
+        "tool_call_id": "c0",
+        "content": [{"type": "text", "text": LINE}],
+        "x": 1,
+    }

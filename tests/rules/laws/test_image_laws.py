@@ -1,0 +1,229 @@
+"""The laws of images: which are removed, and when, over whole sessions of screenshots."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
+    IMAGE,
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    measure,
+    screenshots,
+    shown,
+    system,
+    transcripts,
+    user,
+    write_all,
+)
+from support.checker import check_transcript
+
+from rules.conversation import Media, Message, Outcome
+from rules.pipeline.apply import apply
+from rules.pipeline.make_plan import plan
+from rules.pipeline.plan import Plan
+from rules.policy import OverflowStrategy, Policy, Prices
+from rules.summary.request import Summary
+from rules.window.cut_decision import Fold
+from rules.window.images import ImageStop
+from rules.window.state import Window
+
+POLICY = Policy(context_window=3200, completion_reserve=200, summary_max_tokens=200, prices=Prices())
+SHAPES = pytest.mark.parametrize("as_user", [False, True])
+IMAGE_TOKENS = 1105
+"""What a screenshot of 1280 by 800 costs gpt-4o."""
+
+
+def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
+    """What is decided about a transcript, and what is forwarded of it."""
+    planned = plan(conversation(*messages), policy, count=count)
+    summary = Summary("What was done so far.", by_model=True) if planned.request else None
+    return planned, apply(planned, policy, count=count, summary=summary)
+
+
+def states(messages: Sequence[Message], policy: Policy, limit: int) -> list[Window]:
+    """The window after each message."""
+    folded = Fold(measure(messages, policy, limit=limit), policy)
+    found = []
+    for message in messages:
+        folded.add(message)
+        found.append(folded.finish())
+    return found
+
+
+def forwarded_images(outcome: Outcome) -> list[Media]:
+    """The images that are forwarded, oldest first."""
+    return [part for message in outcome.conversation.messages for part in message.media if not part.is_removed]
+
+
+def priced(messages: Sequence[Message], tokens: int = IMAGE_TOKENS) -> tuple[Message, ...]:
+    """The messages with images of so many tokens."""
+    return tuple(
+        replace(
+            message,
+            media=tuple(replace(part, tokens=tokens) for part in message.media),
+            tokens=message.tokens + sum(tokens - part.tokens for part in message.media),
+        )
+        for message in messages
+    )
+
+
+def count_unchanged(before: Sequence[Message], after: Sequence[Message]) -> int:
+    """How many messages of the one the other begins with."""
+    same = 0
+    while same < min(len(before), len(after)) and before[same] == after[same]:
+        same += 1
+    return same
+
+
+@given(messages=transcripts(), keep=st.sampled_from([None, 0, 1, 3]), limit=st.sampled_from([900, 2400]))
+def test_what_was_removed_stays_removed(messages: tuple[Message, ...], keep: int | None, limit: int) -> None:
+    """The place before which images are lines only moves on, never into the newest step."""
+    policy = replace(POLICY, keep_images=keep)
+    for before, after in pairwise(states((system(), user("Go."), *messages), policy, limit)):
+        assert after.images.at >= max(before.images.at, after.prune_stop)
+        if after.images == before.images:
+            continue
+        assert after.images.spared < after.images.at
+
+
+@SHAPES
+@pytest.mark.parametrize("window", [32_000, 128_000])
+@pytest.mark.parametrize("keep", [None, 3, 10])
+def test_a_session_of_screenshots_fits_its_window(window: int, keep: int | None, *, as_user: bool) -> None:
+    """At each of 150 steps; its prefix moves a few times only, and it costs less than doing nothing."""
+    messages = priced(screenshots(150, as_user=as_user))
+    policy = Policy(context_window=window, completion_reserve=window // 8, keep_images=keep)
+    requests = [stop for stop in range(2, len(messages) + 1) if messages[stop - 1].role != "assistant"]
+    before: tuple[Message, ...] = ()
+    cost, moves, original_before = 0.0, 0, 0
+    original_cost = 0.0
+    for stop in requests:
+        planned, outcome = run(messages[:stop], policy)
+        sent = outcome.conversation
+        assert sent.tokens <= planned.limit
+        assert forwarded_images(outcome)[-1:] == list(messages[stop - 1].media)
+        same = count_unchanged(before, sent.messages)
+        moves += same < len(before)
+        cached = sum(message.tokens for message in sent.messages[:same])
+        cost += sent.tokens - 0.9 * cached
+        original_cost += planned.original.tokens - 0.9 * original_before
+        before, original_before = sent.messages, planned.original.tokens
+    assert original_before > window
+    assert cost < original_cost
+    assert moves <= 150 / (keep or 6)
+
+
+@SHAPES
+@pytest.mark.parametrize("keep", [1, 2, 5])
+def test_as_many_images_stay_as_the_policy_says(keep: int, *, as_user: bool) -> None:
+    """So many of the newest at least, less than twice as many, and they are removed so many at a time."""
+    messages = screenshots(40, as_user=as_user)
+    policy = replace(POLICY, context_window=64_000, keep_images=keep)
+    numbers = [len(forwarded_images(run(messages[: 2 + 2 * step], policy)[1])) for step in range(1, 41)]
+    assert numbers[: 2 * keep - 1] == list(range(1, 2 * keep))
+    assert set(numbers[keep:]) == set(range(keep, 2 * keep))
+
+
+def test_no_image_stays_but_those_of_the_newest_step() -> None:
+    """With a budget of none; the model must see what it has asked for."""
+    messages = screenshots(10)
+    policy = replace(POLICY, context_window=64_000, keep_images=0)
+    outcome = run(messages, policy)[1]
+    assert [bool(forwarded_images(Outcome(conversation(one)))) for one in outcome.conversation.messages[3::2]] == [
+        *[False] * 9,
+        True,
+    ]
+
+
+def test_images_give_way_before_a_summary_is_asked_for() -> None:
+    """While that is enough, there is one decision, and what the messages say stays."""
+    messages = screenshots(25)
+    planned, outcome = run(messages)
+    assert [decision.rule for decision in outcome.decisions] == ["images"]
+    assert planned.prefetch is None
+    assert [message.texts for message in outcome.conversation.messages] == [message.texts for message in messages]
+    assert outcome.conversation.tokens <= planned.limit * POLICY.high_water
+
+
+def test_where_images_are_not_enough_there_is_a_summary() -> None:
+    """A long session's texts fill the room in the end."""
+    rules = {decision.rule for stop in range(2, 300, 4) for decision in run(screenshots(150)[: 2 + stop])[1].decisions}
+    assert {"images", "summarise"} <= rules
+
+
+@pytest.mark.parametrize("strategy", [OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR])
+def test_without_pruning_no_image_is_pruned(strategy: OverflowStrategy) -> None:
+    """Only a number says otherwise."""
+    messages, policy = screenshots(24), replace(POLICY, overflow_strategy=strategy)
+    limit = policy.limit_tokens()
+    assert {state.images for state in states(messages, policy, limit)} == {ImageStop()}
+    assert states(messages, replace(policy, keep_images=4), limit)[-1].images.at > 0
+
+
+def test_first_and_last_words_of_the_user_keep_their_images() -> None:
+    """They say what is wanted: the screenshots behind them go, until newer words come."""
+    asked = [user("This page.", IMAGE), *screenshots(4)[2:], user("Now like this.", IMAGE), *screenshots(22)[2:]]
+    policy = replace(POLICY, context_window=10_000)
+    outcome = run(priced([system(), *asked], 400), policy)[1]
+    assert [decision.rule for decision in outcome.decisions] == ["images"]
+    kept = [message.text for message in outcome.conversation.messages if message.role == "user" and message.media]
+    with_images = [
+        message.text
+        for message in outcome.conversation.messages
+        if message.role == "user" and any(not part.is_removed for part in message.media)
+    ]
+    assert kept == with_images == ["This page.", "Now like this."]
+    more = [assistant("Done."), user("Thanks."), *screenshots(15)[2:]]
+    newer = run(priced([system(), *asked, *more], 400), policy)[1]
+    assert {decision.rule for decision in newer.decisions} == {"images"}
+    told = [message for message in newer.conversation.messages if "Now like this." in message.text]
+    assert not any(not part.is_removed for message in told for part in message.media)
+
+
+def test_kept_words_carry_no_images_of_the_removed_part() -> None:
+    """They stand behind the summary with a line for each."""
+    messages = screenshots(60, as_user=True)
+    planned, outcome = run(messages, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))
+    assert planned.window.cut is not None
+    assert planned.window.cut.kept
+    memo = outcome.conversation.messages[1]
+    assert memo.media == ()
+    assert sum(text.startswith("[trimtab: image") for text in memo.texts) == len(planned.window.cut.kept)
+
+
+@given(number=st.integers(1, 60), words=st.integers(0, 400), in_task=st.booleans())
+def test_a_message_of_too_many_images_fits(number: int, words: int, *, in_task: bool) -> None:
+    """Only then do images of the newest message give way, and no more of them than must."""
+    asked = user(fill("words", words), *[IMAGE] * number)
+    messages = (system(), asked) if in_task else (system(), user("Begin."), assistant("Yes."), asked)
+    planned, outcome = run(messages)
+    images = forwarded_images(outcome)
+    assert outcome.conversation.tokens <= planned.hard_limit
+    fits = planned.original.tokens <= planned.limit
+    assert len(images) == number if fits else len(images) >= min(number, 8)
+    assert [part.is_removed for part in outcome.conversation.messages[-1].media] == sorted(
+        (part.is_removed for part in outcome.conversation.messages[-1].media), reverse=True
+    )
+    assert check_transcript(write_all(messages), write_all(outcome.conversation.messages), last_may_shrink=True) == []
+
+
+def test_results_of_too_many_images_fit_and_stay_so() -> None:
+    """What was shortened for the model's answer is forwarded so again, and costs what was reserved."""
+    calls = [call(f"c{number}") for number in range(8)]
+    results = [shown(f"c{number}", *[IMAGE] * 6, text="here") for number in range(8)]
+    messages = (system(), user("Look."), assistant("All.", *calls), *results)
+    policy = replace(POLICY, context_window=2400, overflow_strategy=OverflowStrategy.SUMMARIZE)
+    planned, outcome = run(messages, policy)
+    assert outcome.conversation.tokens <= planned.hard_limit
+    assert forwarded_images(outcome)[-1:] == list(results[-1].media[-1:])
+    later_plan, later = run((*messages, assistant("I see."), user("Go on.")), policy)
+    if later_plan.window.cut is None and later_plan.window.images == planned.window.images:
+        assert later.conversation.messages[: len(messages)] == outcome.conversation.messages
+    assert later.conversation.tokens <= later_plan.reserved_tokens
