@@ -70,7 +70,7 @@ class Summariser:
 
     def name_summary(self, key: str) -> str:
         """The id under which the text of a request's `key` is kept."""
-        return derive_id(self.secret, key, self.model)
+        return derive_id(self.secret, key, self.model, self.settings.instructions)
 
 
 @dataclass(frozen=True, slots=True)
