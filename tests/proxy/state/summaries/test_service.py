@@ -1,12 +1,16 @@
 """Summaries: one call for one summary, however many ask, and pauses after failures."""
 
 import asyncio
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
-from support.client import CHAT, SMALL, post
+from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import hold_summaries
+
+from proxy.config.policies.summaries import SummaryConfig
+from proxy.state.summaries.summariser import Summariser
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 """A session that is a little too long for a question behind it has its transcript in one question."""
@@ -36,6 +40,29 @@ async def test_concurrent_requests_share_one_summary_call(client, upstream, star
         release.set()
     assert len(upstream.summaries) == 1
     assert len({recorded.sha256 for recorded in upstream.chats}) == 1
+
+
+@pytest.mark.parametrize("wait_seconds", ["0", "0.05"])
+async def test_what_stood_in_for_a_summary_stays_when_that_comes_later(wait_seconds, client, upstream, start_proxy):
+    """Whoever waits no longer has the list; the call under way changes nothing that was forwarded."""
+    release = hold_summaries(upstream)
+    proxy = await start_proxy(*SETTINGS, f"defaults.summary.wait_seconds={wait_seconds}")
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
+    async with asyncio.timeout(20):
+        await post(client, proxy.url + "/v1/chat/completions", body)
+    assert len(upstream.summaries) == (wait_seconds != "0")
+    release.set()
+    await settle(proxy)
+    await post(client, proxy.url + "/v1/chat/completions", body)
+    first, second = upstream.chats
+    assert first.body == second.body
+    assert "earlier messages were removed" in first.json["messages"][1]["content"]
+
+
+def test_a_request_waits_no_longer_than_one_summary_may_take() -> None:
+    """However long it is told to; if it is told nothing, just as long."""
+    told = [SummaryConfig(timeout_seconds=60, wait_seconds=seconds) for seconds in (None, 0, 5, 90)]
+    assert [Summariser.patience_seconds.fget(Mock(settings=settings)) for settings in told] == [60, 0, 5, 60]
 
 
 async def test_client_that_leaves_does_not_stop_its_summary(client, upstream, start_proxy):
