@@ -4,7 +4,7 @@ Law: the request for a summary is data. How a model is asked for one stands in a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rules.conversation import CountTokens, Message, Role, count_leading
 from rules.summary.digest import find_note, write_digest
@@ -30,6 +30,7 @@ class SummaryRequest:
     `earlier` stood behind the previous summary. A digest lists neither.
 
     `leading` are the system messages before all of that, which whoever is asked behind the conversation reads, too.
+    Two requests that differ in them alone (a timestamp) are the same.
     `instructions` are the operator's own words on what the note is to be; none if empty.
     """
 
@@ -44,7 +45,7 @@ class SummaryRequest:
     asks_model: bool = True
     kept: int = 0
     base_kept: int = 0
-    leading: tuple[Message, ...] = ()
+    leading: tuple[Message, ...] = field(default=(), compare=False)
     instructions: str = ""
 
 
