@@ -19,6 +19,8 @@ MOST_SEARCHES = 2000
 MOST_HITS = 64
 """Places of one search that are looked at for a whole word; a word that stands so often in others is taken for one."""
 LEAST_DIGITS = 5
+MOST_DIGITS = 40
+"""Of a number that is looked for in other ways than it is written: longer ones are no numbers."""
 LEAST_ID_CHARS = 7
 """Source: git's short hashes."""
 LEAST_SWITCHES = 3
@@ -226,6 +228,8 @@ class _Known:
         digits = re.sub(r"\D", "", text)
         if len(digits) < LEAST_DIGITS or digits.endswith("000"):
             return True
+        if len(digits) > MOST_DIGITS:
+            return self._has(text)
         written = [text, digits, *(f"{int(digits):,}".replace(",", sign) for sign in ",._ '\u202f\u00a0")]
         if len(digits) == 8:
             written.append(f"{digits[:4]}-{digits[4:6]}-{digits[6:]}")

@@ -133,6 +133,16 @@ def test_a_note_that_is_its_own_source_has_no_mark(note: str) -> None:
     assert mark_unverified(note, [note]) == note
 
 
+@pytest.mark.parametrize(
+    "unit", ["1", "1,111,", "a1b2", "/", "a/", ".", "`", "https://a", "-a1", "\\", "a.py:1:", "\u0661"]
+)
+def test_a_long_run_of_anything_is_a_note_like_any_other(unit: str) -> None:
+    """Also a number of more digits than Python reads."""
+    note = unit * (20_000 // len(unit))
+    assert mark_unverified(note, [note]) == note
+    assert mark_unverified(note, [""]).replace(f" {UNVERIFIED}", "") == note
+
+
 def test_searches_are_bounded() -> None:
     """What a note names beyond them has no mark: in doubt there is none."""
     note = "\n".join(f"pier/x{number}.py" for number in range(2 * MOST_SEARCHES))
