@@ -36,7 +36,8 @@ from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.work import LargeWorkError, Work
-from rules.summary.request import Summary, SummaryRequest, write_prompt
+from rules.summary.asking.prompts import write_prompt
+from rules.summary.request import Summary, SummaryRequest
 from rules.tokens.messages import finish_message
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 

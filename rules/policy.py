@@ -14,8 +14,8 @@ from rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment
 EXACT_SHARE = 0.97
 """Of what a completion leaves to the prompt: our counts may be a little off."""
 PREFETCH_GAP = 0.15
-"""Share of room below the limit, in which the next cut is fixed and its summary asked for ahead: a request that does not
-fit must not wait for one."""
+"""Share of room below the limit. From there on the next cut is fixed, and its summary asked for ahead: a request that
+does not fit must not wait for one."""
 
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "SKILL.md")

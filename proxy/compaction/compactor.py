@@ -11,7 +11,8 @@ from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import Policy
 from rules.results.work import Work
-from rules.summary.request import Summary, SummaryRequest, write_inline_prompt
+from rules.summary.asking.prompts import write_inline_prompt
+from rules.summary.request import Summary, SummaryRequest
 from rules.tokens.families import GENERIC, Costs
 from rules.tokens.sections import Sections, count_sections
 

@@ -12,6 +12,9 @@ from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.validation import show
 
+WHOLE = 1.0
+"""The share of a room that is all of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
@@ -77,14 +80,17 @@ def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
     if not is_own or is_within(low, wrong) or is_within(high, wrong):
         return
     high_share, low_share = policy.full.high_water, policy.full.low_water
-    if high_share == "auto" or low_share == "auto" or low_share < high_share:
+    if low_share == "auto":
         return
-    if "low_water" in policy.own.model_fields_set:
-        yield Problem(low, f"{policy.full.low_water} must be below high_water, {policy.full.high_water}")
+    if high_share == "auto":  # it stands above any low water but the whole room
+        if low_share == WHOLE:
+            yield Problem(low, f"{low_share} must be below {WHOLE}, the whole room: a cut would leave nothing out")
+    elif low_share < high_share:
+        return
+    elif "low_water" in policy.own.model_fields_set:
+        yield Problem(low, f"{low_share} must be below high_water, {high_share}")
     else:
-        yield Problem(
-            (*policy.path, "high_water"), f"{policy.full.high_water} must be above low_water, {policy.full.low_water}"
-        )
+        yield Problem((*policy.path, "high_water"), f"{high_share} must be above low_water, {low_share}")
 
 
 def _check_upstreams(policy: _Policy, known: Sequence[str], wrong: set[Path]) -> Iterator[Problem]:

@@ -20,7 +20,8 @@ from proxy.http.relay import Reply
 from proxy.state.models.model_policy import ModelView, name_model
 from proxy.state.summaries.summariser import Inline, Summariser, Task
 from proxy.wire.dialects import DEFAULT
-from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest
+from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
+from rules.summary.request import Summary, SummaryRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compa
     if later is None or summariser is None or services.sliding.slides(summariser.client_id, chosen.planned.plan):
         return
     inline = _write_inline(call, summariser, later, chosen.planned, compacted)
-    if services.summaries.prefetch(Task(later, summariser, call.compactor.count, inline)):
+    if services.summaries.prefetch(make_task(call, summariser, later, inline)):
         services.sliding.note(summariser.client_id, later)
 
 
@@ -96,6 +97,10 @@ class _Choice:
             if compacted.forwarded.tokens <= planned.plan.fitting:
                 return replace(earlier, later=wanted)
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, compacted)
+        if self.summariser.settings.wait_seconds == 0:
+            # Whoever is writing it may go on: but what stands in now stays, so that nobody else is asked for it.
+            task = replace(self._make_task(wanted), may_ask=False)
+            return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         return Chosen(planned, await self._wait(wanted, inline), None, self.summariser)
 
     async def _wait(self, wanted: SummaryRequest, inline: Inline | None) -> Summary:
@@ -123,7 +128,16 @@ class _Choice:
         return Chosen(replace(planned, plan=plan), text, None, self.summariser)
 
     def _make_task(self, wanted: SummaryRequest, inline: Inline | None = None) -> Task:
-        return Task(wanted, self.summariser, self.call.compactor.count, inline)
+        return make_task(self.call, self.summariser, wanted, inline)
+
+
+def make_task(call: Call, summariser: Summariser, wanted: SummaryRequest, inline: Inline | None) -> Task:
+    """A text to be written, with the operator's own words on it."""
+    return Task(_instruct(wanted, summariser), summariser, call.compactor.count, inline)
+
+
+def _instruct(wanted: SummaryRequest, summariser: Summariser) -> SummaryRequest:
+    return replace(wanted, instructions=summariser.settings.instructions or "")
 
 
 def _write_inline(
@@ -137,6 +151,8 @@ def _write_inline(
         return None  # another model's prompt cache knows nothing of this
     tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
     tokens += EXCERPTS_TOKENS if wanted.pruned else 0
+    wanted = _instruct(wanted, summariser)
+    tokens += call.compactor.count(wanted.instructions)
     if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None
     return Inline(partial(call.compactor.ask_behind, call.request, prefix, wanted), tokens)
@@ -148,6 +164,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
     own = settings.upstream is None
     codec = call.request.codec if own else DEFAULT  # nothing says that the other upstream knows the client's dialect
     upstream = call.route.upstream if own else config.upstream_for(settings.upstream)
+    max_tokens = call.view.policy.summary_max_tokens  # what the cut has reserved, whoever writes it
     view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
     arrival = call.arrival
     affinity = [item for item in arrival.end_to_end if own and item[0].lower() in AFFINITY_HEADERS]
@@ -160,7 +177,10 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         headers=(*find_credentials_for(upstream, arrival.end_to_end), *affinity),
         secret=arrival.tenant.secret,
         model=view.name.model,
-        window_tokens=view.policy.limit_tokens(view.policy.summary_max_tokens),
+        window_tokens=view.policy.limit_tokens(
+            min(ceil(max_tokens * view.facts.ratio), view.policy.context_window // 2)
+        ),
+        answer_tokens=int(view.policy.context_window // 2 / view.facts.ratio),
         label=call.label,
         settings=settings,
         token_ratio=view.facts.ratio,

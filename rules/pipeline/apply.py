@@ -5,6 +5,7 @@ Law: pure. What stands behind the cut keeps its place until the summary is splic
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rules.conversation import Conversation, CountTokens, Outcome, count_leading
 from rules.pipeline.exceeded import LimitExceededError
@@ -107,7 +108,6 @@ def _splice(
     if summary is None or (not summary.by_model and count(summary.text) > request.max_tokens):
         summary = Summary(make_digest(request, count=count), by_model=False)
     place = Place(cut, plan.window.task, policy.instruction_files, is_told=not summary.by_model)
-    index = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
-    return splice_summary(
-        current, window=plan.window, summary=summary, index=index, role=policy.summary_role, count=count
-    )
+    carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
+    summary = replace(summary, carried=carried)
+    return splice_summary(current, window=plan.window, summary=summary, role=policy.summary_role, count=count)

@@ -14,6 +14,7 @@ from rules.results.tidy.terminal import strip_escapes
 
 HEADINGS = (
     "Summary of the earlier part of this conversation",
+    "End of the summary of the earlier part",
     "Messages of the user from that part",
     "quoted from tools and assistant",
     "end of quotation",

@@ -14,7 +14,15 @@ from rules.policy import SummaryRole
 from rules.summary.quoting import break_headings
 from rules.summary.request import Summary
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
-from rules.text.markers import ACKNOWLEDGEMENT, GO_ON, INTRODUCTION, KEPT_TITLE
+from rules.text.markers import (
+    ACKNOWLEDGEMENT,
+    GO_ON,
+    INTRODUCTION,
+    KEPT_TITLE,
+    SUMMARY_END,
+    UNVERIFIED,
+    mark_coverage,
+)
 from rules.tokens.messages import finish_message
 from rules.window.state import Window
 
@@ -47,10 +55,7 @@ def splice_summary(
     task = placed[window.task] if window.task is not None and window.task < cut.at else None
     if task is None or (role is SummaryRole.SYSTEM and not conversation.shape.has_system_messages):
         role = SummaryRole.AUTO
-    told = break_headings(summary.text) if summary.by_model else summary.text
-    text = told if cut.reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
-    body = f"{INTRODUCTION}\n\n{truncate_text(text, max(cut.reserved_tokens, MIN_TEXT_TOKENS), count)}"
-    body = f"{body}\n\n{index}" if index else body
+    body = _write_body(messages[leading : cut.at], summary, cut.reserved_tokens, count)
     memo = _place(role, task, body, [messages[index] for index in cut.kept], count)
     systems = [each for each in placed[leading : cut.at] if each[0].role is Role.SYSTEM]
     bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
@@ -69,6 +74,18 @@ def splice_summary(
     removed = cut.at - leading - len(systems)
     decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)
     return Outcome(outcome, (decision,))
+
+
+def _write_body(covered: Sequence[Message], summary: Summary, reserved_tokens: int, count: CountTokens) -> str:
+    """The summary between the lines that introduce and end it, and what is carried over behind its text."""
+    told = break_headings(summary.text) if summary.by_model else summary.text
+    told = told if reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
+    text = truncate_text(told, max(reserved_tokens, MIN_TEXT_TOKENS), count)
+    requests = sum(message.role is Role.USER for message in covered)
+    steps = sum(message.role is Role.ASSISTANT for message in covered)
+    coverage = mark_coverage(requests, steps, has_unverified=summary.by_model and UNVERIFIED in text)
+    parts = (f"{INTRODUCTION}\n{coverage}", text.rstrip("\n"), summary.carried, SUMMARY_END)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _place(

@@ -18,8 +18,8 @@ from yarl import URL
 from proxy.server.app import Proxy
 
 PATH = "/v1/chat/completions"
-SESSION = orjson.dumps({"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]})
-SUMMARISED = (*SMALL, "defaults.overflow_strategy=summarize")
+SESSION = orjson.dumps({"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]})
+SUMMARISED = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 PLACEHOLDER = {"Authorization": "Bearer not-needed"}
 KEY = "sk-CLIENT-PLANTED"
 

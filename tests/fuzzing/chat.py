@@ -22,7 +22,8 @@ from proxy.wire.codec import Question, Request, UndecodableError
 from proxy.wire.json.surrogates import replace_lone_surrogates
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import OnExceeded, Policy, SummaryRole
-from rules.summary.request import Summary, write_prompt
+from rules.summary.asking.prompts import write_prompt
+from rules.summary.request import Summary
 
 Outcome = Compacted | LimitExceededError | UndecodableError
 SUMMARY = Summary("The build was mended in part; the tests are still to be run.", by_model=True)

@@ -67,13 +67,20 @@ def read_completion(answer: bytes, codec: Codec) -> Completion:
         raise NoSummaryError(message) from error
 
 
-def accept_note(completion: Completion, covered_tokens: int, count: CountTokens) -> str:
-    """The note that a completion is. Raises NoNoteError if it is not a note, or not shorter than what it stands for."""
+def accept_note(
+    completion: Completion, covered_tokens: int, count: CountTokens, *, enough_tokens: int | None = None
+) -> str:
+    """The note that a completion is. Raises NoNoteError if it is not a note, or not shorter than what it stands for.
+
+    If the operator's own words say what a note is, one of `enough_tokens` needs no headings.
+    """
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
     if not answer.text or completion.calls_tool:  # what stands beside a call is about the call
         reason = "empty"
         raise EmptyError(reason, was_cut=was_cut)
     flaw = handoff.Flaw.REFUSAL if completion.was_filtered else answer.flaw
+    if flaw is handoff.Flaw.NO_HEADINGS and enough_tokens is not None and count(answer.text) >= enough_tokens:
+        flaw = None
     if flaw is not None:
         raise NoNoteError(flaw, was_cut=was_cut)
     if count(answer.text) >= covered_tokens:

@@ -7,6 +7,7 @@ of the other, of the credential or of the text. What cannot be opened is None, n
 import os
 import tempfile
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -35,9 +36,14 @@ class _Content(msgspec.Struct, array_like=True, frozen=True):
     by_model: bool
 
 
-def derive_id(secret: bytes, prefix_hash: str, model: str) -> str:
-    """The id of a summary: HKDF-SHA256 of the secret, bound to the prefix, the prompt and the model."""
-    info = _encode(f"{prefix_hash}\0{PROMPT_VERSION}\0{model}")
+def derive_id(secret: bytes, prefix_hash: str, model: str, instructions: str | None = None) -> str:
+    """The id of a summary: HKDF-SHA256 of the secret, bound to the prefix, the prompt and the model.
+
+    The operator's own instructions are a part of the prompt: with changed ones no older text is found.
+    """
+    # Their hash stands beside the version, where neither hash nor version has a sign that could shift the border.
+    prompt = f"{PROMPT_VERSION}+{sha256(_encode(instructions)).hexdigest()}" if instructions else PROMPT_VERSION
+    info = _encode(f"{prefix_hash}\0{prompt}\0{model}")
     return _derive(secret, salt=b"trimtab summary id", info=info).hex()
 
 

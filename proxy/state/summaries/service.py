@@ -50,16 +50,16 @@ class Summaries:
         return await self._read(summariser.name_summary(request.key), summariser)
 
     async def get(self, task: Task) -> Summary:
-        """The text for a cut, waited for or written: at most as long as a summary may take, then the digest.
+        """The text for a cut, waited for or written: at most as long as a request is to wait, then the digest.
 
-        A caller that leaves does not stop the call.
+        A caller that leaves does not stop the call. What stands in for a cut stays: a text that comes later is dropped.
         """
         summary_id, results = task.summariser.name_summary(task.request.key), self._metrics.summaries
         if task.may_ask and task.request.asks_model:
             if summary_id in self._under_way:
                 results.labels(task.summariser.label, "joined").inc()
             running = self._start(summary_id, task, "made")
-            done, _ = await asyncio.wait({running}, timeout=task.summariser.settings.timeout_seconds)
+            done, _ = await asyncio.wait({running}, timeout=task.summariser.patience_seconds)
             summary = running.result() if done else None
             if summary is not None:
                 return summary

@@ -9,8 +9,18 @@ AGAINST_KEY = "contradicts api_key, which is never shown then; take one of the t
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("defaults: {low_water: 0.9}", "defaults.low_water (line 1): 0.9 must be below high_water, 0.8"),
-        ("models: [{match: a, high_water: 0.4}]", "models[0].high_water (line 1): 0.4 must be above low_water, 0.4"),
+        (
+            "defaults: {low_water: 0.9, high_water: 0.8}",
+            "defaults.low_water (line 1): 0.9 must be below high_water, 0.8",
+        ),
+        (
+            "defaults: {low_water: 1}",
+            "defaults.low_water (line 1): 1.0 must be below 1.0, the whole room: a cut would leave nothing out",
+        ),
+        (
+            "{defaults: {low_water: 0.4}, models: [{match: a, high_water: 0.4}]}",
+            "models[0].high_water (line 1): 0.4 must be above low_water, 0.4",
+        ),
         ("defaults: {upstream: b}", "defaults.upstream (line 1): 'b' is not one of upstreams (none)"),
         (
             "upstreams: {a: {base_url: 'http://a'}}\nprofiles: {p: {summary: {upstream: b}}}",
@@ -37,11 +47,22 @@ def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> 
     "text",
     [
         "{listen: 'h:0', metrics_listen: 'h:0'}",
-        "{defaults: {low_water: 0.79}}",
+        "{defaults: {low_water: 0.79, high_water: 0.8}}",
+        "{defaults: {low_water: 0.99}}",
+        "{defaults: {high_water: 0.01}}",
+        "{defaults: {low_water: auto}, profiles: {p: {high_water: auto}}}",
         "{upstreams: {b: {base_url: 'http://b'}}, defaults: {upstream: b}}",
         "{models: [{match: a}, {match: '*'}]}",
     ],
-    ids=["port 0 is another one each time", "low water below the default", "an upstream that is there", "narrow first"],
+    ids=[
+        "port 0 is another one each time",
+        "low water below high water",
+        "a high water above it is found",
+        "a low water below it is found",
+        "both are found",
+        "an upstream that is there",
+        "narrow first",
+    ],
 )
 def test_what_does_not_contradict_is_accepted(text: str) -> None:
     """Next to what does."""
@@ -67,10 +88,11 @@ def test_what_does_not_contradict_is_accepted(text: str) -> None:
         ("{defaults: {low_water: '${B}', high_water: 0.1}}", ["defaults.low_water"]),
         ("{models: [{match: 3}, {match: '*'}, {match: a}]}", ["models[0].match", "models[2].match"]),
         ("{models: [7, {match: '*'}, {match: a}]}", ["models[0]", "models[2].match"]),
-        ("{models: {match: '*'}, profiles: {a: {low_water: 0.9}}}", ["models", "profiles.a.low_water"]),
+        ("{models: {match: '*'}, profiles: {a: {low_water: 0.9, high_water: 0.8}}}",
+         ["models", "profiles.a.low_water"]),
         ("{client_keys: ['${A}', 'b c'], listen: h}", ["client_keys[0]", "client_keys[1]", "listen"]),
         ("{admin_token: {PLANTED: 1, PLANTED: 2}}", ["admin_token", "admin_token"]),
-        ("{defaults: {low_water: 0.9}, models: [{match: a, protect_turns: 1}, {match: b}], profiles: {p: {}}}",
+        ("{defaults: {low_water: 1}, models: [{match: a, protect_turns: 1}, {match: b}], profiles: {p: {}}}",
          ["defaults.low_water"]),
     ],
 )  # fmt: skip

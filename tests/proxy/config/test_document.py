@@ -62,8 +62,8 @@ profiles:
     assert [line.partition(": unknown")[0] for line in find_problems(text)] == [
         "profiles.a.protect_turns (line 3): -1 must be a whole number, 0 or more",
         'profiles.a.tools."[x]".dedupe (line 5): 7 must be true, false or null',
-        "profiles.b.low_water (line 8): 3 must be a number, above 0 and below 1",
-        "profiles.c.high_water (line 9): 4 must be a number, above 0 and at most 1",
+        "profiles.b.low_water (line 8): 3 must be auto, or a number above 0 and at most 1",
+        "profiles.c.high_water (line 9): 4 must be auto, or a number above 0 and at most 1",
         unknown.partition(": unknown")[0],
     ]
 

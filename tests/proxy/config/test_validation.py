@@ -69,10 +69,18 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
             "defaults: {context_window: true}",
             "defaults.context_window (line 1): true must be auto, or a whole number of tokens",
         ),
-        ("defaults: {high_water: 80}", "defaults.high_water (line 1): 80 must be a number, above 0 and at most 1"),
+        (
+            "defaults: {high_water: 80}",
+            "defaults.high_water (line 1): 80 must be auto, or a number above 0 and at most 1",
+        ),
+        (
+            "defaults: {low_water: true}",
+            "defaults.low_water (line 1): true must be auto, or a number above 0 and at most 1",
+        ),
+        ("defaults: {anchors: []}", "defaults.anchors (line 1): must be auto, or a number above 0 and at most 1"),
         (
             "defaults:\n  summary:\n    max_tokens: 1",
-            "defaults.summary.max_tokens (line 3): 1 must be a whole number, 64 or more",
+            "defaults.summary.max_tokens (line 3): 1 must be auto, or a whole number of tokens, at least 64",
         ),
         (
             "defaults: {on_exceeded: drop}",
@@ -81,7 +89,7 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
         ("models:\n- match: a\n- low_water: 0.1", "models[1] (line 3): match is required"),
         (
             "models:\n- match: a\n- match: b\n  low_water: x",
-            "models[1].low_water (line 4): 'x' must be a number, above 0 and below 1",
+            "models[1].low_water (line 4): 'x' must be auto, or a number above 0 and at most 1",
         ),
         ("prices: [1]", "prices (line 1): must be a mapping with the keys input, cached_input, output"),
         (

@@ -37,6 +37,7 @@ limits:
 defaults: &defaults
   upstream: nowhere
   high_water: 0.3
+  low_water: 0.4
   context_window: 512
   tidy: {ansi: 3, jsn: true}
   tools:
@@ -69,8 +70,9 @@ profiles:
 """
 
 POLICY = (
-    "upstream, context_window, completion_reserve, high_water, low_water, overflow_strategy, on_exceeded, tidy, dedupe,"
-    " max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, keep_user_tokens, summary, count"
+    "upstream, context_window, completion_reserve, economy, high_water, low_water, overflow_strategy, on_exceeded,"
+    " tidy, dedupe, max_tool_result_tokens, max_tool_result_bytes, truncation, tools, protect_turns, keep_user_tokens,"
+    " anchors, keep_images, instruction_files, summary, count"
 )
 UPSTREAM = (
     "base_url, api_key, credential, allowed_paths, connect_timeout_seconds, read_timeout_seconds, proxy, ca_file,"
@@ -100,35 +102,35 @@ limits.max_body_bytes (line 20): the key stands twice
 limits.max_body_bytes (line 20): 17 must be a whole number, 1024 or more
 limits.drain_seconds (line 21): true must be a number, 0 or more
 defaults.upstream (line 23): 'nowhere' is not one of upstreams (near, odd.name, far)
-defaults.high_water (line 24): 0.3 must be above low_water, 0.4
-defaults.context_window (line 25): 512 must be auto, or at least 1024 tokens
-defaults.tidy.ansi (line 26): 3 must be true or false
-defaults.tidy.jsn (line 26): unknown key; did you mean json?
-defaults.tools."*".dedupe (line 28): 0 must be true, false or null
-defaults.tools."[Rr]ead*" (line 29): never matches: "*" before it does
-defaults.tools."[Rr]ead*".max_tool_result_tokens (line 30): 3 must be a whole number, 64 or more, or null
-defaults.tools."[Rr]ead*".tidy.tables (line 31): 'maybe' must be true or false
-defaults.tools."" (line 32): '' must be a glob of printable characters, not an empty one
-defaults.tools."(a,b)[c]" (line 33): never matches: "*" before it does
-defaults.tools."(a,b)[c]".exclude[0] (line 33): 3 must be text: put it in quotes
-defaults.tools."say \\"[key]\\", größe" (line 34): never matches: "*" before it does
-defaults.tools."say \\"[key]\\", größe".exclud (line 34): unknown key; did you mean exclude?
-defaults.tools."[key]" (line 35): never matches: "*" before it does
-defaults.tools."[key]"."[key]" (line 35): unknown key; known here: {TOOL}
-defaults.tools."[key]".truncation (line 35): 'none' must be salient, head_tail or null
-defaults.tools."[Ww]rite" (line 36): never matches: "*" before it does
-defaults.tools."x[yz" (line 37): 'x[yz' {UNCLOSED}
-defaults.summary.role (line 38): 'nobody' must be auto, user, system, assistant or pair
-defaults.summary.max_tokens (line 38): 1 must be a whole number, 64 or more
-models[0].low_water (line 41): 0.9 must be below high_water, 0.5
-models[1].high_water (line 43): 2 must be a number, above 0 and at most 1
-models[1] (line 43): match is required
-models[1].summary.upstream (line 44): 'nobody' is not one of upstreams (near, odd.name, far)
-models[2].match (line 46): never matches: "gpt-*" before it does
-models[2].tools."[z-a]" (line 47): '[z-a]' never matches: one of its [...] holds no character
-models[3] (line 48): must be a mapping with the keys {POLICY}, match
-profiles.1.protect_turns (line 51): -1 must be a whole number, 0 or more
-profiles.c.low_water (line 53): 0.3 must be below high_water, 0.3
+defaults.low_water (line 25): 0.4 must be below high_water, 0.3
+defaults.context_window (line 26): 512 must be auto, or at least 1024 tokens
+defaults.tidy.ansi (line 27): 3 must be true or false
+defaults.tidy.jsn (line 27): unknown key; did you mean json?
+defaults.tools."*".dedupe (line 29): 0 must be true, false or null
+defaults.tools."[Rr]ead*" (line 30): never matches: "*" before it does
+defaults.tools."[Rr]ead*".max_tool_result_tokens (line 31): 3 must be a whole number, 64 or more, or null
+defaults.tools."[Rr]ead*".tidy.tables (line 32): 'maybe' must be true or false
+defaults.tools."" (line 33): '' must be a glob of printable characters, not an empty one
+defaults.tools."(a,b)[c]" (line 34): never matches: "*" before it does
+defaults.tools."(a,b)[c]".exclude[0] (line 34): 3 must be text: put it in quotes
+defaults.tools."say \\"[key]\\", größe" (line 35): never matches: "*" before it does
+defaults.tools."say \\"[key]\\", größe".exclud (line 35): unknown key; did you mean exclude?
+defaults.tools."[key]" (line 36): never matches: "*" before it does
+defaults.tools."[key]"."[key]" (line 36): unknown key; known here: {TOOL}
+defaults.tools."[key]".truncation (line 36): 'none' must be salient, head_tail or null
+defaults.tools."[Ww]rite" (line 37): never matches: "*" before it does
+defaults.tools."x[yz" (line 38): 'x[yz' {UNCLOSED}
+defaults.summary.role (line 39): 'nobody' must be auto, user, system, assistant or pair
+defaults.summary.max_tokens (line 39): 1 must be auto, or a whole number of tokens, at least 64
+models[0].low_water (line 42): 0.9 must be below high_water, 0.5
+models[1].high_water (line 44): 2 must be auto, or a number above 0 and at most 1
+models[1] (line 44): match is required
+models[1].summary.upstream (line 45): 'nobody' is not one of upstreams (near, odd.name, far)
+models[2].match (line 47): never matches: "gpt-*" before it does
+models[2].tools."[z-a]" (line 48): '[z-a]' never matches: one of its [...] holds no character
+models[3] (line 49): must be a mapping with the keys {POLICY}, match
+profiles.1.protect_turns (line 52): -1 must be a whole number, 0 or more
+profiles.c.low_water (line 54): 0.3 must be below high_water, 0.3
 """
 
 

@@ -240,6 +240,26 @@ async def test_a_request_waits_for_a_text_only_if_it_does_not_fit_without(
     assert (choice.chosen.planned, choice.chosen.later) == (choice.planned, None)
 
 
+async def test_who_never_waits_has_the_list_at_once_and_for_good(make_stages: MakeStages) -> None:
+    """A cut is put off as ever while the request fits; the text that stands in stays, and nobody is asked for it."""
+    stages = await make_stages(*SETTINGS, "defaults.summary.wait_seconds=0")
+    choices = [await choose(stages, steps) for steps in range(30, 60)]
+    assert not any(choice.waited for choice in choices)
+    cuts = [choice for choice in choices if choice.planned.plan.request is not None]
+    put_off = [choice for choice in cuts if choice.chosen.later == choice.planned.plan.request]
+    stood_in = [choice for choice in cuts if choice.chosen.planned is choice.planned]
+    assert put_off
+    assert stood_in
+    assert all(choice.planned.plan.conversation.tokens > 8000 for choice in stood_in[:1])
+    texts = {choice.planned.plan.request.key: choice.chosen.text for choice in stood_in if choice.planned.plan.request}
+    for choice in stood_in:
+        assert choice.planned.plan.request is not None
+        assert choice.chosen.text is not None
+        assert not choice.chosen.text.by_model
+        assert choice.chosen.text == texts[choice.planned.plan.request.key]
+    assert stages.client.asked == []
+
+
 async def test_two_cuts_without_their_texts_are_put_off_together(make_stages: MakeStages) -> None:
     """The next cut may be due before the first one's text is there: what fits the window goes out unchanged."""
     stages = await make_stages(*SETTINGS, "defaults.high_water=0.5", "defaults.low_water=0.2")
@@ -423,6 +443,7 @@ async def test_another_model_has_its_own_window_and_does_not_think_as_the_client
 
     policy = other.services.config.policy_for("small").to_policy(Prices())
     assert policy.context_window == 4000
+    assert (theirs.answer_tokens, mine.answer_tokens) == (2000, 4000)
     assert (mine.model, mine.is_reasoning) == ("m", True)
     assert (theirs.model, theirs.is_reasoning, theirs.window_tokens) == ("small", False, policy.limit_tokens(300))
 

@@ -34,6 +34,7 @@ from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.work import Work
 from rules.summary.request import Summary
+from rules.text.markers import SUMMARY_END
 from rules.treatment import Budget
 from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
@@ -70,7 +71,7 @@ def test_a_summary_is_asked_for_where_a_cut_wants_one() -> None:
     planned, outcome = run(before)
     assert planned.request is not None
     assert rules_of(outcome) == ["summarise"]
-    assert outcome.conversation.messages[1].texts[1].endswith(SUMMARY)
+    assert outcome.conversation.messages[1].texts[1].endswith(f"\n\n{SUMMARY}\n\n{SUMMARY_END}")
     without = apply(planned, POLICY, count=count)
     assert rules_of(without) == ["digest"]
     assert "## Tool calls" in without.conversation.messages[1].text

@@ -60,7 +60,7 @@ def test_the_window_is_the_one_that_is_known_best(text: str, facts: Facts, expec
 def test_the_policy_is_derived_from_the_settings_and_the_facts(
     ratio: float, window_tokens: int | None, learned_tokens: int | None, added_tokens: int | None, *, refuted: bool
 ) -> None:
-    """However often it is asked for: caching changes nothing."""
+    """However often it is asked for: caching changes nothing. What goes by the window goes by the corrected one."""
     facts = Facts(
         ratio,
         window_tokens,
@@ -70,12 +70,13 @@ def test_the_policy_is_derived_from_the_settings_and_the_facts(
     )
     config = _load("models: [{match: m, high_water: 0.7}]")
     settings, prices = config.policy_for("m"), config.prices.to_prices()
-    plain = settings.to_policy(prices, token_ratio=ratio, window_tokens=window_tokens)
-    expected = replace(plain, context_window=facts.correct(plain.context_window), added_tokens=facts.added_tokens)
+    believed_tokens = window_tokens or 128_000
+    plain = settings.to_policy(prices, token_ratio=ratio, window_tokens=facts.correct(believed_tokens))
+    expected = replace(plain, added_tokens=facts.added_tokens)
 
     for _ in range(2):
         view = ModelView.of(config, settings, name_model(config, settings, "m"), facts)
-        assert (view.policy, view.believed_tokens) == (expected, plain.context_window)
+        assert (view.policy, view.believed_tokens) == (expected, believed_tokens)
 
 
 def test_configurations_that_differ_only_in_what_they_leave_open_are_told_apart() -> None:

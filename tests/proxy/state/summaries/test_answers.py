@@ -52,6 +52,26 @@ def test_what_is_no_note_says_what_it_is(body: bytes, result: str, reason: str, 
     assert isinstance(raised.value, EmptyError) == (result == "empty")
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x" * 40, None),
+        ("x" * 39, "too few headings"),
+        ("I cannot help with that. " * 9, "refusal"),
+        ("## 1. Progress and decisions\nNone.\n## 2. Constraints and preferences\nNone.\n## 3. Remaining\nNone.",
+         "nothing under its headings"),
+    ],
+)  # fmt: skip
+def test_a_form_of_the_operators_own_needs_no_headings(text: str, reason: str | None) -> None:
+    """From enough tokens on; all else that a note is not, it is not either."""
+    completion = read_completion(answer(text), CHAT)
+    if reason is None:
+        assert accept_note(completion, 10_000, len, enough_tokens=40) == text
+    else:
+        with pytest.raises(NoNoteError, match=reason):
+            accept_note(completion, 10_000, len, enough_tokens=40)
+
+
 def test_a_note_must_be_shorter_than_what_it_stands_for() -> None:
     """Of the same length it saves nothing."""
     assert judge(answer(NOTE), len(NOTE) + 1) == NOTE

@@ -73,6 +73,16 @@ def test_ids_of_different_summaries_differ(first: tuple[bytes, str, str], second
     assert (derive_id(*first) == derive_id(*second)) == is_same
 
 
+@given(ANY_TEXT, ANY_TEXT)
+def test_with_other_instructions_no_older_text_is_found(one: str, other: str) -> None:
+    """They are a part of the prompt; none, and empty ones, are the same."""
+    ids = [derive_id(SECRET, "prefix", "model", instructions) for instructions in (one, other)]
+    assert (ids[0] == ids[1]) == (one == other)
+    assert (ids[0] == derive_id(SECRET, "prefix", "model")) == (not one)
+    if one:
+        assert derive_id(SECRET, "prefix", f"model{one}", "x") != derive_id(SECRET, "prefix", "model", f"{one}x")
+
+
 def test_a_key_is_made_once(tmp_path) -> None:
     """In a directory that need not be there yet, for its owner only, and the same from then on."""
     path = tmp_path / "data" / "key"

@@ -1,18 +1,25 @@
 """Summaries: one call for one summary, however many ask, and pauses after failures."""
 
 import asyncio
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
-from support.client import CHAT, SMALL, post
+from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import hold_summaries
+
+from proxy.config.policies.summaries import SummaryConfig
+from proxy.state.summaries.summariser import Summariser
+
+SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+"""A session that is a little too long for a question behind it has its transcript in one question."""
 
 
 async def test_two_credentials_never_share_a_summary(client, upstream, start_proxy):
     """The same transcript under another key is summarised again."""
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
-    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    proxy = await start_proxy(*SETTINGS)
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     for key in ("Bearer one", "Bearer two", "Bearer one"):
         await post(client, proxy.url + "/v1/chat/completions", body, Authorization=key)
     assert [recorded.header("authorization") for recorded in upstream.summaries] == [["Bearer one"], ["Bearer two"]]
@@ -21,8 +28,8 @@ async def test_two_credentials_never_share_a_summary(client, upstream, start_pro
 async def test_concurrent_requests_share_one_summary_call(client, upstream, start_proxy):
     """However many ask for the same cut at once, the upstream is asked once."""
     release = hold_summaries(upstream)
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
-    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    proxy = await start_proxy(*SETTINGS)
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     joined = 'trimtab_summaries_total{model="other",result="joined"} 4.0'
     async with asyncio.TaskGroup() as tasks:
         for _ in range(5):
@@ -33,6 +40,29 @@ async def test_concurrent_requests_share_one_summary_call(client, upstream, star
         release.set()
     assert len(upstream.summaries) == 1
     assert len({recorded.sha256 for recorded in upstream.chats}) == 1
+
+
+@pytest.mark.parametrize("wait_seconds", ["0", "0.05"])
+async def test_what_stood_in_for_a_summary_stays_when_that_comes_later(wait_seconds, client, upstream, start_proxy):
+    """Whoever waits no longer has the list; the call under way changes nothing that was forwarded."""
+    release = hold_summaries(upstream)
+    proxy = await start_proxy(*SETTINGS, f"defaults.summary.wait_seconds={wait_seconds}")
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
+    async with asyncio.timeout(20):
+        await post(client, proxy.url + "/v1/chat/completions", body)
+    assert len(upstream.summaries) == (wait_seconds != "0")
+    release.set()
+    await settle(proxy)
+    await post(client, proxy.url + "/v1/chat/completions", body)
+    first, second = upstream.chats
+    assert first.body == second.body
+    assert "earlier messages were removed" in first.json["messages"][1]["content"]
+
+
+def test_a_request_waits_no_longer_than_one_summary_may_take() -> None:
+    """However long it is told to; if it is told nothing, just as long."""
+    told = [SummaryConfig(timeout_seconds=60, wait_seconds=seconds) for seconds in (None, 0, 5, 90)]
+    assert [Summariser.patience_seconds.fget(Mock(settings=settings)) for settings in told] == [60, 0, 5, 60]
 
 
 async def test_client_that_leaves_does_not_stop_its_summary(client, upstream, start_proxy):
@@ -47,8 +77,8 @@ async def test_client_that_leaves_does_not_stop_its_summary(client, upstream, st
         return await plain(recorded, request)
 
     upstream.answer = hold
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
-    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    proxy = await start_proxy(*SETTINGS)
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     async with asyncio.TaskGroup() as tasks:
         leaving = tasks.create_task(post(client, proxy.url + "/v1/chat/completions", body))
         await asyncio.wait_for(asked.wait(), 10)
@@ -67,7 +97,7 @@ async def test_after_a_failure_no_model_is_asked_for_a_while(client, upstream, s
         return aiohttp.web.Response(status=401) if recorded.asks_for_summary else await plain(recorded, request)
 
     upstream.answer = fail
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     for steps in (50, 60, 70):
         body = {"model": "m", "messages": make_session(steps, result_words=200)["messages"][:-1]}
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
@@ -88,8 +118,8 @@ async def test_closing_gives_up_the_calls_under_way(client, upstream, start_prox
         return aiohttp.web.Response()
 
     upstream.answer = hang
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
-    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    proxy = await start_proxy(*SETTINGS)
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     waiting = asyncio.ensure_future(post(client, proxy.url + "/v1/chat/completions", body))
     await asyncio.wait_for(asked.wait(), 10)
     await proxy.services.summaries.close()
@@ -100,7 +130,7 @@ async def test_closing_gives_up_the_calls_under_way(client, upstream, start_prox
 
 async def test_a_holder_that_died_holds_nobody_up(client, upstream, start_proxy):
     """Who waits for another process's summary waits as long as one may take, and then has the digest."""
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.timeout_seconds=0.2")
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.timeout_seconds=0.2")
     claim = proxy.services.summaries._store.claim
 
     async def claim_late(summary_id, seconds):
@@ -108,7 +138,7 @@ async def test_a_holder_that_died_holds_nobody_up(client, upstream, start_proxy)
         return await claim(summary_id, seconds)
 
     proxy.services.summaries._store.claim = claim_late
-    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     async with asyncio.timeout(5):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
     assert response.headers["x-trimtab-decisions"].startswith("digest;")
@@ -125,13 +155,13 @@ async def test_a_list_is_no_base_for_a_summary(client, upstream, start_proxy):
         return await plain(recorded, request)
 
     upstream.answer = fail_once
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.request=transcript")
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.request=transcript")
     session = make_session(70, result_words=200)["messages"]
     await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": session[:100]})
     fails = False
     proxy.services.summaries._pauses.pop(next(iter(proxy.services.summaries._pauses._entries)))
     await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": session[:140]})
-    told = upstream.summaries[-1].json["messages"][0]["content"]
+    told = upstream.summaries[1].json["messages"][0]["content"]
     assert "SUMMARY OF WHAT CAME BEFORE" not in told
     assert "part_3.py" in told
 
@@ -148,9 +178,9 @@ async def test_a_pause_does_not_displace_a_summary_that_is_being_written(client,
         return await plain(recorded, request)
 
     upstream.answer = answer
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     url = proxy.url + "/v1/chat/completions"
-    body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(post(client, url, body))
         async with asyncio.timeout(10):
@@ -177,7 +207,7 @@ async def test_failures_are_warned_of_once_and_their_end_is_told(client, upstrea
         return aiohttp.web.Response(status=401) if refuses else await plain(recorded, request)
 
     upstream.answer = fail
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     await post(client, proxy.url + "/v1/chat/completions", CHAT)  # the upstream vouches for the model
     for number, steps in enumerate((50, 60, 70, 80, 90)):
         fails = number not in {2, 3}
@@ -188,4 +218,4 @@ async def test_failures_are_warned_of_once_and_their_end_is_told(client, upstrea
     assert [line["event"] for line in told] == ["summaries_fail", "summaries_work_again", "summaries_fail"]
     assert log.warned == ["summaries_fail", "summaries_fail"]
     assert told[0] == {"event": "summaries_fail", "model": "m", "reason": "status 401"}
-    assert sum(line["event"] == "summary" for line in log.lines) == 5
+    assert sum(line["event"] == "summary" and line["result"] == "refused" for line in log.lines) == 3

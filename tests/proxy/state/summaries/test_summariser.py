@@ -1,6 +1,8 @@
 """A model is asked for a summary, over real HTTP: who is asked, and what happens when that fails."""
 
 import asyncio
+import math
+import re
 from typing import Any
 
 import aiohttp
@@ -10,12 +12,16 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import completion, run_upstream, write_note
 
 from proxy.config.policies.policy import PolicyConfig
+from proxy.state.summaries.summariser import MOST_PARTS, has_time
+
+SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+"""A session that is a little too long for a question behind it has its transcript in one question."""
 
 
 async def test_long_session_is_summarised_with_the_clients_own_credential(client, upstream, start_proxy):
     """Past high water the upstream is asked once, and its text stands behind the task statement."""
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
-    session = make_session(60, result_words=200)
+    proxy = await start_proxy(*SETTINGS)
+    session = make_session(36, result_words=200)
     body = {"model": "m", "messages": session["messages"][:-1], "tools": session["tools"]}
     for _ in range(2):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
@@ -33,7 +39,7 @@ async def test_long_session_is_summarised_with_the_clients_own_credential(client
     assert tail == session["messages"][-1 - len(tail) : -1]
     tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
     assert int(tokens["sent"]) <= int(tokens["limit"]) == 7000
-    assert int(tokens["original"]) > 2 * int(tokens["limit"])
+    assert int(tokens["original"]) > int(tokens["limit"])
 
 
 @pytest.mark.parametrize(
@@ -58,8 +64,8 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
         return answer() if recorded.asks_for_summary else await plain(recorded, request)
 
     upstream.answer = fail
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
-    session = make_session(60, result_words=200)
+    proxy = await start_proxy(*SETTINGS)
+    session = make_session(36, result_words=200)
     body = {"model": "m", "messages": session["messages"][:-1]}
     for _ in range(2):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
@@ -68,11 +74,11 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
     assert 1 <= len(upstream.summaries) <= 3
     assert upstream.chats[0].body == upstream.chats[1].body
     assert "earlier messages were removed" in upstream.chats[0].json["messages"][1]["content"]
-    assert "src/harbour/part_46.py" in upstream.chats[0].json["messages"][1]["content"]
+    assert "src/harbour/part_22.py" in upstream.chats[0].json["messages"][1]["content"]
 
 
 async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(client, upstream, start_proxy):
-    """A refusal of the summary's own input halves it; the third call may still succeed."""
+    """A refusal of the summary's own input halves it, and what no longer fits has a question of its own."""
     plain = upstream.answer
 
     async def refuse_long(recorded, request):
@@ -81,16 +87,153 @@ async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(cl
         return await plain(recorded, request)
 
     upstream.answer = refuse_long
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     await post(
         client,
         proxy.url + "/v1/chat/completions",
-        {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]},
+        {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]},
     )
     sizes = [len(recorded.body) for recorded in upstream.summaries]
-    assert len(sizes) == 3
-    assert sizes[0] > sizes[1] > sizes[2]
+    assert 3 < len(sizes) <= 10
+    assert sizes[0] > sizes[1] > max(sizes[2:])
+    told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries[2:]]
+    assert ["SUMMARY OF WHAT CAME BEFORE]" in question for question in told] == [False] + [True] * (len(told) - 1)
+    assert not any("LIST OF WHAT CAME BEFORE]" in question for question in told[1:])
     assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]
+
+
+def small_model(tokens: int) -> tuple[str, ...]:
+    """Settings under which a model with so small a window writes the summaries."""
+    return (
+        "defaults.overflow_strategy=summarize",
+        "defaults.context_window=32000",
+        "defaults.summary.model=small",
+        f"models=[{{match: small, context_window: {tokens}, completion_reserve: 500}}]",
+    )
+
+
+WIDE = {"model": "m", "messages": make_session(150, result_words=260)["messages"][:-1]}
+
+
+async def test_a_model_with_a_small_window_reads_the_session_in_parts(client, upstream, start_proxy):
+    """Oldest first, each with the note on those before it; every step is told once, and each question fits."""
+    plain, number = upstream.answer, 0
+
+    async def count_notes(recorded, request):
+        nonlocal number
+        if recorded.asks_for_summary:
+            number += 1
+            return completion(write_note(f"NOTE {number}."))
+        return await plain(recorded, request)
+
+    upstream.answer = count_notes
+    proxy = await start_proxy(*small_model(12_000))
+    await post(client, proxy.url + "/v1/chat/completions", WIDE)
+    told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries]
+    assert 2 <= len(told) <= 8
+    assert {recorded.json["model"] for recorded in upstream.summaries} == {"small"}
+    for index, question in enumerate(told):
+        assert (f"SUMMARY OF WHAT CAME BEFORE]\n## 1. Progress and decisions\nNOTE {index}." in question) == (index > 0)
+        assert "LIST OF WHAT CAME BEFORE]" not in question
+    first_seen = [min(int(name) for name in re.findall(r"part_(\d+)\.py", question)) for question in told]
+    assert first_seen == sorted(first_seen)
+    assert f"NOTE {len(told)}." in upstream.chats[0].json["messages"][1]["content"]
+
+
+async def test_of_too_many_parts_the_oldest_are_listed(client, upstream, start_proxy):
+    """No summary costs more calls than so many."""
+    proxy = await start_proxy(*small_model(3000))
+    await post(client, proxy.url + "/v1/chat/completions", WIDE)
+    told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries]
+    assert len(told) == MOST_PARTS
+    assert ["LIST OF WHAT CAME BEFORE]" in question for question in told] == [True] + [False] * (MOST_PARTS - 1)
+
+
+async def test_a_part_that_is_not_answered_is_told_with_the_rest(client, upstream, start_proxy):
+    """In one more question, whose list covers what it has no room for; the notes before stay."""
+    plain, number = upstream.answer, 0
+
+    async def fail_second(recorded, request):
+        nonlocal number
+        if not recorded.asks_for_summary:
+            return await plain(recorded, request)
+        number += 1
+        return completion("ok" if number == 2 else write_note(f"NOTE {number}."))
+
+    upstream.answer = fail_second
+    proxy = await start_proxy(*small_model(8000))
+    await post(client, proxy.url + "/v1/chat/completions", WIDE)
+    told = [recorded.json["messages"][0]["content"] for recorded in upstream.summaries]
+    assert len(told) == 3
+    assert "NOTE 1." in told[1]
+    assert "NOTE 1." in told[2]
+    assert "LIST OF WHAT CAME BEFORE]" in told[2]
+    assert "NOTE 3." in upstream.chats[0].json["messages"][1]["content"]
+
+
+def test_parts_are_asked_for_while_there_is_time() -> None:
+    """For one more, and for the last; a call that took no time to speak of is no reason to stop."""
+    assert has_time(30.0, 14.0)
+    assert not has_time(30.0, 15.0)
+    assert has_time(math.inf, 1000.0)
+
+
+async def test_what_stands_nowhere_in_the_transcript_is_marked(client, upstream, start_proxy):
+    """In the text that is forwarded and stored; a name of the transcript has no mark."""
+    plain = upstream.answer
+
+    async def invent(recorded, request):
+        note = write_note("Mended src/harbour/part_3.py and src/harbour/invented.py.")
+        return completion(note) if recorded.asks_for_summary else await plain(recorded, request)
+
+    upstream.answer = invent
+    proxy = await start_proxy(*SETTINGS)
+    await post(client, proxy.url + "/v1/chat/completions", LONG)
+    text = upstream.chats[0].json["messages"][1]["content"]
+    assert "Mended src/harbour/part_3.py and src/harbour/invented.py [unverified]." in text
+    assert "[unverified]: stands nowhere in it." in text
+
+
+OWN_WORDS = "defaults.summary.instructions=Write one paragraph that names every port."
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_note"),
+    [
+        ("All went well: the harbour has ports 80 and 443, and the quay was mended. " * 8, True),
+        ("Short.", False),
+        ("I'm sorry, but I can't help with that. " * 20, False),
+        ("Sure, let me continue by running the tests. " * 20, False),
+        ('<tool_call>{"name": "ls"}</tool_call>' * 20, False),
+    ],
+    ids=["a paragraph", "too short", "a refusal", "in role", "a call"],
+)
+async def test_a_note_in_the_operators_own_form_is_accepted(answer, is_note, client, upstream, start_proxy):
+    """Without headings, if it says enough; what is no note in any form is rejected as ever."""
+    for settings in ((OWN_WORDS,), ()):
+        upstream.requests.clear()
+        plain = upstream.answer
+
+        async def write(recorded, request, plain=plain):
+            return completion(answer) if recorded.asks_for_summary else await plain(recorded, request)
+
+        upstream.answer = write
+        proxy = await start_proxy(*SETTINGS, *settings)
+        await post(client, proxy.url + "/v1/chat/completions", LONG)
+        asked = upstream.summaries[0].json["messages"][-1]["content"]
+        assert asked.endswith("names every port.") == bool(settings)
+        told = upstream.chats[0].json["messages"][1]["content"]
+        assert ("earlier messages were removed" not in told) == (is_note and bool(settings))
+        upstream.answer = plain
+
+
+async def test_a_question_behind_the_conversation_has_the_operators_words(client, upstream, start_proxy):
+    """The prefix before it stays as it was forwarded."""
+    proxy = await start_proxy(*SMALL, *INLINE, OWN_WORDS)
+    await ask_session(client, proxy)
+    (asked,) = upstream.summaries
+    assert "tools" in asked.json
+    assert asked.json["messages"][-1]["content"].endswith("names every port.")
 
 
 async def test_refused_parameters_are_changed(client, upstream, start_proxy):
@@ -109,11 +252,11 @@ async def test_refused_parameters_are_changed(client, upstream, start_proxy):
         return completion(write_note("SUMMARY at last."))
 
     upstream.answer = picky
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     await post(
         client,
         proxy.url + "/v1/chat/completions",
-        {"model": "o9", "messages": make_session(60, result_words=200)["messages"][:-1]},
+        {"model": "o9", "messages": make_session(36, result_words=200)["messages"][:-1]},
     )
     assert [("max_tokens" in body, "temperature" in body) for body in asked] == [
         (True, True),
@@ -127,13 +270,12 @@ async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstr
     """The client's credential reaches no other host; another model may write the summary."""
     async with run_upstream() as other:
         proxy = await start_proxy(
-            *SMALL,
-            "defaults.overflow_strategy=summarize",
+            *SETTINGS,
             f"upstreams={{cheap: {{base_url: '{other.url}', api_key: other-key}}}}",
             "defaults.summary.upstream=cheap",
             "defaults.summary.model=small",
         )
-        body = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+        body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
         await post(client, proxy.url + "/v1/chat/completions", body)
         assert upstream.summaries == []
         assert other.summaries[0].header("authorization") == ["Bearer other-key"]
@@ -142,7 +284,7 @@ async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstr
     assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]
 
 
-LONG = {"model": "m", "messages": make_session(60, result_words=200)["messages"][:-1]}
+LONG = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
 
 
 async def ask_with(answer, client, upstream, start_proxy) -> tuple[Any, str]:
@@ -153,7 +295,7 @@ async def ask_with(answer, client, upstream, start_proxy) -> tuple[Any, str]:
         return answer(recorded) if recorded.asks_for_summary else await plain(recorded, request)
 
     upstream.answer = write
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     await post(client, proxy.url + "/v1/chat/completions", LONG)
     return proxy, upstream.chats[0].json["messages"][1]["content"]
 
@@ -169,14 +311,14 @@ async def test_thinking_that_was_cut_off_is_no_summary(client, upstream, start_p
     thinking = {"role": "assistant", "content": "<think>\nOkay, the user wants a note. Let me"}
 
     def answer(recorded):
-        if recorded.json["max_tokens"] > 1500:
+        if recorded.json["max_tokens"] > 300:
             return raw_completion({"role": "assistant", "content": "<think>So.</think>" + write_note("NOTE at last.")})
         return raw_completion(thinking, finish_reason="length")
 
     _, text = await ask_with(answer, client, upstream, start_proxy)
     assert "NOTE at last." in text
     assert "Okay" not in text
-    assert [asked.json["max_tokens"] for asked in upstream.summaries] == [1312, 4 * 1312]
+    assert [asked.json["max_tokens"] for asked in upstream.summaries] == [300, 4 * 300]
 
 
 async def test_endless_thinking_is_not_asked_for_again_and_again(client, upstream, start_proxy):
@@ -231,15 +373,17 @@ async def test_costs_are_in_the_models_own_tokens(client, upstream, start_proxy,
         return raw_completion({"content": note if recorded.asks_for_summary else "Good."})
 
     upstream.answer = answer
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "claude-opus-4-7"})
     metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
     costs = [float(line.split()[-1]) for line in metrics if line.startswith("trimtab_summary_tokens_total{")]
 
-    (asked,) = upstream.summaries
     count = compactors.choose(PolicyConfig(), "claude-opus-4-7").count
-    (prompt,) = asked.json["messages"]
-    assert sorted(costs) == [round(1.5 * count(note)), round(1.5 * count(prompt["content"]))]
+    prompts = [asked.json["messages"][0]["content"] for asked in upstream.summaries]
+    assert sorted(costs) == [
+        len(prompts) * round(1.5 * count(note)),
+        sum(round(1.5 * count(prompt)) for prompt in prompts),
+    ]
 
 
 async def read_counts(client, proxy, name: str) -> dict[str, float]:
@@ -318,7 +462,7 @@ async def test_what_was_rejected_is_not_stored(client, upstream, start_proxy):
         return completion("ok") if recorded.asks_for_summary and bad else await plain(recorded, request)
 
     upstream.answer = answer
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     session = make_session(90, result_words=200)["messages"]
     url = proxy.url + "/v1/chat/completions"
     response, _ = await post(client, url, {"model": "m", "messages": session[:100]})
@@ -335,13 +479,13 @@ async def test_a_note_that_was_cut_off_early_is_asked_for_with_more_room(client,
     whole = write_note("NOTE at last.")
 
     def answer(recorded):
-        long = recorded.json["max_tokens"] > 1500
+        long = recorded.json["max_tokens"] > 300
         text = whole if long else whole.partition("## 3.")[0]
         return raw_completion({"content": text}, finish_reason="stop" if long else "length")
 
     _, text = await ask_with(answer, client, upstream, start_proxy)
     assert "## 4. Exact data" in text
-    assert [asked.json["max_tokens"] for asked in upstream.summaries] == [1312, 4 * 1312]
+    assert [asked.json["max_tokens"] for asked in upstream.summaries] == [300, 4 * 300]
 
 
 async def test_a_note_that_was_cut_off_late_is_taken(client, upstream, start_proxy):
@@ -395,7 +539,7 @@ async def test_a_call_that_takes_too_long_is_a_line_too(client, upstream, start_
         return completion()
 
     upstream.answer = hang
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.timeout_seconds=0.1")
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.timeout_seconds=0.1")
     await post(client, proxy.url + "/v1/chat/completions", LONG)
     await settle(proxy)
     assert [(line["result"], line["status"]) for line in call_lines(log)] == [("timed_out", None)]
@@ -403,7 +547,7 @@ async def test_a_call_that_takes_too_long_is_a_line_too(client, upstream, start_
 
 async def test_a_client_names_no_model_in_the_log(client, upstream, start_proxy, log):
     """The model is named as in the metrics: only when an upstream has vouched for it."""
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "PLANTED"})
     assert [line["model"] for line in call_lines(log)] == ["other"]
     assert "sk-test" not in str(call_lines(log))
@@ -411,7 +555,7 @@ async def test_a_client_names_no_model_in_the_log(client, upstream, start_proxy,
 
 async def test_a_credential_that_is_sent_as_the_models_name_is_nowhere_to_be_seen(client, upstream, start_proxy, log):
     """Even where the upstream answers to any name: no label, no line, no page has it."""
-    proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize")
+    proxy = await start_proxy(*SETTINGS)
     key = "sk-PLANTED-as-the-model"
     for _ in range(2):
         await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": key}, Authorization=f"Bearer {key}")

@@ -1,0 +1,144 @@
+"""The numbers that the rules get of a policy's keys."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.config.load import load_config
+from proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig
+from proxy.config.schema import Config
+from rules.economy import Economy, find_budgets
+from rules.policy import INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from rules.treatment import Budget
+
+PRICES = Prices(2.0, 1.0, 8.0)
+WINDOWS = st.integers(1024, 3_000_000)
+SHARES = st.floats(0.01, 0.99)
+
+
+def _load(text: str = "", **environment: str) -> Config:
+    return load_config(text, environment=environment)
+
+
+def _waters(settings: PolicyConfig, window_tokens: int | None = None) -> tuple[float, float]:
+    policy = settings.to_policy(Prices(), window_tokens=window_tokens)
+    return policy.high_water, policy.low_water
+
+
+def _fitted(window_tokens: int = DEFAULT_CONTEXT_WINDOW, economy: Economy = Economy.BALANCED) -> tuple[float, float]:
+    budgets = find_budgets(economy, window_tokens)
+    return budgets.high_water, budgets.low_water
+
+
+def test_a_policy_is_what_the_rules_need() -> None:
+    """Every number arrives under its name; a window that is not known is 128,000 tokens."""
+    text = """{context_window: 9000, completion_reserve: 10, high_water: 0.7, low_water: 0.3, overflow_strategy: prune,
+    on_exceeded: forward, max_tool_result_tokens: 99, max_tool_result_bytes: 999, protect_turns: 1, keep_user_tokens: 5,
+    anchors: 0.2, keep_images: 4, instruction_files: [RULES.md], summary: {max_tokens: 77, min_steps: 3, role: pair}}"""
+
+    assert _load("prices: {input: 2, cached_input: 1, output: 8}").prices.to_prices() == PRICES
+    assert _load("defaults: " + text).defaults.to_policy(PRICES) == Policy(
+        9000,
+        10,
+        0.7,
+        0.3,
+        OverflowStrategy.PRUNE,
+        OnExceeded.FORWARD,
+        Budget(99, 999),
+        1,
+        5,
+        77,
+        3,
+        SummaryRole.PAIR,
+        PRICES,
+        anchor_share=0.2,
+        keep_images=4,
+        instruction_files=("RULES.md",),
+    )
+
+
+@given(window_tokens=WINDOWS, economy=st.sampled_from(Economy))
+def test_what_is_auto_is_fitted_to_window_and_economy(window_tokens: int, economy: Economy) -> None:
+    """Waters, the tokens of a summary, the share of the index. All else has a default of its own."""
+    budgets = find_budgets(economy, window_tokens)
+
+    assert PolicyConfig(economy=economy).to_policy(Prices(), window_tokens=window_tokens) == Policy(
+        context_window=window_tokens,
+        high_water=budgets.high_water,
+        low_water=budgets.low_water,
+        summary_max_tokens=budgets.summary_tokens,
+        anchor_share=budgets.anchor_share,
+        keep_images=None,
+        instruction_files=INSTRUCTION_FILES,
+    )
+
+
+def test_a_window_that_is_not_known_is_the_default() -> None:
+    """What is auto goes by that."""
+    assert PolicyConfig().to_policy(Prices()) == PolicyConfig().to_policy(
+        Prices(), window_tokens=DEFAULT_CONTEXT_WINDOW
+    )
+    assert _waters(PolicyConfig()) == _fitted()
+
+
+def test_waters_that_are_set_are_those() -> None:
+    """Both, in a number or in text, whatever is fitted."""
+    for text in ("{high_water: 0.7, low_water: 0.1}", "{high_water: '0.7', low_water: '0.1', economy: frugal}"):
+        assert _waters(_load(f"defaults: {text}").defaults) == (0.7, 0.1)
+
+
+@given(share=SHARES, window_tokens=WINDOWS)
+def test_one_water_that_is_set_has_the_other_in_proportion(share: float, window_tokens: int) -> None:
+    """As the fitted ones stand to each other, as long as the room holds it; low below high in any case."""
+    fitted_high, fitted_low = _fitted(window_tokens)
+
+    high, low = _waters(PolicyConfig(high_water=share), window_tokens)
+    assert high == share
+    assert low == pytest.approx(share * fitted_low / fitted_high)
+
+    high, low = _waters(PolicyConfig(low_water=share), window_tokens)
+    assert low == share
+    assert low < high < 1
+    if share * fitted_high / fitted_low < (1 + share) / 2:
+        assert high == pytest.approx(share * fitted_high / fitted_low)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "profile", "expected"),
+    [
+        ("{high_water: 0.9, low_water: 0.2}", "{high_water: 0.5}", (0.5, 0.2)),
+        ("{high_water: 0.9, low_water: 0.2}", "{high_water: auto, low_water: auto}", _fitted()),
+        ("{high_water: 0.9, low_water: 0.2}", "{}", (0.9, 0.2)),
+        ("{economy: frugal}", "{}", _fitted(economy=Economy.FRUGAL)),
+        ("{economy: frugal}", "{economy: careful}", _fitted(economy=Economy.CAREFUL)),
+        ("{}", "{high_water: 0.6, low_water: 0.3}", (0.6, 0.3)),
+        ("{economy: careful}", "{context_window: 32000}", _fitted(32_000, Economy.CAREFUL)),
+    ],
+)
+def test_a_profile_sets_its_waters_over_the_defaults(
+    defaults: str, profile: str, expected: tuple[float, float]
+) -> None:
+    """Key by key; what it leaves open, and the window it names, count as if they stood in one place."""
+    config = _load(f"{{defaults: {defaults}, profiles: {{p: {profile}}}}}")
+
+    assert _waters(config.over_defaults(config.profiles["p"])) == expected
+
+
+@pytest.mark.parametrize("text", ["{}", "{low_water: 0.2}", "{high_water: 0.9}", "{economy: careful}"])
+def test_a_percentage_of_the_environment_replaces_a_high_water_that_is_auto(text: str) -> None:
+    """Low water keeps the share of it that the fitted one has, in the profiles, too."""
+    config = _load(f"{{defaults: {text}, profiles: {{p: {text}}}}}", TRIMTAB_AUTOCOMPACT_PCT="50")
+
+    for settings in (config.defaults, config.over_defaults(config.profiles["p"])):
+        fitted_high, fitted_low = _fitted(economy=settings.economy)
+        assert _waters(settings) == (0.5, pytest.approx(0.5 * fitted_low / fitted_high))
+
+
+def test_numbers_of_the_rules_are_in_our_tokens() -> None:
+    """A summary's maximum is of the model's own; the window and the reserve stay as they are."""
+    settings = PolicyConfig()
+    policy = settings.to_policy(Prices(), token_ratio=2.0, window_tokens=64_000)
+
+    assert policy.summary_max_tokens == round(find_budgets(Economy.BALANCED, 64_000).summary_tokens / 2)
+    assert policy.keep_user_tokens == settings.keep_user_tokens / 2
+    assert (policy.context_window, policy.completion_reserve) == (64_000, settings.completion_reserve)

@@ -1,0 +1,66 @@
+"""The configuration's keys for summaries."""
+
+import pytest
+from support.config import find_problems
+
+from proxy.config.load import load_config
+from proxy.config.policies.summaries import SummaryConfig
+from rules.economy import find_summary_tokens
+from rules.policy import Prices
+
+
+def _load(text: str) -> SummaryConfig:
+    return load_config(f"defaults: {{summary: {text}}}", environment={}).defaults.summary
+
+
+def test_every_key_is_read() -> None:
+    """And a window that is not known does not change what is set."""
+    text = """{model: m, request: inline, max_tokens: 100, instructions: Keep names., wait_seconds: 0, min_steps: 1,
+    role: pair, timeout_seconds: 3, temperature: 0}"""
+
+    assert _load(text).model_dump(exclude={"upstream"}) == {
+        "model": "m",
+        "request": "inline",
+        "max_tokens": 100,
+        "instructions": "Keep names.",
+        "wait_seconds": 0.0,
+        "min_steps": 1,
+        "role": "pair",
+        "timeout_seconds": 3.0,
+        "temperature": 0.0,
+    }
+    assert _load("{max_tokens: '100'}").max_tokens == 100
+
+
+@pytest.mark.parametrize("window_tokens", [8000, 32_000, 64_000, 128_000, 1_000_000])
+def test_a_summary_grows_with_the_window_unless_its_size_is_set(window_tokens: int) -> None:
+    """A learned window counts like any other."""
+    sizes = [
+        load_config(text, environment={}).defaults.to_policy(Prices(), window_tokens=window_tokens).summary_max_tokens
+        for text in ("", "defaults: {summary: {max_tokens: auto}}", "defaults: {summary: {max_tokens: 700}}")
+    ]
+    assert sizes == [find_summary_tokens(window_tokens), find_summary_tokens(window_tokens), 700]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{max_tokens: 63}", "max_tokens (line 1): 63 must be auto, or a whole number of tokens, at least 64"),
+        ("{max_tokens: true}", "max_tokens (line 1): true must be auto, or a whole number of tokens, at least 64"),
+        ("{max_tokens: 1.5}", "max_tokens (line 1): 1.5 must be auto, or a whole number of tokens, at least 64"),
+        ("{wait_seconds: -1}", "wait_seconds (line 1): -1 must be a number, 0 or more, or null"),
+        ("{wait_seconds: false}", "wait_seconds (line 1): false must be a number, 0 or more, or null"),
+    ],
+)
+def test_a_key_of_another_kind_is_named(text: str, problem: str) -> None:
+    """With what would do."""
+    assert find_problems(f"defaults: {{summary: {text}}}") == [f"defaults.summary.{problem}"]
+
+
+@pytest.mark.parametrize("instructions", ["", "x" * 4001])
+def test_instructions_are_words_of_a_bounded_length(instructions: str) -> None:
+    """They are a part of every prompt. None at all is null, not an empty text."""
+    assert _load("{}").instructions is None
+    assert len(_load(f"{{instructions: {'x' * 4000}}}").instructions or "") == 4000
+    (problem,) = find_problems(f"defaults: {{summary: {{instructions: '{instructions}'}}}}")
+    assert problem.startswith("defaults.summary.instructions (line 1): ")
