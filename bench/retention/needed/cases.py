@@ -123,7 +123,7 @@ def _mask(session: Session, case: Case) -> Iterator[Sequence[bytes]]:
 
 
 def keep_head_and_tail(session: Session, limit_tokens: int) -> Iterator[Sequence[bytes]]:
-    """Leading system messages and task always; of what the limit leaves, one half for the first steps, one for the last.
+    """Leading system messages and task always; of what the limit leaves, half for the first steps, half for the last.
 
     The last step is always sent.
     """

@@ -87,7 +87,7 @@ def parse_arguments() -> argparse.Namespace:
     add("files", nargs="*", type=Path, help="JSONL of sessions; none: ../shared/data/conversations, else made up")
     add("--windows", default=WINDOWS, help=f"TOKENS:RESERVE,... ({WINDOWS})")
     add("--only", default=",".join(CONTESTANTS), help=f"contestants: {', '.join(CONTESTANTS)}")
-    add("--summarisers", default=",".join(SUMMARISERS), help="of trimtab: none, canned, words")
+    add("--summarisers", default="none,canned,words", help=f"of trimtab: {', '.join(SUMMARISERS)}")
     add("--economies", default="careful,balanced,frugal", help="of trimtab, with the canned summariser")
     add("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="a policy's key, of trimtab's")
     add("--limit", type=int, help="so many sessions, evenly picked")

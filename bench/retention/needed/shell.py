@@ -61,7 +61,7 @@ class Shell:
     policy: Policy
     ledger: SessionLedger
     summarise: Summarise | None
-    failed_summaries: int = 0
+    refused_notes: int = 0
     _texts: dict[str, Summary] = field(default_factory=dict)
     _sliding: SlidingWatch = field(default_factory=SlidingWatch)
     _notes: int = 0
@@ -143,27 +143,36 @@ class Shell:
         return lambda question: self.compactor.ask_behind(request, prefix, wanted, question)
 
     def _ask(self, request: Request, wanted: SummaryRequest, inline: WriteInline | None) -> None:
-        """Have a text written, unless there is one; a failure costs a pause."""
-        if wanted.key in self._texts or self.summarise is None:
+        """Have a text written, unless there is one; in the other form, too, if the first answer is no note."""
+        if wanted.key in self._texts:
             return
         question = Question(request.model, ceil(wanted.max_tokens * self.policy.token_ratio))
-        body = None if inline is None else inline(question)
-        if body is None:
-            body = request.codec.ask(question, self._write_prompt(wanted))
-        parts = split_body(body)
+        for form in dict.fromkeys((inline, None)):
+            body = None if form is None else form(question)
+            if body is None:
+                body = request.codec.ask(question, self._write_prompt(wanted))
+            text = self._read_note(body, wanted, question.max_tokens)
+            if text is not None:
+                self._failures = 0
+                self._texts[wanted.key] = Summary(text, by_model=True)
+                return
+        self._pause()
+
+    def _read_note(self, body: bytes, wanted: SummaryRequest, max_tokens: int) -> str | None:
+        """The summariser's answer, entered into the ledger; None if it is not accepted."""
+        if self.summarise is None:
+            return None
+        parts, count = split_body(body), self.compactor.count
         self._notes += 1
-        note = self.summarise("\n".join(part.text for part in parts[1:]), self._notes, question.max_tokens)
-        self.ledger.add_summary(parts, self.compactor.count(note))
+        note = self.summarise("\n".join(part.text for part in parts[1:]), self._notes, max_tokens)
+        self.ledger.add_summary(parts, count(note))
         covered_tokens = sum(message.tokens for message in (*wanted.earlier, *wanted.span))
         try:
-            text = accept_note(Completion(note, Usage()), covered_tokens, self.compactor.count)
+            text = accept_note(Completion(note, Usage()), covered_tokens, count)
         except NoSummaryError:
-            self.failed_summaries += 1
-            self._pause()
-            return
-        self._failures = 0
-        text = truncate_text(text, wanted.max_tokens, self.compactor.count)
-        self._texts[wanted.key] = Summary(text, by_model=True)
+            self.refused_notes += 1
+            return None
+        return truncate_text(text, wanted.max_tokens, count)
 
     def _write_prompt(self, wanted: SummaryRequest) -> str:
         base = self._find_base(wanted)
