@@ -22,6 +22,7 @@ import orjson
 from bench.figures import describe_machine
 from bench.material.workload import Session, load_sessions
 from bench.retention.needed.cases import REMEDIES, TRIMTAB, Case
+from bench.retention.needed.check import show_check
 from bench.retention.needed.measure import Measured, measure
 from bench.retention.needed.rows import Row, make_row
 from bench.retention.needed.summarisers import SUMMARISERS
@@ -72,6 +73,9 @@ def main() -> None:
     _SESSIONS.extend(pick(load_sessions(arguments.files), arguments.limit))
     requests = sum(len(session.stops) for session in _SESSIONS)
     print(f"{len(_SESSIONS)} sessions, {requests} requests; {describe_machine()}", flush=True)
+    if arguments.check:
+        windows = parse_windows(arguments.windows)
+        sys.exit(0 if show_check(_SESSIONS, windows, tuple(arguments.settings)) else 1)
     context = multiprocessing.get_context("fork")  # the sessions are there already
     with ProcessPoolExecutor(arguments.processes, mp_context=context) as pool:
         rows = list(run_all(Bench(_SESSIONS, pool), arguments))
@@ -92,6 +96,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="a policy's key, of trimtab's")
     add("--limit", type=int, help="so many sessions, evenly picked")
     add("--processes", type=int, default=min(os.cpu_count() or 1, 2), help="of this machine's cores")
+    add("--check", action="store_true", help="replay through the proxy itself, too, and compare what is forwarded")
     add("--json", type=Path, help="write the rows there")
     add("--plot", type=Path, help="draw cost against needed kept there, a PNG")
     return parser.parse_args()
