@@ -46,16 +46,21 @@ class Case:
     @property
     def label(self) -> str:
         """How it is told from the others at the same window."""
-        marks = [mark for mark in (self.summariser, *self.settings, "" if self.size is None else "equal") if mark]
+        marks = [
+            mark
+            for mark in (self.summariser, *self.settings, "" if self.size is None else f"equal: {self.size}")
+            if mark
+        ]
         return f"{self.contestant} ({', '.join(marks)})" if marks else self.contestant
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What is forwarded of one request, as JSON; None if it is refused."""
+    """What is forwarded of one request, as JSON; None if it is refused. `cuts` are where trimtab has cut so far."""
 
     stop: int
     messages: Sequence[bytes] | None
+    cuts: tuple[int, ...] = ()
 
 
 class _Body(msgspec.Struct):
@@ -92,7 +97,7 @@ def _run_trimtab(case: Case, session: Session, ledger: SessionLedger) -> Iterato
         if compacted.body != body:
             messages = [bytes(raw) for raw in _read_messages(compacted.body).messages]
         ledger.add_turn((fixed, *map(read_part, messages)))
-        yield Sent(stop, messages)
+        yield Sent(stop, messages, tuple(cut.at for cut in shell.cuts))
         go_on()
 
 

@@ -4,11 +4,11 @@ Law: all requests whose forwarded messages differ from the client's are measured
 that followed in the recording.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.material.workload import Session
-from bench.retention.needed.cases import RULES, Case, run_case
+from bench.retention.needed.cases import RULES, Case, Sent, run_case
 from bench.retention.needed.identifiers import Tally, Transcript, Worded, read_worded
 from bench.sessions.baselines import MASK
 from bench.sessions.ledger import Call, SessionLedger
@@ -63,10 +63,15 @@ def _is_there(result: Worded) -> bool:
 
 def measure(session: Session, case: Case) -> Measured:
     """Run a case on a session."""
-    ledger, transcript, repeats = SessionLedger(RULES), Transcript(session.messages), _Repeats()
-    total = Tally()
+    ledger = SessionLedger(RULES)
+    return measure_sent(session, run_case(case, session, ledger), ledger)
+
+
+def measure_sent(session: Session, requests: Iterable[Sent], ledger: SessionLedger) -> Measured:
+    """Measure what is forwarded of a session; the ledger has the calls when the last request was taken."""
+    transcript, repeats, total = Transcript(session.messages), _Repeats(), Tally()
     changed = refused = answered = rereads = 0
-    for sent in run_case(case, session, ledger):
+    for sent in requests:
         for message in transcript.extend(sent.stop):
             repeats.note(message)
         if sent.messages is None:

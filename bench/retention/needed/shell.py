@@ -32,6 +32,7 @@ from rules.summary.request import (
     write_prompt,
 )
 from rules.text.head_tail import truncate_text
+from rules.window.state import Cut
 
 TURN_SECONDS = 6.0
 """What a model's turn takes, for the pause behind a summary that failed."""
@@ -53,7 +54,8 @@ class _Chosen:
 class Shell:
     """What the proxy keeps of one session: its texts, its pause, what it knows of clients that slide.
 
-    The calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest.
+    The calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest. `cuts` are
+    those of the last request, oldest first.
     """
 
     compactor: Compactor
@@ -62,6 +64,7 @@ class Shell:
     ledger: SessionLedger
     summarise: Summarise | None
     refused_notes: int = 0
+    cuts: tuple[Cut, ...] = ()
     _texts: dict[str, Summary] = field(default_factory=dict)
     _sliding: SlidingWatch = field(default_factory=SlidingWatch)
     _notes: int = 0
@@ -79,6 +82,7 @@ class Shell:
             compacted = self.compactor.apply(chosen.planned, chosen.text)
         except LimitExceededError:
             return None, lambda: None
+        self.cuts = chosen.planned.plan.window.cuts
         return compacted, lambda: self._write_ahead(request, chosen, compacted)
 
     @property

@@ -11,8 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.retention.needed.identifiers import CLASSES
+from bench.retention.needed.planted import DEPTHS, MOST_CUTS, ChatFound, PlantedGoals, Survival
 from bench.retention.needed.rows import Row, find_economy, judge
+from bench.sessions.report import Window
 
+GOALS = PlantedGoals()
 _MISSING = "-"
 _WIDTH = 300
 _HEADINGS = (
@@ -80,6 +83,44 @@ def _show(table: Table) -> None:
     Console(width=_WIDTH).print(table)
 
 
+def show_survival(survival: Survival, window: Window, summariser: str) -> None:
+    """Planted facts that are still there, by cuts and by depth."""
+    goal = GOALS.shared
+    if not survival.planted:
+        print(f"\nwindow {window.tokens}: no session is cut {MOST_CUTS} times")
+        return
+    number = sum(count for key, count in survival.planted.items() if not key[2])
+    print(
+        f"\nwindow {window.tokens}, summariser {summariser}: {number} facts; still in the body, by cuts and by depth\n"
+    )
+    cuts = range(MOST_CUTS + 1)
+    table = _open_table(("facts", *(f"{number} cuts" for number in cuts), *(f"{depth} %" for depth in DEPTHS)))
+    for is_shared, label in ((True, "share a word with the tail"), (False, "do not")):
+        by_cuts = [survival.share(is_shared=is_shared, cuts=number) for number in cuts]
+        by_depth = [survival.share(is_shared=is_shared, depth=depth, cuts=MOST_CUTS) for depth in DEPTHS]
+        table.add_row(label, *map(_share, (*by_cuts, *by_depth)))
+    _show(table)
+    reached = survival.share(is_shared=True, cuts=MOST_CUTS) or 0.0
+    print(f"\nshare a word, behind {MOST_CUTS} cuts: {reached:.1%} >= {goal:.0%}: {_judge(reached, goal)}")
+
+
+def show_chats(found: Sequence[ChatFound], summariser: str) -> None:
+    """Facts told in chats that are in the last body."""
+    told, users, assistants = (
+        sum(values) for values in zip(*((x.told, x.by_user, x.by_assistant) for x in found), strict=True)
+    )
+    share = (users + assistants) / told
+    print(
+        f"\nchat, summariser {summariser}: {len(found)} chats of {told // len(found)} turns, {found[0].cuts} cuts in the"
+        f" first; of {told // 2} facts each, {users} of the user's and {assistants} of the assistant's are in the last"
+        f" body: {share:.1%} >= {GOALS.chat:.0%}: {_judge(share, GOALS.chat)}"
+    )
+
+
+def _judge(value: float, goal: float) -> str:
+    return "met" if value >= goal else "MISSED"
+
+
 def draw_plot(rows: Sequence[Row], file: Path) -> None:
     """Cost against needed kept, a panel for each window: trimtab's economies as one curve, the others as points."""
     import matplotlib as mpl  # noqa: PLC0415 - of the bench extra: tables do without it
@@ -99,7 +140,7 @@ def draw_plot(rows: Sequence[Row], file: Path) -> None:
         axes.grid(color="0.9")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_ylabel("needed identifiers still forwarded, % (higher is better)")
-    figure.suptitle("What a session costs, and what it still knows; summariser that says nothing")
+    figure.suptitle("What sessions cost, and what they still know")
     figure.tight_layout()
     figure.savefig(file, dpi=140)
     plt.close(figure)
