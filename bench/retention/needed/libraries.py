@@ -5,6 +5,7 @@ installed, that is said.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -37,4 +38,4 @@ def _measure(session: Session, line: bytes) -> Measured:
         Sent(stop, [session.messages[item] if isinstance(item, int) else orjson.dumps(item) for item in messages])
         for stop, messages in zip(session.stops, turns, strict=False)
     )
-    return measure_sent(session, sent, ledger)
+    return replace(measure_sent(session, sent, ledger), complete=answer["complete"])

@@ -32,6 +32,7 @@ class Measured:
     refused: int
     answered_calls: int
     rereads: int
+    complete: bool = True
 
 
 class _Repeats:

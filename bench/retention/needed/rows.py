@@ -60,8 +60,9 @@ def make_row(case: Case, done: Sequence[Measured], nothing: Sequence[Measured], 
     """The row of a case that was run on these sessions, in their order, as doing nothing was."""
     window = case.window
     paid = summarise(Run(case.label, _replay(done, sessions), 0.0), _replay(nothing, sessions), window, PRICES, PRICES)
-    larger = [one for one, bare in zip(done, nothing, strict=True) if is_larger(bare, window.limit_tokens)]
-    tally, everything = sum_tallies(one.tally for one in larger), sum_tallies(one.tally for one in done)
+    whole = [(one, bare) for one, bare in zip(done, nothing, strict=True) if one.complete]
+    larger = [one for one, bare in whole if is_larger(bare, window.limit_tokens)]
+    tally, everything = sum_tallies(one.tally for one in larger), sum_tallies(one.tally for one, _ in whole)
     return Row(
         label=case.label,
         contestant=case.contestant,
@@ -106,7 +107,8 @@ def mean_tokens(done: Iterable[Measured]) -> float | None:
 
 
 def _replay(done: Sequence[Measured], sessions: Sequence[Session]) -> tuple[Replayed, ...]:
-    return tuple(Replayed(session, one.calls, one.refused) for session, one in zip(sessions, done, strict=True))
+    pairs = zip(sessions, done, strict=True)
+    return tuple(Replayed(session, one.calls, one.refused, complete=one.complete) for session, one in pairs)
 
 
 @dataclass(frozen=True, slots=True)
