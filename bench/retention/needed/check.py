@@ -38,7 +38,7 @@ def check(sessions: Sequence[Session], window: Window, settings: tuple[str, ...]
     """Each session through both, compared."""
     case = Case(TRIMTAB, window, SUMMARISER, settings)
     for done in uvloop.run(replay_through(_start(case), sessions, ReplayOptions(RULES, keep_prompts=True))):
-        yield _compare(done, case)
+        yield compare(done, case)
 
 
 def _start(case: Case) -> Start:
@@ -47,7 +47,8 @@ def _start(case: Case) -> Start:
     return make_trimtab((*(f"defaults.{setting}" for setting in own), *prices, f"store={OWN_STORE}"))
 
 
-def _compare(done: Replayed, case: Case) -> Agreement:
+def compare(done: Replayed, case: Case) -> Agreement:
+    """A session that went through the proxy, or that is told to have, beside the case in this process."""
     ledger = SessionLedger(RULES)
     for _ in run_case(case, done.session, ledger):
         pass

@@ -111,10 +111,10 @@ def show_chats(found: Sequence[ChatFound], summariser: str) -> None:
     )
     share = (users + assistants) / told
     print(
-        f"\nchat, summariser {summariser}: {len(found)} chats of {told // len(found)} turns, {found[0].cuts} cuts in the"
-        f" first; of {told // 2} facts each, {users} of the user's and {assistants} of the assistant's are in the last"
-        f" body: {share:.1%} >= {GOALS.chat:.0%}: {_judge(share, GOALS.chat)}"
+        f"\nchat, summariser {summariser}: {len(found)} chats of {told // len(found)} turns, {found[0].cuts} cuts each;"
     )
+    print(f"of {told // 2} facts each, {users} of the user's and {assistants} of the assistant's are in the last body:")
+    print(f"{share:.1%} >= {GOALS.chat:.0%}: {_judge(share, GOALS.chat)}")
 
 
 def _judge(value: float, goal: float) -> str:
