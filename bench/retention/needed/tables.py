@@ -5,6 +5,7 @@ Law: what is not known is a dash, never a nought.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -14,6 +15,9 @@ from bench.retention.needed.identifiers import CLASSES
 from bench.retention.needed.planted import DEPTHS, MOST_CUTS, ChatFound, PlantedGoals, Survival
 from bench.retention.needed.rows import Row, find_economy, judge
 from bench.sessions.report import Window
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 GOALS = PlantedGoals()
 _MISSING = "-"
@@ -150,15 +154,19 @@ def _is_on_curve(row: Row) -> bool:
     return row.contestant == "trimtab" and row.summariser == "canned" and find_economy(row.settings) in _ECONOMIES
 
 
-def _draw_points(axes: object, curve: Sequence[Row], others: Sequence[Row]) -> None:
+def _draw_points(axes: "Axes", curve: Sequence[Row], others: Sequence[Row]) -> None:
     """The curve with its economies named, and each other contestant with its name."""
-    plot, annotate = axes.plot, axes.annotate  # type: ignore[attr-defined]
-    plot([row.cost for row in curve], [100 * (row.kept or 0) for row in curve], "o-", color="tab:blue", zorder=3)
+    places = [_place(row) for row in curve]
+    axes.plot([place[0] for place in places], [place[1] for place in places], "o-", color="tab:blue", zorder=3)
     named = [(row, f"trimtab, {find_economy(row.settings)}", "tab:blue") for row in curve]
     named += [(row, row.label, "0.35") for row in others]
     for number, (row, label, color) in enumerate(named):
-        point = (row.cost, 100 * (row.kept or 0))
         if row not in curve:
-            plot(*point, marker="s", color=color, linestyle="", zorder=2)
+            axes.plot(*_place(row), marker="s", color=color, linestyle="", zorder=2)
         up = 7 if number % 2 else -12
-        annotate(label, point, textcoords="offset points", xytext=(5, up), fontsize=7.5, color=color)
+        axes.annotate(label, _place(row), textcoords="offset points", xytext=(5, up), fontsize=7.5, color=color)
+
+
+def _place(row: Row) -> tuple[float, float]:
+    """Cost, and needed kept in per cent."""
+    return row.cost or 0.0, 100 * (row.kept or 0.0)
