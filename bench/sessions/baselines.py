@@ -26,7 +26,7 @@ def send_everything(session: Session, _: int) -> Requests:
 def slide_window(session: Session, limit_tokens: int) -> Requests:
     """Leading system messages and task always, and of the rest the newest steps that fit: at least the last one."""
     parts = [read_part(raw) for raw in session.messages]
-    head = _find_head(session)
+    head = find_head(session)
     head_tokens = read_fixed(MODEL, session.tools).tokens + sum(parts[index].tokens for index in head)
     starts = [index for index, part in enumerate(parts) if part.role != "tool" or not index]
     first = 0
@@ -39,13 +39,13 @@ def slide_window(session: Session, limit_tokens: int) -> Requests:
         yield [raw for index, raw in enumerate(session.messages[:stop]) if index >= starts[first] or index in head]
 
 
-def mask_old_results(session: Session, _: int) -> Requests:
-    """The texts of all tool results but the newest ten give way to one line."""
+def mask_old_results(session: Session, _: int, *, kept_results: int = KEPT_RESULTS) -> Requests:
+    """The texts of all tool results but the newest ten, or `kept_results`, give way to one line."""
     masked = [_mask(raw) for raw in session.messages]
     results = [index for index, raw in enumerate(session.messages) if masked[index] is not raw]
     for stop in session.stops:
         old = {index for index in results if index < stop}
-        old.difference_update(sorted(old)[-KEPT_RESULTS:])
+        old.difference_update(sorted(old)[-kept_results:] if kept_results else ())
         yield [masked[index] if index in old else raw for index, raw in enumerate(session.messages[:stop])]
 
 
@@ -58,7 +58,7 @@ WINDOWLESS = frozenset({"nothing", "mask", "headroom-cache", "headroom-token"})
 """Those that are not told the window: they do the same at each."""
 
 
-def _find_head(session: Session) -> set[int]:
+def find_head(session: Session) -> set[int]:
     """Where the leading system messages and the task stand."""
     roles = [read_part(raw).role for raw in session.messages]
     leading = next((index for index, role in enumerate(roles) if role not in LEADERS), len(roles))

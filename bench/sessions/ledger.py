@@ -61,18 +61,20 @@ class _Node:
 
 
 class SessionLedger:
-    """The calls of one session at one upstream, in the order of their arrival."""
+    """The calls of one session at one upstream, in the order of their arrival; `prompts` are those of the turns."""
 
     def __init__(self, rules: CacheRules) -> None:
         self._rules = rules
         self._root = _Node()
         self._last_turn: Sequence[Part] | None = None
         self.calls: list[Call] = []
+        self.prompts: list[Sequence[Part]] = []
 
     def add_turn(self, parts: Sequence[Part]) -> Call:
         """Enter a request of the client's own; its completion is the same for all, and is not entered."""
         kept = None if self._last_turn is None else count_common(self._last_turn, parts)
         self._last_turn = parts
+        self.prompts.append(parts)
         call = Call(
             is_summary=False,
             prompt_tokens=count_parts(parts),

@@ -4,9 +4,10 @@ Law: our own environment imports nothing of theirs. Which request they would hav
 client's messages and as new messages; it is priced here, as everybody's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -26,6 +27,14 @@ def run_library(
     name: str, folder: Path, sessions: Sequence[Session], limit_tokens: int, options: ReplayOptions
 ) -> list[Replayed]:
     """What a library does with sessions. Raises MissingPeerError."""
+    asked = ask_library(name, folder, sessions, limit_tokens, options)
+    return [_price(session, answer, options) for session, answer in asked]
+
+
+def ask_library(
+    name: str, folder: Path, sessions: Sequence[Session], limit_tokens: int, options: ReplayOptions
+) -> list[tuple[Session, bytes]]:
+    """What a library would have sent, as JSON (peers/library.py), of each session. Raises MissingPeerError."""
     python = find_program(folder, name.partition("-")[0], "python")
     arguments = (name, str(limit_tokens), str(options.note_tokens), str(SESSION_SECONDS))
     order = sorted(sessions, key=lambda session: -len(session.stops) * sum(map(len, session.messages)))
@@ -34,8 +43,7 @@ def run_library(
     with ThreadPoolExecutor(WORKERS) as pool:
         parts = pool.map(lambda lines: ask_peer(python, "library", *arguments, lines=lines), asking)
         answers = [answer for part in parts for answer in part]
-    asked = [session for share in shares for session in share]
-    return [_price(session, answer, options) for session, answer in zip(asked, answers, strict=True)]
+    return list(zip((session for share in shares for session in share), answers, strict=True))
 
 
 def _write_line(session: Session) -> bytes:
@@ -53,13 +61,18 @@ def _write_line(session: Session) -> bytes:
 def _price(session: Session, line: bytes, options: ReplayOptions) -> Replayed:
     answer = orjson.loads(line)
     ledger = SessionLedger(options.rules)
+    enter_calls(session, answer, ledger)
+    return Replayed(session, tuple(ledger.calls), complete=answer["complete"])
+
+
+def enter_calls(session: Session, answer: Mapping[str, Any], ledger: SessionLedger) -> None:
+    """Enter what a library would have sent of a session, its summaries' calls included."""
     fixed = read_fixed(MODEL, session.tools)
     bare = read_fixed(MODEL, b"")
     for turn in answer["turns"]:
         for prompt, note in turn["summaries"]:
             ledger.add_summary((bare, _read({"role": "user", "content": prompt}, session)), count_text(note))
         ledger.add_turn((fixed, *(_read(item, session) for item in turn["messages"])))
-    return Replayed(session, tuple(ledger.calls), complete=answer["complete"])
 
 
 def _read(item: int | dict[str, object], session: Session) -> Part:

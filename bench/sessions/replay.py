@@ -19,6 +19,7 @@ import aiohttp
 from bench.harness.servers import HOST, stop
 from bench.material.workload import Session
 from bench.sessions.ledger import CacheRules, Call, SessionLedger
+from bench.sessions.prompts import Part
 from bench.sessions.recorder import TURN_HEADER, Recorder
 
 LANES = 2
@@ -33,13 +34,17 @@ ANSWER_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A session and what became of it; not `complete` where it took too long. `refused` turns got an error."""
+    """A session and what became of it; not `complete` where it took too long. `refused` turns got an error.
+
+    `prompts` are what was forwarded, of each turn, if it was to be kept.
+    """
 
     session: Session
     calls: tuple[Call, ...]
     refused: int = 0
     failed_summaries: int = 0
     complete: bool = True
+    prompts: tuple[Sequence[Part], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class ReplayOptions:
     """How sessions are replayed.
 
     `replicas` proxies take turns; `restart` ends and starts them in the middle of each session; a summary's note has
-    about `note_tokens`.
+    about `note_tokens`. With `keep_prompts`, what was forwarded is kept.
     """
 
     rules: CacheRules
@@ -76,6 +81,7 @@ class ReplayOptions:
     failing_summaries: bool = False
     restart: bool = False
     replicas: int = 1
+    keep_prompts: bool = False
 
 
 @dataclass(slots=True)
@@ -111,7 +117,13 @@ class _Lane:
                 await self._rest()
         # Whatever is still being written belongs to this session.
         await self._rest()
-        return Replayed(session, tuple(ledger.calls), refused, self.recorder.failed_summaries - failed_before)
+        return Replayed(
+            session,
+            tuple(ledger.calls),
+            refused,
+            self.recorder.failed_summaries - failed_before,
+            prompts=tuple(ledger.prompts) if self.options.keep_prompts else (),
+        )
 
     async def _ask(self, proxy: Running, session: Session, length: int) -> int:
         headers = {

@@ -1,0 +1,98 @@
+"""One session under one case: what it cost, what of the needed was kept, which calls are made again.
+
+Law: all requests whose forwarded messages differ from the client's are measured, each against the assistant's message
+that followed in the recording.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.material.workload import Session
+from bench.retention.needed.cases import RULES, Case, Sent, run_case
+from bench.retention.needed.identifiers import Tally, Transcript, Worded, read_worded
+from bench.sessions.baselines import MASK
+from bench.sessions.ledger import Call, SessionLedger
+from rules.text.markers import mark_pruned
+
+_PRUNED = mark_pruned(0).partition(" 0 ")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a case did with a session.
+
+    `calls` are those at the upstream; `answered_calls` those that the model makes in the recording, `rereads` those of
+    them that repeat one whose result was removed from the forwarded body. `changed` are requests that were measured.
+    """
+
+    session_id: str
+    calls: tuple[Call, ...]
+    tally: Tally
+    changed: int
+    refused: int
+    answered_calls: int
+    rereads: int
+    complete: bool = True
+
+
+class _Repeats:
+    """Which calls were made before, and where their results are."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], set[str | None]] = {}
+
+    def note(self, message: Worded) -> None:
+        """The transcript has a message more."""
+        for call_id, name, arguments in message.calls:
+            self._made.setdefault((name, arguments), set()).add(call_id)
+
+    def count(self, answer: Worded, forwarded: Sequence[Worded]) -> int:
+        """The answer's calls that were made before, and whose result is forwarded no more, of none of the times."""
+        again = [made for _, name, arguments in answer.calls if (made := self._made.get((name, arguments)))]
+        if not again:
+            return 0
+        there = {
+            call_id for message in forwarded if message.role == "tool" and _is_there(message) for call_id in message.ids
+        }
+        return sum(there.isdisjoint(made) for made in again)
+
+
+def _is_there(result: Worded) -> bool:
+    """Whether a result is more than the line that stands for one that was pruned or masked."""
+    return result.text != MASK and not result.text.startswith(_PRUNED)
+
+
+def measure(session: Session, case: Case) -> Measured:
+    """Run a case on a session."""
+    ledger = SessionLedger(RULES)
+    return measure_sent(session, run_case(case, session, ledger), ledger)
+
+
+def measure_sent(session: Session, requests: Iterable[Sent], ledger: SessionLedger) -> Measured:
+    """Measure what is forwarded of a session; the ledger has the calls when the last request was taken."""
+    transcript, repeats, total = Transcript(session.messages), _Repeats(), Tally()
+    changed = refused = answered = rereads = 0
+    for sent in requests:
+        for message in transcript.extend(sent.stop):
+            repeats.note(message)
+        if sent.messages is None:
+            refused += 1
+            continue
+        for answer in _find_answer(session, sent.stop):
+            answered += len(answer.calls)
+            if not _is_same(sent.messages, session.messages[: sent.stop]):
+                forwarded = [read_worded(raw) for raw in sent.messages]
+                changed += 1
+                total.add(transcript.measure(answer, forwarded))
+                rereads += repeats.count(answer, forwarded)
+    return Measured(session.id, tuple(ledger.calls), total, changed, refused, answered, rereads)
+
+
+def _find_answer(session: Session, stop: int) -> Iterator[Worded]:
+    """The assistant's message that followed, if there is one."""
+    if stop < len(session.messages):
+        yield read_worded(session.messages[stop])
+
+
+def _is_same(forwarded: Sequence[bytes], original: Sequence[bytes]) -> bool:
+    return len(forwarded) == len(original) and all(map(bytes.__eq__, forwarded, original))

@@ -1,0 +1,201 @@
+"""One session through trimtab in this process, as `proxy.exchange` serves it.
+
+Law: plan, apply, prompts and the acceptance of notes are the program's own. Only what waits is put in its place, after
+proxy/exchange/choose_summary.py and proxy/state/summaries/service.py: a text that was asked for stands in the store
+when the next request comes, because a model's turn takes seconds. Nothing is sent, so nothing is ever learned of the
+model. `--check` holds all of this against the proxy itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+from bench.retention.needed.summarisers import Summarise
+from bench.sessions.ledger import SessionLedger
+from bench.sessions.prompts import split_body
+from proxy.compaction import Compacted, Compactor, Planned, read_request
+from proxy.config.policies.policy import PolicyConfig
+from proxy.state.summaries.answers import accept_note
+from proxy.state.summaries.calls import NoSummaryError
+from proxy.state.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
+from proxy.state.summaries.sliding import SlidingWatch
+from proxy.wire.codec import Completion, Question, Request
+from proxy.wire.usage import Usage
+from rules.pipeline.exceeded import LimitExceededError
+from rules.policy import OnExceeded, Policy
+from rules.summary.request import (
+    EXCERPTS_TOKENS,
+    PROMPT_TOKENS,
+    Summary,
+    SummaryRequest,
+    make_digest,
+    write_prompt,
+)
+from rules.text.head_tail import truncate_text
+from rules.window.state import Cut
+
+TURN_SECONDS = 6.0
+"""What a model's turn takes, for the pause behind a summary that failed."""
+CLIENT = ""
+
+WriteInline = Callable[[Question], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The plan to carry out, its text, and the text that is to be written once the request is on its way."""
+
+    planned: Planned
+    text: Summary | None = None
+    later: SummaryRequest | None = None
+
+
+@dataclass(slots=True)
+class Shell:
+    """What the proxy keeps of one session: its texts, its pause, what it knows of clients that slide.
+
+    The calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest. `cuts` are
+    those of the last request, oldest first.
+    """
+
+    compactor: Compactor
+    settings: PolicyConfig
+    policy: Policy
+    ledger: SessionLedger
+    summarise: Summarise | None
+    refused_notes: int = 0
+    cuts: tuple[Cut, ...] = ()
+    _texts: dict[str, Summary] = field(default_factory=dict)
+    _sliding: SlidingWatch = field(default_factory=SlidingWatch)
+    _notes: int = 0
+    _turns: int = 0
+    _failures: int = 0
+    _paused_until_seconds: float = 0.0
+
+    def send(self, body: bytes) -> tuple[Compacted | None, Callable[[], None]]:
+        """What is forwarded of a request, and what is to be done once it is on its way; None if it is refused."""
+        self._turns += 1
+        request = read_request(body)
+        try:
+            planned = self.compactor.plan(request, self.policy)
+            chosen = self._choose(request, planned)
+            compacted = self.compactor.apply(chosen.planned, chosen.text)
+        except LimitExceededError:
+            return None, lambda: None
+        self.cuts = chosen.planned.plan.window.cuts
+        return compacted, lambda: self._write_ahead(request, chosen, compacted)
+
+    @property
+    def _is_paused(self) -> bool:
+        return self.summarise is None or self._turns * TURN_SECONDS < self._paused_until_seconds
+
+    def _choose(self, request: Request, planned: Planned) -> _Chosen:
+        """The text that is there; else the plan as it was before; else the text waited for."""
+        wanted, prefetch = planned.plan.request, planned.plan.prefetch
+        if wanted is None:
+            return _Chosen(planned, None, prefetch)
+        text = self._texts.get(wanted.key)
+        if text is not None:
+            self._sliding.use(CLIENT, wanted)
+            return _Chosen(planned, text, prefetch)
+        if not wanted.asks_model or self._is_paused or self._sliding.slides(CLIENT, planned.plan):
+            return _Chosen(planned, self._digest(wanted), prefetch)
+        earlier, inline = self._put_off(planned), None
+        if earlier is not None:
+            if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
+                return replace(earlier, later=wanted)
+            compacted = self.compactor.apply(earlier.planned, earlier.text)
+            if compacted.forwarded.tokens <= planned.plan.fitting:
+                return replace(earlier, later=wanted)
+            inline = self._write_inline(request, wanted, earlier.planned, compacted)
+        self._sliding.note(CLIENT, wanted)
+        self._ask(request, wanted, inline)
+        return _Chosen(planned, self._texts.get(wanted.key) or self._digest(wanted))
+
+    def _put_off(self, planned: Planned) -> _Chosen | None:
+        """The plan without its last cuts, back to one whose text is there; None if nothing was cut."""
+        plan, text = planned.plan.put_off(), None
+        while plan is not None and plan.request is not None:
+            text = self._texts.get(plan.request.key)
+            if text is not None:
+                break
+            plan = plan.put_off()
+        if plan is None:
+            return None
+        policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
+        return _Chosen(replace(planned, plan=plan, policy=policy), text)
+
+    def _write_ahead(self, request: Request, chosen: _Chosen, compacted: Compacted) -> None:
+        later = chosen.later
+        if later is None or self._sliding.slides(CLIENT, chosen.planned.plan) or self._is_paused:
+            return
+        inline = self._write_inline(request, later, chosen.planned, compacted)
+        self._ask(request, later, inline)
+        self._sliding.note(CLIENT, later)
+
+    def _write_inline(
+        self, request: Request, wanted: SummaryRequest, planned: Planned, compacted: Compacted
+    ) -> WriteInline | None:
+        """The question behind what was forwarded; None if the transcript must be written out."""
+        prefix = planned.plan.find_prefix(compacted.forwarded, wanted.at)
+        if prefix is None or self.settings.summary.request == "transcript":
+            return None
+        tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
+        tokens += EXCERPTS_TOKENS if wanted.pruned else 0
+        if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
+            return None
+        return lambda question: self.compactor.ask_behind(request, prefix, wanted, question)
+
+    def _ask(self, request: Request, wanted: SummaryRequest, inline: WriteInline | None) -> None:
+        """Have a text written, unless there is one; in the other form, too, if the first answer is no note."""
+        if wanted.key in self._texts:
+            return
+        question = Question(request.model, ceil(wanted.max_tokens * self.policy.token_ratio))
+        for form in dict.fromkeys((inline, None)):
+            body = None if form is None else form(question)
+            if body is None:
+                body = request.codec.ask(question, self._write_prompt(wanted))
+            text = self._read_note(body, wanted, question.max_tokens)
+            if text is not None:
+                self._failures = 0
+                self._texts[wanted.key] = Summary(text, by_model=True)
+                return
+        self._pause()
+
+    def _read_note(self, body: bytes, wanted: SummaryRequest, max_tokens: int) -> str | None:
+        """The summariser's answer, entered into the ledger; None if it is not accepted."""
+        if self.summarise is None:
+            return None
+        parts, count = split_body(body), self.compactor.count
+        self._notes += 1
+        note = self.summarise("\n".join(part.text for part in parts[1:]), self._notes, max_tokens)
+        self.ledger.add_summary(parts, count(note))
+        covered_tokens = sum(message.tokens for message in (*wanted.earlier, *wanted.span))
+        try:
+            text = accept_note(Completion(note, Usage()), covered_tokens, count)
+        except NoSummaryError:
+            self.refused_notes += 1
+            return None
+        return truncate_text(text, wanted.max_tokens, count)
+
+    def _write_prompt(self, wanted: SummaryRequest) -> str:
+        base = self._find_base(wanted)
+        return write_prompt(
+            wanted,
+            base_text=base.text if base and base.by_model else None,
+            max_tokens=self.policy.limit_tokens(self.policy.summary_max_tokens),
+            count=self.compactor.count,
+        )
+
+    def _pause(self) -> None:
+        seconds = min(PAUSE_SECONDS * 2**self._failures, MAX_PAUSE_SECONDS)
+        self._failures += 1
+        self._paused_until_seconds = self._turns * TURN_SECONDS + seconds
+
+    def _digest(self, wanted: SummaryRequest) -> Summary:
+        """The text without a model, which stays from now on."""
+        text = make_digest(wanted, base=self._find_base(wanted), count=self.compactor.count)
+        return self._texts.setdefault(wanted.key, Summary(text, by_model=False))
+
+    def _find_base(self, wanted: SummaryRequest) -> Summary | None:
+        return None if wanted.base is None else self._texts.get(wanted.base)

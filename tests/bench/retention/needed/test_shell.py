@@ -1,0 +1,52 @@
+"""The replay in this process: what it forwards, and that it is what the proxy forwards."""
+
+import pytest
+
+from bench.material.workload import Session, make_sessions
+from bench.retention.needed.cases import RULES, TRIMTAB, Case, run_case
+from bench.retention.needed.check import Agreement, check, compare
+from bench.sessions.ledger import SessionLedger
+from bench.sessions.replay import Replayed
+from bench.sessions.report import Window
+
+WINDOW = Window(16_000, 2000)
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    """Long enough for summaries that are used; the test of the comparison would fail with one that is only pruned."""
+    return make_sessions()[3]
+
+
+def run(session: Session, summariser: str) -> SessionLedger:
+    ledger = SessionLedger(RULES)
+    assert len(list(run_case(Case(TRIMTAB, WINDOW, summariser), session, ledger))) == len(session.stops)
+    return ledger
+
+
+def test_the_proxy_forwards_the_very_same_bodies(session: Session) -> None:
+    """Nothing in shell.py that stands for the proxy's waiting changes a byte."""
+    (found,) = check([session], WINDOW, ())
+    assert found.same_bodies == found.requests == len(session.stops)
+    assert found.cost_here == found.cost_proxy
+
+
+def test_the_comparison_finds_what_differs(session: Session) -> None:
+    other = run(session, "none")
+    found: Agreement = compare(
+        Replayed(session, tuple(other.calls), prompts=tuple(other.prompts)), Case(TRIMTAB, WINDOW, "words")
+    )
+    assert found.same_bodies < found.requests
+    assert found.first_difference is not None
+
+
+def test_without_a_summariser_nothing_is_asked(session: Session) -> None:
+    assert not any(call.is_summary for call in run(session, "none").calls)
+
+
+def test_the_note_that_says_nothing_is_accepted(session: Session) -> None:
+    """Its cuts are those of the note of words, and so is the number of calls; what is no note is asked for twice."""
+    asked = {
+        name: sum(call.is_summary for call in run(session, name).calls) for name in ("canned", "words", "rejected")
+    }
+    assert 0 < asked["canned"] == asked["words"] < asked["rejected"]
