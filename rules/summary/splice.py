@@ -33,15 +33,9 @@ _Placed = tuple[Message, Origin | None]
 
 
 def splice_summary(
-    conversation: Conversation,
-    *,
-    window: Window,
-    summary: Summary,
-    role: SummaryRole,
-    count: CountTokens,
-    index: str = "",
+    conversation: Conversation, *, window: Window, summary: Summary, role: SummaryRole, count: CountTokens
 ) -> Outcome:
-    """Put `summary`, and an `index` of names behind it, in the place of everything between head and the window's cut.
+    """Put `summary` in the place of everything between head and the window's cut.
 
     System messages of the cut part stay behind it. If no user message has come before the cut, or if the transcript
     takes no system message there, every role is as `auto`.

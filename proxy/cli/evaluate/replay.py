@@ -17,7 +17,8 @@ from proxy.http.client import UpstreamClient
 from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
 from proxy.state.summaries.summariser import Inline, Summariser, Task, ask_model
 from rules.policy import Policy
-from rules.summary.request import EXCERPTS_TOKENS, PROMPT_TOKENS, Summary, SummaryRequest, make_digest
+from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
+from rules.summary.request import Summary, SummaryRequest, make_digest
 
 
 @dataclass(frozen=True, slots=True)

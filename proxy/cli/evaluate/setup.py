@@ -137,6 +137,7 @@ class Setup:
             secret=b"",
             model=model,
             window_tokens=self.view.policy.limit_tokens(self.view.policy.summary_max_tokens),
+            answer_tokens=int(self.view.policy.context_window // 2 / self.view.facts.ratio),
             label=model,
             settings=settings,
             token_ratio=self.view.facts.ratio,
