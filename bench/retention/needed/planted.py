@@ -24,8 +24,9 @@ DEPTHS = tuple(range(10, 100, 10))
 """Per cent of the messages between head and first cut."""
 MOST_CUTS = 5
 SEED = 16
-MENTION_EVERY = 4
-"""So many of the assistant's messages lie between two that mention the shared topics: each tail has such a one."""
+MENTION_EVERY = 2
+"""One of so many of the assistant's messages names the shared topics, so that each tail has such a one: measured, 225
+of 225 at 16,000; of four messages 207."""
 CHAT_TURNS = 150
 CHAT_WINDOW = Window(8000, 1000)
 CHATS = 3
