@@ -19,18 +19,13 @@ from proxy.state.summaries.answers import accept_note
 from proxy.state.summaries.calls import NoSummaryError
 from proxy.state.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
 from proxy.state.summaries.sliding import SlidingWatch
+from proxy.state.summaries.summariser import MOST_PARTS
 from proxy.wire.codec import Completion, Question, Request
 from proxy.wire.usage import Usage
 from rules.pipeline.exceeded import LimitExceededError
-from rules.policy import OnExceeded, Policy
-from rules.summary.request import (
-    EXCERPTS_TOKENS,
-    PROMPT_TOKENS,
-    Summary,
-    SummaryRequest,
-    make_digest,
-    write_prompt,
-)
+from rules.policy import Policy
+from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS, split_request, write_prompt
+from rules.summary.request import Summary, SummaryRequest, make_digest
 from rules.text.head_tail import truncate_text
 from rules.window.state import Cut
 
@@ -122,8 +117,7 @@ class Shell:
             plan = plan.put_off()
         if plan is None:
             return None
-        policy = replace(planned.policy, on_exceeded=OnExceeded.FORWARD)
-        return _Chosen(replace(planned, plan=plan, policy=policy), text)
+        return _Chosen(replace(planned, plan=plan), text)
 
     def _write_ahead(self, request: Request, chosen: _Chosen, compacted: Compacted) -> None:
         later = chosen.later
@@ -151,16 +145,27 @@ class Shell:
         if wanted.key in self._texts:
             return
         question = Question(request.model, ceil(wanted.max_tokens * self.policy.token_ratio))
-        for form in dict.fromkeys((inline, None)):
-            body = None if form is None else form(question)
-            if body is None:
-                body = request.codec.ask(question, self._write_prompt(wanted))
-            text = self._read_note(body, wanted, question.max_tokens)
-            if text is not None:
-                self._failures = 0
-                self._texts[wanted.key] = Summary(text, by_model=True)
-                return
-        self._pause()
+        body = None if inline is None else inline(question)
+        text = None if body is None else self._read_note(body, wanted, question.max_tokens)
+        if text is None:
+            text = self._ask_in_parts(request, wanted, question)
+        if text is None:
+            self._pause()
+            return
+        self._failures = 0
+        self._texts[wanted.key] = Summary(text, by_model=True)
+
+    def _ask_in_parts(self, request: Request, wanted: SummaryRequest, question: Question) -> str | None:
+        """The note on the transcript written out, each part's note the base of the next; None if one is refused."""
+        base = self._find_base(wanted)
+        text = base.text if base and base.by_model else None
+        count, tokens = self.compactor.count, self.policy.limit_tokens(wanted.max_tokens)
+        for part in split_request(wanted, base_text=text, max_tokens=tokens, most=MOST_PARTS, count=count):
+            prompt = write_prompt(part, base_text=text, max_tokens=tokens, count=count)
+            text = self._read_note(request.codec.ask(question, prompt), part, question.max_tokens)
+            if text is None:
+                return None
+        return text
 
     def _read_note(self, body: bytes, wanted: SummaryRequest, max_tokens: int) -> str | None:
         """The summariser's answer, entered into the ledger; None if it is not accepted."""
@@ -177,15 +182,6 @@ class Shell:
             self.refused_notes += 1
             return None
         return truncate_text(text, wanted.max_tokens, count)
-
-    def _write_prompt(self, wanted: SummaryRequest) -> str:
-        base = self._find_base(wanted)
-        return write_prompt(
-            wanted,
-            base_text=base.text if base and base.by_model else None,
-            max_tokens=self.policy.limit_tokens(self.policy.summary_max_tokens),
-            count=self.compactor.count,
-        )
 
     def _pause(self) -> None:
         seconds = min(PAUSE_SECONDS * 2**self._failures, MAX_PAUSE_SECONDS)
