@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import sha256
 
+from rules.economy import Economy, find_budgets
 from rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment, Truncation
 
 EXACT_SHARE = 0.97
@@ -21,6 +22,9 @@ does not fit must not wait for one."""
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "SKILL.md")
 """Names of files that tell an agent how to work."""
 
+DEFAULT_WINDOW = 128_000
+"""The window of a model that nothing is known about."""
+_FITTED = find_budgets(Economy.BALANCED, DEFAULT_WINDOW)
 DEFAULT_BUDGET = Budget(max_tokens=4000)
 ALL_TIDYING = Tidying()
 
@@ -80,16 +84,16 @@ class Policy:
     behind a cut once they were read.
     """
 
-    context_window: int = 128_000
+    context_window: int = DEFAULT_WINDOW
     completion_reserve: int = 8192
-    high_water: float = 0.80
-    low_water: float = 0.40
+    high_water: float = _FITTED.high_water
+    low_water: float = _FITTED.low_water
     overflow_strategy: OverflowStrategy = OverflowStrategy.AUTO_COMPACT
     on_exceeded: OnExceeded = OnExceeded.TRUNCATE
     result_budget: Budget = DEFAULT_BUDGET
     protect_turns: int = 2
     keep_user_tokens: int = 20_000
-    summary_max_tokens: int = 1500
+    summary_max_tokens: int = _FITTED.summary_tokens
     summary_min_steps: int = 6
     summary_role: SummaryRole = SummaryRole.AUTO
     prices: Prices = Prices()
@@ -100,7 +104,7 @@ class Policy:
     tidying: Tidying | None = ALL_TIDYING
     dedupe: bool = True
     tools: tuple[ToolRule, ...] = ()
-    anchor_share: float = 0.06
+    anchor_share: float = _FITTED.anchor_share
     keep_images: int | None = None
     instruction_files: tuple[str, ...] = INSTRUCTION_FILES
 

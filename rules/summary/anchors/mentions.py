@@ -31,7 +31,7 @@ SAID = 0.7
 """For the logarithm of how many messages of the assistant, and of the user, say it."""
 TOLD_OFTEN = -0.3
 """For the logarithm of how many results hold it: what stands everywhere tells little."""
-LONG = -0.6
+LONG = -1.0
 """For the logarithm of its length: a budget holds fewer long ones."""
 WRITTEN = 1.0
 """For a file that was written, and not only read. Chosen: what the agent has changed is its work."""

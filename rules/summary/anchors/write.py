@@ -21,7 +21,7 @@ MIN_TOKENS = 80
 """A smaller index holds its own frame and little else."""
 DEED_MESSAGES = 256
 """The newest removed ones, of which deeds are told: older ones would not be among what there is room for."""
-DEEDS_SHARE = 0.3
+DEEDS_SHARE = 0.2
 """Of the budget, for all that is no name: files with what was done to them, commands, errors, what is running."""
 TITLE = "Exact names from that part, those first that may be needed"
 _SEPARATOR = ", "
