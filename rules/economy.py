@@ -63,9 +63,9 @@ _CURVE = {
 }
 """High water, low water and the share of low water for what is carried over, for each of the windows.
 
-Source: fitted on 105 recorded sessions at windows of 16k to 128k, for what they cost and for the names that were needed
-later (bench/README.md, "What stays behind a cut"). Beyond 128k few sessions reach the waters: there the tokens that they
-stand for are let grow with the root of the window, or less.
+Source: fitted on 105 recorded sessions at windows of 16k to 128k, for what they cost and for the names that are needed
+later (bench/README.md, "What stays behind a cut"). Beyond 128k few sessions reach the waters: the tokens that they
+stand for grow with the root of the window there, or less.
 """
 
 

@@ -12,10 +12,10 @@ from proxy.config.policies.summaries import SummaryConfig
 from proxy.config.policies.tools import Section, TidyConfig, ToolConfig, allow_a_switch
 from proxy.config.values import AutoShare, ContextWindow, NameGlob, OptionalName
 from rules.economy import Budgets, Economy, find_budgets
-from rules.policy import INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices
+from rules.policy import DEFAULT_WINDOW, INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices
 from rules.treatment import Budget, Truncation
 
-DEFAULT_CONTEXT_WINDOW = 128_000
+DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW
 """The window of a model that nothing is known about."""
 
 
