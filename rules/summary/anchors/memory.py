@@ -93,6 +93,6 @@ class Anchors:
             room -= count(texts[-1])
         verbatim = [*cut.kept, *(() if place.task is None else (place.task,)), *range(cut.at, cut.made_at)]
         present = {name for index in verbatim for name in self._mentions[index].asked | self._mentions[index].told}
-        names = Removed(removed, self._mentions[: cut.at], present, place.is_told)
+        names = Removed(removed, tail, self._mentions[: cut.at], present, place.is_told)
         texts.append(write_anchors(names, max_tokens=room, count=count))
         return "\n\n".join(text.rstrip("\n") for text in reversed(texts) if text)

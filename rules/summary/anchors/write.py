@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from rules.conversation import CountTokens, Message
+from rules.summary.anchors.echoes import find_echoes
 from rules.summary.anchors.mentions import Mentions, rank_names
 from rules.summary.anchors.names import Kind, find_kind
 from rules.summary.anchors.running import find_running
@@ -24,17 +25,20 @@ DEED_MESSAGES = 256
 DEEDS_SHARE = 0.2
 """Of the budget, for all that is no name: files with what was done to them, commands, errors, what is running."""
 TITLE = "Exact names from that part, those first that may be needed"
+ECHOES_SHARE = 0.25
+"""Of the budget, for lines that speak of what the tail speaks of."""
 _SEPARATOR = ", "
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What the index is made of: the messages that were cut, the names in them, and those that need no index.
+    """What the index is made of: the messages that were cut and those behind them, names, and those that need no index.
 
     `is_told` says that a digest stands before the index, which tells of deeds itself.
     """
 
     messages: Sequence[Message]
+    tail: Sequence[Message]
     mentions: Sequence[Mentions]
     present: AbstractSet[str]
     is_told: bool = False
@@ -46,7 +50,9 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     room = max_tokens - count(frame)
     if max_tokens < MIN_TOKENS or room <= 0:
         return ""
+    echoes = _write_echoes(removed, int(room * ECHOES_SHARE), count)
     deeds = [] if removed.is_told else _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
+    deeds += echoes
     room -= sum(count(f"> {line}\n") for line in deeds)
     for _ in range(8):
         lines = [*deeds, *_write_names(removed, room, count)]
@@ -56,6 +62,17 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
             return text if lines and excess <= 0 else ""
         room -= excess
     return ""
+
+
+def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
+    """Lines that speak of what the tail speaks of."""
+    lines: list[str] = []
+    for line in find_echoes(removed.messages, removed.tail, removed.present):
+        room_tokens -= count(f"> {line}\n")
+        if room_tokens < 0:
+            break
+        lines.append(line)
+    return lines
 
 
 def _write_names(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
