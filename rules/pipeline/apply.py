@@ -108,6 +108,7 @@ def _splice(
     if summary is None or (not summary.by_model and count(summary.text) > request.max_tokens):
         summary = Summary(make_digest(request, count=count), by_model=False)
     place = Place(cut, plan.window.task, policy.instruction_files, is_told=not summary.by_model)
-    carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
-    summary = replace(summary, carried=carried)
+    if cut.anchor_tokens:
+        carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
+        summary = replace(summary, carried=carried)
     return splice_summary(current, window=plan.window, summary=summary, role=policy.summary_role, count=count)
