@@ -168,7 +168,7 @@ async def test_what_is_measured_is_what_the_proxy_forwards(
 ) -> None:
     """The session's requests, sent through the proxy one by one, have the same summaries asked for and end the same.
 
-    The last one is sent twice: a cut is put off until its summary is there, and a rehearsal takes it to be there in time.
+    The last one is sent twice: a cut is put off until its summary is there, which a rehearsal takes for granted.
     """
     examinee.told = "The harbour is closed."
     examinee.override = lambda kind, _recorded: completion() if kind == "answer" else None  # without usage
