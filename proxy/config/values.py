@@ -134,7 +134,7 @@ def _check_window(window: object) -> object:
 
 
 def _check_share(share: object) -> object:
-    """More than nothing and at most all; or auto."""
+    """From nothing to all; or auto."""
     if share == "auto":
         return share
     if isinstance(share, bool) or not isinstance(share, int | float | str):
@@ -143,9 +143,17 @@ def _check_share(share: object) -> object:
         number = float(share)
     except ValueError:
         raise refused() from None
-    if not 0 < number <= 1:
+    if not 0 <= number <= 1:
         raise refused()
     return number
+
+
+def _check_water(share: object) -> object:
+    """The same, and more than nothing."""
+    water = _check_share(share)
+    if water == 0:
+        raise refused()
+    return water
 
 
 def _check_tokens(tokens: object) -> object:
@@ -226,7 +234,10 @@ ContextWindow = Annotated[
     Literal["auto"] | int, BeforeValidator(_check_window), Wanted("auto, or a whole number of tokens")
 ]
 AutoShare = Annotated[
-    Literal["auto"] | float, BeforeValidator(_check_share), Wanted("auto, or a number above 0 and at most 1")
+    Literal["auto"] | float, BeforeValidator(_check_share), Wanted("auto, or a number, 0 or more and at most 1")
+]
+AutoWater = Annotated[
+    Literal["auto"] | float, BeforeValidator(_check_water), Wanted("auto, or a number above 0 and at most 1")
 ]
 AutoTokens = Annotated[
     Literal["auto"] | int,

@@ -82,7 +82,10 @@ class _Choice:
             return Chosen(planned, text, planned.plan.prefetch, self.summariser)
         # If nobody is going to write it, nothing is gained by putting the cut off.
         paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
-        if not wanted.asks_model or paused or sliding.slides(client_id, planned.plan):
+        slides = sliding.slides(client_id, planned.plan)
+        if slides:
+            sliding.note(client_id, wanted)  # else the window would slide past what the watch has seen
+        if slides or paused or not wanted.asks_model:
             task = replace(self._make_task(wanted), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         earlier, inline = await self._put_off(planned), None

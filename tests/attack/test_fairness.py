@@ -105,7 +105,7 @@ async def test_who_has_waited_too_long_goes_out_as_it_came_or_is_told(
     client, start_proxy, upstream, settings: list[str], status: int
 ) -> None:
     """As it came if it surely fits and nothing would be cut, or nothing was to be changed; else 503, to try again."""
-    proxy = await start_proxy(*settings, "limits.max_plan_seconds=0.05")
+    proxy = await start_proxy(*settings, "defaults.high_water=0.8", "limits.max_plan_seconds=0.05")
     body = _body(LARGE_BYTES * 2)
     async with _busy(proxy, "one", "two", pools=slice(1, None)):
         answer, text = await _post(client, proxy, body)

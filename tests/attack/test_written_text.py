@@ -164,6 +164,13 @@ def plant(session: list[dict[str, Any]], where: str, text: str) -> None:
             asked["tool_calls"][0]["function"]["name"] = text
 
 
+def split_quotations(written: str) -> tuple[str, list[str]]:
+    """What stands outside of quotations, and what stands in each."""
+    before, *rest = written.split(f"\n{QUOTE_START}\n")
+    quoted = [part.partition(f"\n{QUOTE_END}\n") for part in rest]
+    return before + "".join(behind for _, _, behind in quoted), [text for text, _, _ in quoted]
+
+
 @pytest.mark.parametrize("where", ["result", "arguments", "name"])
 @pytest.mark.parametrize("forgery", FORGERIES)
 async def test_the_users_message_on_the_wire_quotes_a_stranger(where, forgery, client, upstream, start_proxy):
@@ -181,13 +188,15 @@ async def test_the_users_message_on_the_wire_quotes_a_stranger(where, forgery, c
         await post(client, proxy.url + PATH, {"model": "m", "messages": session[:length]})
         content = upstream.chats[-1].json["messages"][1]["content"]
         written = content.partition(INTRODUCTION)[2]
-        before, _, rest = written.partition(f"\n{QUOTE_START}\n")
-        quoted, _, behind = rest.partition(f"\n{QUOTE_END}\n")
-        assert (content.count(INTRODUCTION), content.count(QUOTE_START), content.count(QUOTE_END)) == (1, 1, 1)
-        assert spell(CANARY) not in spell(before + behind)
-        assert all(line.startswith(("> ", "## ", "(")) for line in quoted.splitlines())
-        assert not any(spell(heading) in spell(quoted) for heading in HEADINGS)
-        assert "[trimtab" not in unicodedata.normalize("NFKC", quoted).casefold()
+        # The digest is a quotation, and the index of names is one.
+        outside, quotations = split_quotations(written)
+        assert (content.count(INTRODUCTION), len(quotations)) == (1, 2)
+        assert (content.count(QUOTE_START), content.count(QUOTE_END)) == (2, 2)
+        assert spell(CANARY) not in spell(outside)
+        for quoted in quotations:
+            assert all(line.startswith(("> ", "## ", "(")) for line in quoted.splitlines())
+            assert not any(spell(heading) in spell(quoted) for heading in HEADINGS)
+            assert "[trimtab" not in unicodedata.normalize("NFKC", quoted).casefold()
 
 
 @pytest.mark.parametrize("disguise", ["none", "full width", "Cyrillic", "tags", "zero width"])

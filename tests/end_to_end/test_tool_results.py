@@ -190,7 +190,7 @@ def watch_threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
 
 async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, upstream, start_proxy):
     """The upstream reports more tokens than were counted: no byte changes that was forwarded before."""
-    proxy = await start_proxy("defaults.dedupe=false")
+    proxy = await start_proxy("defaults.dedupe=false", "defaults.high_water=0.8")  # no cut
     turns, sent = [], []
     for number in range(16):
         turns.append(("run", {}, "".join(f"{number}.{line} {uuid4()}\n" for line in range(400))))

@@ -11,7 +11,14 @@ from proxy.server.app import Proxy
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 """A request that no rule touches."""
-SMALL = ("defaults.context_window=8000", "defaults.completion_reserve=1000", "defaults.max_tool_result_tokens=2000")
+SMALL = (
+    "defaults.context_window=8000",
+    "defaults.completion_reserve=1000",
+    "defaults.max_tool_result_tokens=2000",
+    "defaults.high_water=0.8",
+    "defaults.low_water=0.4",
+    "defaults.anchors=0.2",
+)
 """Settings under which a session of the tests' own making is several times larger than the window."""
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from proxy.config.policies.summaries import SummaryConfig
 from proxy.config.policies.tools import Section, TidyConfig, ToolConfig, allow_a_switch
-from proxy.config.values import AutoShare, ContextWindow, NameGlob, OptionalName
+from proxy.config.values import AutoShare, AutoWater, ContextWindow, NameGlob, OptionalName
 from rules.economy import Budgets, Economy, find_budgets
 from rules.policy import DEFAULT_WINDOW, INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices
 from rules.treatment import Budget, Truncation
@@ -34,8 +34,8 @@ class PolicyConfig(Section):
         Economy.BALANCED,
         description="what cost weighs against memory, where waters and budgets are auto: careful | balanced | frugal",
     )
-    high_water: AutoShare = Field("auto", description="share of the room at which a cut is made; auto: by economy")
-    low_water: AutoShare = Field(
+    high_water: AutoWater = Field("auto", description="share of the room at which a cut is made; auto: by economy")
+    low_water: AutoWater = Field(
         "auto", description="share of the room that a cut leaves at most, the summary included; auto: by economy"
     )
     overflow_strategy: OverflowStrategy = Field(
@@ -68,7 +68,8 @@ class PolicyConfig(Section):
         description="user messages kept verbatim behind a summary, at most a quarter of what low water leaves",
     )
     anchors: AutoShare = Field(
-        "auto", description="share of low water for the index of exact names behind a summary; auto: by economy"
+        "auto",
+        description="share of low water for what is carried over a cut word for word, beside its summary; 0: nothing",
     )
     keep_images: int | None = Field(
         None, ge=0, description="older images than so many become one line each; null: when the window needs it"

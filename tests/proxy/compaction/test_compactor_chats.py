@@ -5,7 +5,8 @@ import pytest
 from support.chats import LANGUAGES, count_facts, make_chat
 
 from proxy.compaction import load_compactor, read_request
-from rules.policy import Policy
+from proxy.config.policies.policy import PolicyConfig
+from rules.policy import Prices
 
 TURNS = 150
 
@@ -16,7 +17,7 @@ def test_half_of_the_facts_of_a_long_chat_are_forwarded(language: str) -> None:
 
     Before there were statements in a digest, 36 of 150 were, ten of them the assistant's.
     """
-    policy = Policy(context_window=8000)
+    policy = PolicyConfig(context_window=8000).to_policy(Prices())
     messages, facts = make_chat(LANGUAGES[language], turns=TURNS)
     compactor = load_compactor("gpt-4o")
     for stop in range(len(messages) - 1, len(messages) - 33, -16):

@@ -77,7 +77,19 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
             "defaults: {low_water: true}",
             "defaults.low_water (line 1): true must be auto, or a number above 0 and at most 1",
         ),
-        ("defaults: {anchors: []}", "defaults.anchors (line 1): must be auto, or a number above 0 and at most 1"),
+        (
+            "defaults: {high_water: 0}",
+            "defaults.high_water (line 1): 0 must be auto, or a number above 0 and at most 1",
+        ),
+        ("defaults: {anchors: []}", "defaults.anchors (line 1): must be auto, or a number, 0 or more and at most 1"),
+        (
+            "defaults: {anchors: -0.1}",
+            "defaults.anchors (line 1): -0.1 must be auto, or a number, 0 or more and at most 1",
+        ),
+        (
+            "defaults: {anchors: .nan}",
+            "defaults.anchors (line 1): nan must be auto, or a number, 0 or more and at most 1",
+        ),
         (
             "defaults:\n  summary:\n    max_tokens: 1",
             "defaults.summary.max_tokens (line 3): 1 must be auto, or a whole number of tokens, at least 64",

@@ -293,8 +293,8 @@ async def test_a_cut_is_put_off_by_what_would_be_sent_not_by_a_summarys_reserve(
 
 async def test_a_text_that_is_there_is_used(make_stages: MakeStages) -> None:
     """Nobody is asked again, and the next cut's text is to be written ahead."""
-    stages = await make_stages(*SETTINGS)
-    made, again = await choose(stages, 51), await choose(stages, 51)
+    stages = await make_stages(*SETTINGS, "defaults.high_water=0.95")  # near the limit the next cut is made ready, too
+    made, again = await choose(stages, 58), await choose(stages, 58)
 
     assert (made.waited, again.waited, len(stages.client.asked)) == (True, False, 1)
     assert again.chosen.text == made.chosen.text == Summary(NOTE, by_model=True)
@@ -333,7 +333,7 @@ async def test_the_digest_stands_in_if_nobody_writes(make_stages: MakeStages) ->
 async def test_a_cut_that_asks_no_model_gets_its_digest_at_once(make_stages: MakeStages) -> None:
     """Although it would fit without it: there is nothing to wait for."""
     stages = await make_stages(*SMALL, "defaults.overflow_strategy=prune")
-    choice = await choose(stages, 60)
+    choice = await choose(stages, 68)
     assert choice.planned.plan.request is not None
     assert (choice.waited, stages.client.asked) == (False, [])
     assert choice.chosen.text is not None

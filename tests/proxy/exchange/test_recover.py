@@ -348,7 +348,7 @@ async def _window_of(stages: Stages) -> int:
 async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_stages: MakeStages) -> None:
     """It is planned within what the upstream has said, and says what of it was learned."""
     stages = await make_stages(*PRUNES)
-    first = await stages.attempt(read_session(40))
+    first = await stages.attempt(read_session(46))
     second = await recover(stages.services, first, SAID, make_reply())
 
     assert second is not None

@@ -165,7 +165,8 @@ async def test_what_cannot_fit_is_forwarded_or_truncated_on_request(policy, fits
 
 async def test_a_step_larger_than_the_window_goes_on(client, upstream, start_proxy):
     """Fourteen parallel results, twice as much as the limit: each says what is missing, and stays as it was sent."""
-    proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=2000")
+    waters = ("defaults.high_water=1", "defaults.low_water=0.4")  # below, what was shortened would be cut at once
+    proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=2000", *waters)
     function = {"name": "read_file", "arguments": "{}"}
     calls = [{"id": f"c{number}", "type": "function", "function": function} for number in range(14)]
     messages = [

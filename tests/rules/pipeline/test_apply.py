@@ -11,6 +11,7 @@ from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy
+from rules.summary.anchors.write import TITLE
 from rules.summary.request import Summary
 from rules.text.markers import QUOTE_END, QUOTE_START
 
@@ -93,3 +94,28 @@ def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
     assert apply(planned, POLICY, count=count, summary=Summary(large, by_model=False)) == own
     text = apply(planned, POLICY, count=count, summary=Summary(fill("long", 9000), by_model=True))
     assert "omitted here" in text.conversation.messages[1].text
+
+
+def find_index(outcome: Outcome) -> str:
+    """The index of names that was spliced in, as it stands there."""
+    (text,) = (text for message in outcome.conversation.messages for text in message.texts if TITLE in text)
+    return text[text.index(TITLE) :].partition(QUOTE_END)[0]
+
+
+def test_a_task_that_comes_after_a_cut_leaves_what_was_carried_over_it() -> None:
+    """A transcript may begin with the assistant; the task statement is what the user says first, whenever that is."""
+    steps = session(40, result_tokens=80)[2:]
+    policy = replace(POLICY, high_water=0.6, low_water=0.3, anchor_share=0.3)
+    before = run(conversation(system(), *steps), policy)
+    after = run(conversation(system(), *steps, user("Mend src/later.py.")), policy)
+    assert find_index(before) == find_index(after)
+
+
+def test_nothing_is_carried_over_a_cut_that_leaves_no_room_for_it() -> None:
+    """A share of zero: the summary stands alone."""
+    before = conversation(*session(40, result_tokens=80))
+    policy = replace(POLICY, high_water=0.6, low_water=0.3, anchor_share=0.3)
+    assert find_index(run(before, policy))
+    without = run(before, replace(policy, anchor_share=0.0)).conversation
+    assert not any(TITLE in text for message in without.messages for text in message.texts)
+    assert any("Mended." in text for message in without.messages for text in message.texts)

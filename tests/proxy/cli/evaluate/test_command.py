@@ -45,7 +45,8 @@ async def _evaluate(upstream: FakeUpstream, file: Path, *arguments: str | Path, 
 async def test_each_arm_is_measured(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
     """A summary that tells of half of the facts recalls half of them, the other ways none; all does not fit."""
     examinee.told = FACTS
-    result = await _evaluate(upstream, file, "--yes")
+    # Without pruning each summary is one question, behind what was forwarded.
+    result = await _evaluate(upstream, file, "--yes", "--set", "defaults.overflow_strategy=summarize")
     assert result.exit_code == 0, result.output
     told = orjson.loads(result.stdout)
     arms = {arm["name"]: arm for arm in told["arms"]}

@@ -73,6 +73,12 @@ def test_what_is_auto_is_fitted_to_window_and_economy(window_tokens: int, econom
     )
 
 
+@pytest.mark.parametrize("share", ["0", "0.0", "'0'"])
+def test_nothing_is_carried_over_a_cut_if_the_share_is_zero(share: str) -> None:
+    """Of shares, this one alone may be nothing."""
+    assert _load(f"defaults: {{anchors: {share}}}").defaults.to_policy(Prices()).anchor_share == 0
+
+
 def test_a_window_that_is_not_known_is_the_default() -> None:
     """What is auto goes by that."""
     assert PolicyConfig().to_policy(Prices()) == PolicyConfig().to_policy(

@@ -5,7 +5,7 @@ from support.config import find_problems
 
 from proxy.config.load import load_config
 from proxy.config.policies.summaries import SummaryConfig
-from rules.economy import find_summary_tokens
+from rules.economy import Economy, find_budgets
 from rules.policy import Prices
 
 
@@ -39,7 +39,8 @@ def test_a_summary_grows_with_the_window_unless_its_size_is_set(window_tokens: i
         load_config(text, environment={}).defaults.to_policy(Prices(), window_tokens=window_tokens).summary_max_tokens
         for text in ("", "defaults: {summary: {max_tokens: auto}}", "defaults: {summary: {max_tokens: 700}}")
     ]
-    assert sizes == [find_summary_tokens(window_tokens), find_summary_tokens(window_tokens), 700]
+    fitted = find_budgets(Economy.BALANCED, window_tokens).summary_tokens
+    assert sizes == [fitted, fitted, 700]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.ma
 async def test_long_session_is_summarised_with_the_clients_own_credential(client, upstream, start_proxy):
     """Past high water the upstream is asked once, and its text stands behind the task statement."""
     proxy = await start_proxy(*SETTINGS)
-    session = make_session(36, result_words=200)
+    session = make_session(40, result_words=200)
     body = {"model": "m", "messages": session["messages"][:-1], "tools": session["tools"]}
     for _ in range(2):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
@@ -65,7 +65,7 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
 
     upstream.answer = fail
     proxy = await start_proxy(*SETTINGS)
-    session = make_session(36, result_words=200)
+    session = make_session(40, result_words=200)
     body = {"model": "m", "messages": session["messages"][:-1]}
     for _ in range(2):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
@@ -91,7 +91,7 @@ async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(cl
     await post(
         client,
         proxy.url + "/v1/chat/completions",
-        {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]},
+        {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]},
     )
     sizes = [len(recorded.body) for recorded in upstream.summaries]
     assert 3 < len(sizes) <= 10
@@ -256,7 +256,7 @@ async def test_refused_parameters_are_changed(client, upstream, start_proxy):
     await post(
         client,
         proxy.url + "/v1/chat/completions",
-        {"model": "o9", "messages": make_session(36, result_words=200)["messages"][:-1]},
+        {"model": "o9", "messages": make_session(40, result_words=200)["messages"][:-1]},
     )
     assert [("max_tokens" in body, "temperature" in body) for body in asked] == [
         (True, True),
@@ -275,7 +275,7 @@ async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstr
             "defaults.summary.upstream=cheap",
             "defaults.summary.model=small",
         )
-        body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
+        body = {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]}
         await post(client, proxy.url + "/v1/chat/completions", body)
         assert upstream.summaries == []
         assert other.summaries[0].header("authorization") == ["Bearer other-key"]
@@ -284,7 +284,7 @@ async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstr
     assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]
 
 
-LONG = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
+LONG = {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]}
 
 
 async def ask_with(answer, client, upstream, start_proxy) -> tuple[Any, str]:

@@ -27,8 +27,15 @@ ALLOWED = {
     ("proxy/config/checks.py", "tools"): "a key of the configuration",
     ("proxy/config/schema.py", "chat/completions"): "a path that our own pages must keep off",
     ("proxy/config/values.py", "chat/completions"): "an address that users paste into the configuration",
+    ("proxy/cli/evaluate/session.py", "messages"): "the file that a user has recorded is a request of this dialect",
+    ("proxy/cli/evaluate/session.py", "response_format"): "the same",
+    ("proxy/cli/evaluate/session.py", "tool_choice"): "the same",
+    ("proxy/cli/evaluate/session.py", "function_call"): "the same",
     ("rules/summary/handoff.py", "refusal"): "why a text is no note",
     ("rules/results/excerpt/terms.py", "content"): "a common name of a tool's argument",
+    ("rules/summary/carried/file_calls.py", "content"): "the same",
+    ("rules/summary/carried/item_lists.py", "content"): "the same: where the words of a task stand",
+    ("rules/summary/carried/list_calls.py", "content"): "the same: where a list stands as text",
 }
 """What may be named elsewhere, and why."""
 
