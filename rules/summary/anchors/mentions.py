@@ -51,7 +51,8 @@ class Mentions:
     @property
     def size_bytes(self) -> int:
         """What they hold in memory, about."""
-        return 200 + sum(100 + len(name) for names in (self.asked, self.told) for name in names)
+        names = 300 + sum(110 + len(name) for names in (self.asked, self.told) for name in names)
+        return names + sum(200 + len(number) + len(label) for number, label in self.labels.items())
 
 
 @dataclass(slots=True)
