@@ -1,6 +1,7 @@
 """Who named what, and what of it is likeliest to be needed again."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 import pytest
 from hypothesis import given
@@ -91,7 +92,7 @@ def test_a_shorter_name_and_a_written_file_come_first() -> None:
     assert rank_names(both, without=frozenset(), written={"name_b"}) == ["name_b", "name_a"]
 
 
-class Reversed(Set[str]):
+class Reversed(AbstractSet[str]):
     """A set that tells its members in the reverse order of another one, as that of another process might."""
 
     def __init__(self, names: Iterable[str]) -> None:

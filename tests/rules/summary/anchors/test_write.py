@@ -46,7 +46,7 @@ def lines_of(text: str) -> list[str]:
 @COUNTERS
 @given(messages=transcripts(), said=st.lists(SAID, max_size=8), max_tokens=BUDGETS, is_told=st.booleans())
 def test_the_index_is_within_its_budget(
-    counter: CountTokens, messages: tuple[Message, ...], said: list[str], max_tokens: int, is_told: bool
+    counter: CountTokens, messages: tuple[Message, ...], said: list[str], max_tokens: int, *, is_told: bool
 ) -> None:
     """Whatever that is, or there is none; and it has its frame and at least a line."""
     text = write_anchors(removed(*messages, *talk(*said), is_told=is_told), max_tokens=max_tokens, count=counter)
