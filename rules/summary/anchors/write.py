@@ -53,8 +53,8 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     told = _write_running(removed, int(room * RUNNING_SHARE), count)
     if not removed.is_told:
         told += _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
-    names = _rank(removed)
     room -= sum(count(f"> {line}\n") for line in told)
+    names = _rank(removed, most=max(room, 0))
     for _ in range(8):
         lines = [*told, *_write_names(names, room, count)]
         text = f"{QUOTE_START}\n> {TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
@@ -65,13 +65,16 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     return ""
 
 
-def _rank(removed: Removed) -> list[tuple[Kind, str]]:
-    """The kind of each name and how it is told, behind its label if it has one; the likeliest to be needed first."""
+def _rank(removed: Removed, most: int) -> list[tuple[Kind, str]]:
+    """The kind of each name and how it is told, behind its label if it has one; the likeliest to be needed first.
+
+    `most` of them at most: none costs less than a token.
+    """
     labels: dict[str, str] = {}
     for mentions in removed.mentions:
         labels.update(mentions.labels)
     ranked = rank_names(removed.mentions, without=removed.present)
-    return [(find_kind(name), f"{labels[name]} {name}" if name in labels else name) for name in ranked]
+    return [(find_kind(name), f"{labels[name]} {name}" if name in labels else name) for name in ranked[:most]]
 
 
 def _write_names(ranked: Sequence[tuple[Kind, str]], room_tokens: int, count: CountTokens) -> list[str]:

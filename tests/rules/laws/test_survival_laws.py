@@ -26,7 +26,7 @@ TEXTS = {"a note that says nothing": NOTE, "the digest": None}
 SAYINGS = {
     "English": "Please mend the harbour's gates, and leave the lamps alone.",
     "German": "Bitte repariere die Hafentore, und lass die Lampen in Ruhe.",
-    "Chinese": "请修好港口的闸门，不要动那些灯。",
+    "Chinese": "请修好港口的闸门。不要动那些灯。",
     "Russian": "Почини ворота гавани и не трогай фонари.",
     "Arabic": "أصلح بوابات الميناء ولا تلمس المصابيح.",
     "Hindi": "बंदरगाह के फाटक ठीक करो, और दीयों को मत छुओ।",
