@@ -65,9 +65,8 @@ def find_names(text: str) -> frozenset[str]:
     for run in set(runs.findall(text)):
         # Words of prose are most of any text, and no names.
         word = run.rstrip(".")
-        if word.isalpha() and (word[1:].islower() or word.isupper()):
-            continue
-        if len(run) <= MAX_RUN_CHARS:
+        is_plain = word.isalpha() and (word[1:].islower() or word.isupper())
+        if not is_plain and len(run) <= MAX_RUN_CHARS:
             found.update(_read_run(run))
     return frozenset(found)
 
@@ -104,14 +103,15 @@ def _read_run(run: str) -> list[str]:
     else:
         names = _find_words(run)
     # `./a/b` without its dot is another path.
-    stripped = (name.rstrip(_EDGES).lstrip(_EDGES if "/" not in name else _PATH_EDGES) for name in names)
+    edges = _PATH_EDGES if "/" in run else _EDGES
+    stripped = [name.rstrip(_EDGES).lstrip(edges) for name in names]
     return [name for name in stripped if MIN_NAME_CHARS <= len(name) <= MAX_NAME_CHARS]
 
 
 def _find_words(run: str) -> list[str]:
     """The names in a run without slashes. Of what begins with a digit, versions and decimals are none."""
     names = _WORD.findall(run)
-    if any(name[0].isdigit() and "." in name for name in names):
+    if "." in run and any(name[0].isdigit() for name in names):
         names = [name for found in names for name in _read_number(found)]
     return names
 
