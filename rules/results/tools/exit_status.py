@@ -41,14 +41,21 @@ _TOOLS = rf"""
     |^npm[ ](?:ERR!|error)[ ](?:errno|code)[ ]
 """
 _FLAG = r"""["'](?:is_?error)["'][ ]?:[ ]?true\b"""
-_FAILURE = re.compile(rf"(?:{_LABEL}|{_SENTENCE}|{_SHELL}|{_TOOLS}|{_FLAG})", re.VERBOSE | re.IGNORECASE | re.MULTILINE)
 
 
-_HINTS = (
-    "exit", "return", "failed", "terminated", "died", "rc=", "rc:", "***", "segmentation", "dumped", "killed", "npm",
-    "is_error", "iserror",
-)  # fmt: skip
-"""Each of the forms has one of these: most texts have none, and are done with quickly."""
+def _compile(form: str) -> re.Pattern[str]:
+    return re.compile(form, re.VERBOSE | re.IGNORECASE | re.MULTILINE)
+
+
+_RETURN = tuple(f"return{sign}{what}" for sign in ("", " ", "_", "-") for what in ("code", "status"))
+_FORMS = (
+    (("exit", *_RETURN), _compile(_CODE), _compile(_LABEL)),
+    (("exit", "failed", "terminated", "died", *_RETURN), _compile(_SENTENCE)),
+    (("exit", "failed", "rc=", "rc:"), _compile(_SHELL)),
+    (("***", "segmentation", "dumped", "killed", "npm"), _compile(_TOOLS)),
+    (("is_error", "iserror"), _compile(_FLAG)),
+)
+"""Each form has one of its hints, and all of its patterns: most texts have no hint, and are done with quickly."""
 
 
 def says_failure(text: str) -> bool:
@@ -59,4 +66,7 @@ def says_failure(text: str) -> bool:
 
 def _tells_of_failure(edge: str) -> bool:
     lowered = edge.lower()
-    return any(hint in lowered for hint in _HINTS) and _FAILURE.search(edge) is not None
+    return any(
+        any(hint in lowered for hint in hints) and all(pattern.search(edge) for pattern in patterns)
+        for hints, *patterns in _FORMS
+    )

@@ -18,8 +18,6 @@ MAX_TEXTS = 4
 """Cuts whose index is kept: the last one stands, those before it stand in while its text is being written."""
 Spend = Callable[[int], None]
 """Notes that so many characters are about to be worked through; may raise what ends the work."""
-
-
 LIST_SHARE = 0.5
 """Of what is carried, for the task list: it is lost most often, and missed most."""
 FILES_SHARE = 0.5
@@ -72,7 +70,7 @@ class Anchors:
 
     def _read(self, messages: Sequence[Message], spend: Spend) -> None:
         new = messages[len(self._messages) :]
-        spend(sum(len(text) for message in new for text in message.texts))
+        spend(sum(map(_measure, new)))
         for message in new:
             mentions = read_mentions(message)
             self._messages.append(message)
@@ -93,6 +91,11 @@ class Anchors:
             room -= count(texts[-1])
         verbatim = [*cut.kept, *(() if place.task is None else (place.task,)), *range(cut.at, cut.made_at)]
         present = {name for index in verbatim for name in self._mentions[index].asked | self._mentions[index].told}
-        names = Removed(removed, tail, self._mentions[: cut.at], present, place.is_told)
+        names = Removed(removed, self._mentions[: cut.at], present, place.is_told, tail)
         texts.append(write_anchors(names, max_tokens=room, count=count))
         return "\n\n".join(text.rstrip("\n") for text in reversed(texts) if text)
+
+
+def _measure(message: Message) -> int:
+    """The characters that are read of a message."""
+    return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)

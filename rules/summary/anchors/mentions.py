@@ -4,16 +4,17 @@ Law: a function of the messages. Names that the model wrote into a call, that it
 last come first.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import log1p
 from typing import Any
 
 import msgspec
 
 from rules.conversation import Message, Role, ToolCall
-from rules.summary.anchors.names import find_labels, find_names
+from rules.summary.anchors.names import MAX_NAME_CHARS, find_labels, find_names
 
 MAX_DEPTH = 16
 """Of nested arguments: deeper ones are not looked into."""
@@ -51,16 +52,8 @@ class Mentions:
     @property
     def size_bytes(self) -> int:
         """What they hold in memory, about."""
-        return 200 + sum(100 + len(name) for names in (self.asked, self.told) for name in names)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What is known of one name: in how many messages of whom it stands, and the last one."""
-
-    last: int = 0
-    asked: int = 0
-    told: dict[Role, int] = field(default_factory=dict)
+        names = 300 + sum(110 + len(name) for names in (self.asked, self.told) for name in names)
+        return names + sum(200 + len(number) + len(label) for number, label in self.labels.items())
 
 
 def read_mentions(message: Message) -> Mentions:
@@ -99,26 +92,24 @@ def rank_names(
     mentions: Sequence[Mentions], *, without: AbstractSet[str], written: AbstractSet[str] = frozenset()
 ) -> list[str]:
     """Names that may be needed again, the likeliest first; none of those `without`. Equal ones by their letters."""
-    tallies: dict[str, Tally] = {}
+    last: dict[str, int] = {}
+    asked: Counter[str] = Counter()
+    told: dict[Role, Counter[str]] = {role: Counter() for role in Role}
     for index, message in enumerate(mentions):
-        if message.role is Role.SYSTEM:
+        if message.role is not Role.SYSTEM:
+            last.update(dict.fromkeys(message.asked, index))
+            last.update(dict.fromkeys(message.told, index))
+            asked.update(message.asked)
+            told[message.role].update(message.told)
+    by_assistant, by_user, by_tools = told[Role.ASSISTANT], told[Role.USER], told[Role.TOOL]
+    logs = [log1p(number) for number in range(max(len(mentions), MAX_NAME_CHARS) + 1)]
+    scores: dict[str, float] = {}
+    for name, index in last.items():
+        if name in without:
             continue
-        for name in message.asked | message.told:
-            tally = tallies.setdefault(name, Tally())
-            tally.last = index
-            tally.asked += name in message.asked
-            if name in message.told:
-                tally.told[message.role] = tally.told.get(message.role, 0) + 1
-    scores = {
-        name: _score(name, tally, len(mentions) - tally.last) + WRITTEN * (name in written)
-        for name, tally in tallies.items()
-        if name not in without
-    }
+        score = RECENCY * logs[len(mentions) - index] + LONG * logs[len(name)]
+        if name in asked:
+            score += ASKED + ASKED_OFTEN * logs[asked[name]]
+        score += SAID * (logs[by_assistant.get(name, 0)] + logs[by_user.get(name, 0)])
+        scores[name] = score + TOLD_OFTEN * logs[by_tools.get(name, 0)] + WRITTEN * (name in written)
     return sorted(scores, key=lambda name: (-scores[name], name))
-
-
-def _score(name: str, tally: Tally, age_messages: int) -> float:
-    score = RECENCY * log1p(age_messages) + LONG * log1p(len(name))
-    score += (ASKED + ASKED_OFTEN * log1p(tally.asked)) if tally.asked else 0.0
-    said = tally.told.get(Role.ASSISTANT, 0), tally.told.get(Role.USER, 0)
-    return score + SAID * sum(map(log1p, said)) + TOLD_OFTEN * log1p(tally.told.get(Role.TOOL, 0))

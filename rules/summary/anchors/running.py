@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rules.conversation import Message, Role, ToolCall
 from rules.results.calls import OpenCalls
-from rules.summary.digest.steps import NAME_CHARS, find_command
+from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command
 from rules.summary.quoting import quote_line
 
 MAX_RUNNING = 16
@@ -21,13 +21,22 @@ MAX_HANDLES = 3
 
 _BACKGROUND_MEMBER = re.compile(r'"(?:run_in_background|is_?background|background|detach)"\s{0,4}:\s{0,4}true')
 _BACKGROUND = re.compile(r"(?<![&>])&(?![&>\d])\s{0,8}(?:\Z|[\n;)]|echo\b|disown\b)|\bnohup\b|\bsetsid\b")
-_ENDING = re.compile(r"\b(?:kill|pkill|killall|stop|terminate|close)", re.IGNORECASE)
+_MAY_BEGIN = re.compile(r"&|nohup|setsid")
+_ENDING_NAME = re.compile(r"kill|stop|terminate|close|cancel", re.IGNORECASE)
+_ENDING = re.compile(
+    r"\b(?:kill|pkill|killall|taskkill)\b"
+    r"|\b(?:docker|podman|compose|systemctl|service|pm2|supervisorctl)\b[^\n]{0,80}?\b(?:stop|down|rm|delete)\b"
+)
+_LINES = re.compile(r"&&|\|\||[;\n]")
+"""Between the lines of a shell; a pipe is one."""
+_KEY = re.compile(r'"[\w-]{1,64}"\s{0,4}:')
 _WORD = re.compile(r"[\w-]{3,64}")
 _HANDLE = re.compile(
     r"""\b(?P<label>pid|(?:process|session|shell|task|job|agent|bash|run|thread)[ _-]?id)
     (?:["']?[ ]{0,2}(?:[:=]|is)?[ ]{0,2}["']?|[ ](?:is[ ])?)(?P<value>[A-Za-z0-9][\w-]{1,63})""",
     re.IGNORECASE | re.VERBOSE,
 )
+_HANDLE_LABEL = re.compile(r"\b(?:pid|(?:process|session|shell|task|job|agent|bash|run|thread)[ _-]?id)\b")
 _JOB = re.compile(r"^\[\d{1,3}\] (\d{2,10})$", re.MULTILINE)
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _AGENTS = frozenset({"task", "agent", "subagent", "delegate", "spawn"})
@@ -35,20 +44,31 @@ _NO_AGENTS = frozenset({"create", "get", "list", "update", "tracker", "output", 
 """Beside the word `task` these speak of a list of tasks, or of one that was begun before."""
 
 
-def find_running(messages: Sequence[Message]) -> tuple[str, ...]:
-    """What was begun in these messages and not ended, oldest first, each a line."""
-    running: dict[str, None] = {}
+def find_running(messages: Sequence[Message], tail: Sequence[Message] = ()) -> tuple[str, ...]:
+    """What was begun in these messages and ended neither there nor in the tail, oldest first, each a line."""
+    running: dict[str, frozenset[str]] = {}
     calls = OpenCalls()
-    for message in messages:
+    for index, message in enumerate((*messages, *tail)):
         call = calls.answer(message)
         if call is None or message.role is not Role.TOOL:
             continue
-        if _ENDING.search(call.name[:NAME_CHARS]) or _ENDING.search(call.arguments[:RESULT_CHARS]):
-            for title in [title for title in running if _speaks_of(call, title)]:
-                del running[title]
-        elif _runs_on(call):
-            running[_describe(call, message.text)] = None
+        ended = _find_ended(call)
+        for title in [title for title, words in running.items() if not words.isdisjoint(ended)]:
+            del running[title]
+        if not ended and index < len(messages) and _runs_on(call):
+            title = _describe(call, message.text)
+            running.pop(title, None)
+            running[title] = frozenset(_WORD.findall(_HANDLE_LABEL.sub(" ", title)))
     return tuple(running)[-MAX_RUNNING:]
+
+
+def _find_ended(call: ToolCall) -> set[str]:
+    """The words that name what a call ends; none if it ends nothing."""
+    if _ENDING_NAME.search(call.name[:NAME_CHARS]):
+        return set(_WORD.findall(_KEY.sub(" ", call.arguments[:RESULT_CHARS])))
+    command = find_command(call) if _ENDING.search(call.arguments[:ARGUMENTS_CHARS]) else None
+    lines = [line for line in _LINES.split(command or "") if _ENDING.search(line)]
+    return {word for line in lines for word in _WORD.findall(_ENDING.sub(" ", line))}
 
 
 def _runs_on(call: ToolCall) -> bool:
@@ -57,7 +77,7 @@ def _runs_on(call: ToolCall) -> bool:
         return True
     if _BACKGROUND_MEMBER.search(call.arguments[-RESULT_CHARS:]):
         return True
-    command = find_command(call)
+    command = find_command(call) if _MAY_BEGIN.search(call.arguments[:ARGUMENTS_CHARS]) else None
     return command is not None and _BACKGROUND.search(command) is not None
 
 
@@ -68,9 +88,3 @@ def _describe(call: ToolCall, result: str) -> str:
     told = ", ".join(list(dict.fromkeys(handles))[:MAX_HANDLES])
     title = find_command(call) or f"{call.name} {call.arguments}"
     return quote_line(title, TITLE_CHARS) + (f" ({quote_line(told, TITLE_CHARS * 2)})" if told else "")
-
-
-def _speaks_of(call: ToolCall, title: str) -> bool:
-    """Whether the call names something that the title names, too."""
-    words = {word for word in _WORD.findall(call.arguments[:RESULT_CHARS]) if not _ENDING.match(word)}
-    return not words.isdisjoint(_WORD.findall(title))

@@ -23,7 +23,9 @@ MIN_TOKENS = 80
 DEED_MESSAGES = 256
 """The newest removed ones, of which deeds are told: older ones would not be among what there is room for."""
 DEEDS_SHARE = 0.2
-"""Of the budget, for all that is no name: files with what was done to them, commands, errors, what is running."""
+"""Of the budget, for files with what was done to them, commands and errors."""
+RUNNING_SHARE = 0.25
+"""Of the budget, for what is still running: seldom there, and nothing else tells how it is called."""
 TITLE = "Exact names from that part, those first that may be needed"
 ECHOES_SHARE = 0.25
 """Of the budget, for lines that speak of what the tail speaks of."""
@@ -34,14 +36,15 @@ _SEPARATOR = ", "
 class Removed:
     """What the index is made of: the messages that were cut and those behind them, names, and those that need no index.
 
-    `is_told` says that a digest stands before the index, which tells of deeds itself.
+    `is_told` says that a digest stands before the index, which tells of deeds itself. `tail` are the messages behind
+    the cut as it was made: what they end is no longer running.
     """
 
     messages: Sequence[Message]
-    tail: Sequence[Message]
     mentions: Sequence[Mentions]
     present: AbstractSet[str]
     is_told: bool = False
+    tail: Sequence[Message] = ()
 
 
 def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> str:
@@ -50,12 +53,14 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     room = max_tokens - count(frame)
     if max_tokens < MIN_TOKENS or room <= 0:
         return ""
-    echoes = _write_echoes(removed, int(room * ECHOES_SHARE), count)
-    deeds = [] if removed.is_told else _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
-    deeds += echoes
-    room -= sum(count(f"> {line}\n") for line in deeds)
+    told = _write_running(removed, int(room * RUNNING_SHARE), count)
+    if not removed.is_told:
+        told += _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
+    told += _write_echoes(removed, int(room * ECHOES_SHARE), count)
+    room -= sum(count(f"> {line}\n") for line in told)
+    names = _rank(removed, most=max(room, 0))
     for _ in range(8):
-        lines = [*deeds, *_write_names(removed, room, count)]
+        lines = [*told, *_write_names(names, room, count)]
         text = f"{QUOTE_START}\n> {TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
         excess = count(text) - max_tokens
         if excess <= 0 or not lines:
@@ -75,18 +80,23 @@ def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> lis
     return lines
 
 
-def _write_names(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
-    """Lines of names, a kind each, as many as there is room for."""
-    ranked = rank_names(removed.mentions, without=removed.present)
+def _rank(removed: Removed, most: int) -> list[tuple[Kind, str]]:
+    """The kind of each name and how it is told, behind its label if it has one; the likeliest to be needed first.
+
+    `most` of them at most: none costs less than a token.
+    """
     labels: dict[str, str] = {}
     for mentions in removed.mentions:
         labels.update(mentions.labels)
+    ranked = rank_names(removed.mentions, without=removed.present)
+    return [(find_kind(name), f"{labels[name]} {name}" if name in labels else name) for name in ranked[:most]]
+
+
+def _write_names(ranked: Sequence[tuple[Kind, str]], room_tokens: int, count: CountTokens) -> list[str]:
+    """Lines of names, a kind each, as many as there is room for."""
     kinds: dict[Kind, list[str]] = {}
-    for name in ranked:
-        label = labels.get(name)
-        told = name if label is None else f"{label} {name}"
+    for kind, told in ranked:
         cost = count(f"{_SEPARATOR}{told}")
-        kind = find_kind(name)
         cost += 0 if kind in kinds else count(f"> {kind}: \n")
         if cost > room_tokens:
             break
@@ -95,27 +105,35 @@ def _write_names(removed: Removed, room_tokens: int, count: CountTokens) -> list
     return [f"{kind}: {_SEPARATOR.join(names)}" for kind in Kind if (names := kinds.get(kind))]
 
 
+def _write_running(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
+    """A line of what is still running, the newest first."""
+    rows = list(reversed(find_running(removed.messages, removed.tail)))
+    return _write_rows("still running", rows, room_tokens, count)
+
+
 def _write_deeds(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> list[str]:
-    """Lines of what was done: files, what is running, errors that were not resolved, commands; the newest of each."""
+    """Lines of what was done: errors that were not resolved, files, commands; the newest of each."""
     steps = find_steps(messages)
-    files = [steps.files[index] for index in steps.order]
     groups = (
-        ("still running", list(reversed(find_running(messages))), 0.2),
         ("errors that were not resolved", list(reversed(find_open_errors(messages))), 0.3),
-        ("files", files, 0.6),
+        ("files", [steps.files[index] for index in steps.order], 0.6),
         ("calls", list(reversed(steps.calls)), 1.0),
     )
     lines: list[str] = []
     for title, rows, share in groups:
-        line, left = f"{title}: ", int(room_tokens * share)
-        taken: list[str] = []
-        left -= count(f"> {line}\n")
-        for row in rows:
-            left -= count(f"; {row}")
-            if left < 0:
-                break
-            taken.append(row)
-        if taken:
-            lines.append(line + "; ".join(taken))
-            room_tokens -= count(f"> {lines[-1]}\n")
+        for line in _write_rows(title, rows, int(room_tokens * share), count):
+            lines.append(line)
+            room_tokens -= count(f"> {line}\n")
     return lines
+
+
+def _write_rows(title: str, rows: Sequence[str], room_tokens: int, count: CountTokens) -> list[str]:
+    """A line of as many of the rows as there is room for; none if there is room for none."""
+    left = room_tokens - count(f"> {title}: \n")
+    taken: list[str] = []
+    for row in rows:
+        left -= count(f"; {row}")
+        if left < 0:
+            break
+        taken.append(row)
+    return [f"{title}: {'; '.join(taken)}"] if taken else []

@@ -1,0 +1,188 @@
+"""What survives cuts, whoever writes the text that stands for what was cut, and however often: through the pipeline.
+
+A note that says nothing and the digest are the two ends: neither was asked to keep anything.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.builders import FREE, assistant, conversation, count, fill, system, user
+from support.tool_steps import step
+
+from rules.conversation import Message
+from rules.economy import Economy, find_budgets
+from rules.pipeline.apply import apply
+from rules.pipeline.make_plan import plan
+from rules.pipeline.plan import Plan
+from rules.policy import Policy, Prices
+from rules.summary.request import Summary
+
+CUTS = 5
+NOTE = Summary("## State\nThe work went on as it was asked for, and what was decided stands.\n" * 3, by_model=True)
+TEXTS = {"a note that says nothing": NOTE, "the digest": None}
+SAYINGS = {
+    "English": "Please mend the harbour's gates, and leave the lamps alone.",
+    "German": "Bitte repariere die Hafentore, und lass die Lampen in Ruhe.",
+    "Chinese": "请修好港口的闸门。不要动那些灯。",
+    "Russian": "Почини ворота гавани и не трогай фонари.",
+    "Arabic": "أصلح بوابات الميناء ولا تلمس المصابيح.",
+    "Hindi": "बंदरगाह के फाटक ठीक करो, और दीयों को मत छुओ।",
+}
+TASK = "Find out why the build of the harbour fails, and mend it in src/harbour/gates.py."
+LISTS: dict[str, tuple[list[Message], tuple[str, ...]]] = {
+    "TodoWrite": (
+        step(
+            "TodoWrite",
+            {
+                "todos": [
+                    {"content": "oil the hinges", "status": "in_progress"},
+                    {"content": "lift", "status": "pending"},
+                ]
+            },
+        ),
+        ("oil the hinges", "lift"),
+    ),
+    "update_plan": (
+        step("update_plan", {"plan": [{"step": "oil the hinges", "status": "in_progress"}]}),
+        ("oil the hinges",),
+    ),
+    "task_tracker": (
+        step(
+            "task_tracker", {"command": "plan", "task_list": [{"id": "1", "title": "oil the hinges", "status": "todo"}]}
+        ),
+        ("oil the hinges",),
+    ),
+    "TaskCreate": (
+        [
+            *step("TaskCreate", {"subject": "oil the hinges"}, "Task #1 created successfully: oil the hinges"),
+            *step("TaskUpdate", {"taskId": "1", "status": "in_progress"}),
+        ],
+        ("oil the hinges", "in_progress"),
+    ),
+    "a file of plans": (
+        step("Write", {"file_path": "/r/TODO.md", "content": "- [ ] oil the hinges\n"}),
+        ("oil the hinges",),
+    ),
+    "a check list": ([assistant("My plan:\n- [x] look around\n- [ ] oil the hinges\n")], ("oil the hinges",)),
+}
+OLD_LIST = step("TodoWrite", {"todos": [{"content": "paint the fence", "status": "in_progress"}]})
+RULES = step("Read", {"file_path": "/r/AGENTS.md"}, "Run `make lint` before you say that you are done.")
+RUNNING = (
+    *step("bash", {"command": "python lamp_server.py --port 8080 &"}, "[1] 4127"),
+    *step("Task", {"description": "Read the docs", "prompt": "Read all of them"}, "agentId: a81f3c"),
+)
+EITHER_TEXT = pytest.mark.parametrize("text", TEXTS)
+
+
+def policies() -> st.SearchStrategy[Policy]:
+    """The default policies of all economies, for small windows and larger ones."""
+
+    def make(economy: Economy, window: int, prices: Prices) -> Policy:
+        fitted = find_budgets(economy, window)
+        return Policy(
+            context_window=window,
+            high_water=fitted.high_water,
+            low_water=fitted.low_water,
+            summary_max_tokens=fitted.summary_tokens,
+            anchor_share=fitted.anchor_share,
+            prices=prices,
+        )
+
+    return st.builds(
+        make, st.sampled_from(Economy), st.sampled_from([8_000, 16_000, 32_000]), st.sampled_from([FREE, Prices()])
+    )
+
+
+def work(number: int, tokens: int) -> list[Message]:
+    """A step of the session, which reads a file of its own and names much else."""
+    names = " ".join(f"src/part_{number}/file_{index}.py" for index in range(4))
+    said = fill(f"part {number}: {names}", tokens)
+    return step("read_file", {"path": f"src/part_{number}/main.py", "depth": number}, said)
+
+
+def run(
+    messages: Sequence[Message], policy: Policy, cuts: int, text: str, growth: Callable[[int], int]
+) -> tuple[Plan, str]:
+    """The plan behind so many cuts of a session that goes on with work, and all that is forwarded."""
+    more = chain.from_iterable(work(number, growth(number)) for number in range(160 * policy.context_window // 8_000))
+    session = (*messages, *more)
+    made = plan(conversation(*session), policy, count=count).window.cuts
+    assert len(made) >= cuts, "the session is too short for so many cuts"
+    planned = plan(conversation(*session[: made[cuts - 1].made_at]), policy, count=count)
+    assert planned.window.cut is not None
+    assert planned.window.cut.at > len(messages)
+    sent = apply(planned, policy, count=count, summary=TEXTS[text]).conversation
+    assert sent.tokens < planned.original.tokens
+    return planned, "\n".join(part for message in sent.messages for part in message.texts)
+
+
+LAW = settings(max_examples=max(12, settings.default.max_examples // 3))
+CUT_NUMBERS = st.integers(1, CUTS)
+SIZES = st.integers(100, 900)
+
+
+@EITHER_TEXT
+@pytest.mark.parametrize("language", SAYINGS)
+@given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
+@settings(max_examples=6)
+def test_the_task_and_the_users_last_words_survive(
+    text: str, language: str, policy: Policy, cuts: int, size: int
+) -> None:
+    """To the letter, in their own language, though all of the work lies between them and the newest step."""
+    said = SAYINGS[language]
+    messages = (system(), user(TASK), *work(-2, 300), user("Look at the docs, too."), *work(-1, 300), user(said))
+    body = run(messages, policy, cuts, text, lambda _: size)[1]
+    assert TASK in body
+    assert said in body
+
+
+@EITHER_TEXT
+@pytest.mark.parametrize("shape", LISTS)
+@given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
+@settings(max_examples=6)
+def test_the_newest_task_list_survives(text: str, shape: str, policy: Policy, cuts: int, size: int) -> None:
+    """Whoever keeps it; the one before it does not come back."""
+    told, items = LISTS[shape]
+    older = OLD_LIST if shape == "TodoWrite" else []
+    body = run((system(), user(TASK), *older, *work(-1, 300), *told), policy, cuts, text, lambda _: size)[1]
+    assert all(item in body for item in items)
+    assert "Task list as of then" in body
+    assert "paint the fence" not in body.partition("Task list as of then")[2]
+
+
+@EITHER_TEXT
+@LAW
+@given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
+def test_instruction_files_survive(text: str, policy: Policy, cuts: int, size: int) -> None:
+    """Word for word; a long one as a line that says to read it again."""
+    long = step("Read", {"file_path": "/r/CLAUDE.md"}, fill("Mind this.", 3000))
+    body = run((system(), user(TASK), *long, *RULES), policy, cuts, text, lambda _: size)[1]
+    assert "Run `make lint` before you say that you are done." in body
+    assert "read it again: /r/CLAUDE.md" in body
+
+
+@EITHER_TEXT
+@LAW
+@given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
+def test_ids_of_what_is_running_survive(text: str, policy: Policy, cuts: int, size: int) -> None:
+    """Nobody can end a process, or go on with a sub-agent, without them."""
+    body = run((system(), user(TASK), *work(-1, 300), *RUNNING), policy, cuts, text, lambda _: size)[1]
+    assert "pid 4127" in body
+    assert "a81f3c" in body
+
+
+@EITHER_TEXT
+@LAW
+@given(policy=policies(), cuts=CUT_NUMBERS, data=st.data())
+def test_all_of_it_survives_together(text: str, policy: Policy, cuts: int, data: st.DataObject) -> None:
+    """Beside each other, in steps of many sizes."""
+    told, items = LISTS[data.draw(st.sampled_from(sorted(LISTS)))]
+    said = SAYINGS[data.draw(st.sampled_from(sorted(SAYINGS)))]
+    sizes = data.draw(st.lists(SIZES, min_size=1, max_size=5))
+    messages = (system(), user(TASK), *RULES, *RUNNING, *told, user(said))
+    planned, body = run(messages, policy, cuts, text, lambda number: sizes[number % len(sizes)])
+    assert len(planned.window.cuts) >= cuts
+    assert all(known in body for known in (TASK, said, "AGENTS.md", "pid 4127", "a81f3c", *items))

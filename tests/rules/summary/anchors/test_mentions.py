@@ -1,0 +1,135 @@
+"""Who named what, and what of it is likeliest to be needed again."""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import assistant, call, result, system, transcripts, user
+from support.steps import count_steps
+from support.tool_steps import step
+
+from rules.conversation import Message, Role
+from rules.summary.anchors.mentions import Mentions, rank_names, read_arguments, read_mentions
+from rules.summary.anchors.names import find_names
+
+DEEP = '{"a": ' * 5000 + '"src/deep.py"' + "}" * 5000
+ODD = (
+    "", "no JSON src/a.py", "{", "[" * 100_000, DEEP, '{"a": ' + "9" * 5000 + "}", '{"a": 1e999}', '{"a": -0.0}',
+    '{"\ud800": "src/a.py \ud800"}', '{"a": "\\ud800/x/y.py"}', '{"a\\u0000": "b"}', "nan", '"src/a.py"', "12345",
+    "[[], {}]",
+    '{"a": [true, null, {"b": [1.5, "c"]}]}', "\x00", "[1,2", '{"a": 123456789012345678901234567890}',
+)  # fmt: skip
+NAMES = st.sampled_from([f"src/part_{number}.py" for number in range(30)])
+
+
+def mentions(role: Role, *told: str, asked: tuple[str, ...] = ()) -> Mentions:
+    """The names in a message."""
+    return Mentions(role, frozenset(asked), frozenset(told), {})
+
+
+@pytest.mark.parametrize("arguments", ODD)
+def test_any_arguments_are_read(arguments: str) -> None:
+    """Whatever they are: what is no JSON is read as a text, and nesting is followed as far as it is bounded."""
+    found = read_mentions(Message(Role.ASSISTANT, (), (call("1", "run", arguments),)))
+    assert all(name.encode() for name in found.asked)
+    if "src/a.py" in arguments:
+        assert "src/a.py" in found.asked
+
+
+def test_arguments_are_read_as_they_are_meant() -> None:
+    """Escapes and nesting are undone; a number stands behind its member's name."""
+    arguments = '{"path": "src\\/a.py", "edits": [{"old": "x\\nold_name", "line": 12345}], "port": 18080, "ok": true}'
+    texts = list(read_arguments([call("1", "edit_file", arguments)]))
+    assert texts == ["edit_file", "path: src/a.py", "old: x\nold_name", "line: 12345", "port: 18080"]
+    found = read_mentions(assistant("See os.path.", call("1", "edit_file", arguments)))
+    assert found.asked == {"edit_file", "src/a.py", "old_name", "12345", "18080"}
+    assert found.told == {"os.path"}
+    assert found.labels == {"12345": "line", "18080": "port"}
+
+
+def test_what_a_tool_printed_has_no_labels() -> None:
+    """There are too many numbers in it."""
+    assert read_mentions(result("1", "order 12345")).labels == {}
+    assert read_mentions(user("order 12345")).labels == {"12345": "order"}
+
+
+@given(text=st.text())
+def test_the_names_of_a_text_are_those_told(text: str) -> None:
+    """And none is asked for without a call."""
+    found = read_mentions(user(text))
+    assert found.told == find_names(text)
+    assert not found.asked
+    assert found.size_bytes >= sum(len(name) for name in found.told)
+
+
+LIKELIER = {
+    "named later": [mentions(Role.TOOL, "name_a"), mentions(Role.TOOL, "name_b")],
+    "in a call": [mentions(Role.ASSISTANT, "name_a", asked=("name_b",))],
+    "in more calls": [
+        mentions(Role.ASSISTANT, asked=("name_b",)),
+        mentions(Role.ASSISTANT, asked=("name_a", "name_b")),
+    ],
+    "said by the user": [mentions(Role.USER, "name_b"), mentions(Role.TOOL, "name_a", "name_b")],
+    "said by the assistant": [mentions(Role.ASSISTANT, "name_b"), mentions(Role.TOOL, "name_a", "name_b")],
+    "printed less often": [mentions(Role.TOOL, "name_a"), mentions(Role.TOOL, "name_a", "name_b")],
+}
+
+
+@pytest.mark.parametrize("reason", LIKELIER)
+def test_what_is_likelier_to_be_needed_comes_first(reason: str) -> None:
+    """Though the letters of the other name come first."""
+    assert rank_names(LIKELIER[reason], without=frozenset()) == ["name_b", "name_a"]
+
+
+def test_a_shorter_name_and_a_written_file_come_first() -> None:
+    """A budget holds more short ones; what the agent has changed is its work."""
+    both = [mentions(Role.TOOL, "name_b", "much_longer_name_a")]
+    assert rank_names(both, without=frozenset()) == ["name_b", "much_longer_name_a"]
+    both = [mentions(Role.TOOL, "name_a", "name_b")]
+    assert rank_names(both, without=frozenset()) == ["name_a", "name_b"]
+    assert rank_names(both, without=frozenset(), written={"name_b"}) == ["name_b", "name_a"]
+
+
+class Reversed(AbstractSet[str]):
+    """A set that tells its members in the reverse order of another one, as that of another process might."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = list(dict.fromkeys(reversed(list(names))))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@given(messages=transcripts(), without=st.sets(NAMES))
+def test_the_order_is_that_of_the_messages_alone(messages: tuple[Message, ...], without: set[str]) -> None:
+    """Not that of the sets, which each process keeps in another; and each name stands in it once."""
+    read = [read_mentions(message) for message in messages]
+    ranked = rank_names(read, without=without)
+    elsewhere = [Mentions(one.role, Reversed(one.asked), Reversed(one.told), one.labels) for one in read]
+    assert rank_names(elsewhere, without=Reversed(without)) == ranked
+    names = {name for one in read if one.role is not Role.SYSTEM for name in one.asked | one.told}
+    assert sorted(ranked) == sorted(names - without)
+
+
+def test_system_messages_name_nothing() -> None:
+    """They are always forwarded."""
+    assert rank_names([read_mentions(system("Mind src/a.py."))], without=frozenset()) == []
+
+
+def test_twice_the_messages_take_twice_the_work() -> None:
+    """Reading and ranking both."""
+
+    def work(steps: int) -> int:
+        read = (step("read", {"path": f"src/m{number}.py"}, "a_b " * 9) for number in range(steps))
+        messages = [message for one in read for message in one]
+        return count_steps(lambda: rank_names([read_mentions(message) for message in messages], without=frozenset()))
+
+    assert work(400) <= 2 * work(200) + 100

@@ -1,0 +1,118 @@
+"""What was begun in the background, or handed to a sub-agent, and not ended since."""
+
+import pytest
+from hypothesis import given
+from support.builders import assistant, result, transcripts, user
+from support.tool_steps import step
+
+from rules.conversation import Message
+from rules.summary.anchors.running import MAX_RUNNING, TITLE_CHARS, find_running
+
+SERVER = step("bash", {"command": "python server.py --port 8000 > out.log 2>&1 &"}, "[1] 41297")
+AGENT = step("Task", {"description": "Read docs", "prompt": "Read all"}, "agentId: a81f3c (to go on)")
+SHELL = step("Bash", {"command": "npm run dev", "run_in_background": True}, "Running in background with ID: bash_2")
+
+
+def run(command: str, said: str = "ok") -> list[Message]:
+    """A line of a shell."""
+    return step("bash", {"command": command}, said)
+
+
+@pytest.mark.parametrize(
+    ("begun", "told"),
+    [
+        (SERVER, "python server.py --port 8000 > out.log 2>&1 & (pid 41297)"),
+        (AGENT, 'Task {"description":"Read docs","prompt":"Read all"} (agentid a81f3c)'),
+        (run("nohup ./worker", "pid is 4242"), "nohup ./worker (pid 4242)"),
+        (run("sleep 999 & echo $!", "process id: 77"), "sleep 999 & echo $! (process id 77)"),
+        (step("spawn_agent", {"message": "go"}, '{"agent_id": "01ab-cd"}'), "agent_id 01ab-cd"),
+        (step("run_terminal", {"command": "make watch", "is_background": True}, "Shell ID: 5f"), "make watch"),
+    ],
+)
+def test_what_was_begun_is_told_with_its_ids(begun: list[Message], told: str) -> None:
+    """Whatever comes after it, and however long ago."""
+    (row,) = find_running(begun)
+    assert told in row
+    assert find_running([*begun, *run("ls"), *[user()] * 2000]) == (row,)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        run("make && make test"),
+        run("make 2>&1"),
+        run("curl 'https://x.example/?a=1&b=2'"),
+        step("TaskCreate", {"subject": "a"}),
+        step("task_tracker", {"command": "plan"}),
+        step("TaskOutput", {"task_id": "a81f3c"}),
+        step("bash", "no JSON &"),
+    ],
+)
+def test_what_ends_by_itself_is_not_running(one: list[Message]) -> None:
+    """Nor is a list of tasks one of agents."""
+    assert find_running(one) == ()
+
+
+def test_what_was_not_answered_is_not_running() -> None:
+    """Nobody knows whether it was begun."""
+    assert find_running(SERVER[:1]) == ()
+    assert find_running([result("c", "[1] 41297")]) == ()
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        run("kill 41297"),
+        run("cd /work && kill -9 41297; echo done"),
+        run("pkill -f server.py"),
+        run("lsof -ti:8000 | xargs kill -9"),
+        step("KillShell", {"shell_id": "41297"}),
+        step("process_stop", {"pid": 41297}),
+    ],
+)
+def test_what_was_ended_is_not_running(ending: list[Message]) -> None:
+    """By its id or by its name; there, or in the tail. What is begun after that runs."""
+    assert find_running([*SERVER, *ending]) == ()
+    assert find_running(SERVER, ending) == ()
+    assert len(find_running([*SERVER, *ending, *SERVER])) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        run("kill 99999"),
+        run("kill 99999; python other.py"),
+        run("grep -n close server.py"),
+        step("edit_file", {"path": "server.py", "text": "socket.close()  # stop"}),
+        step("KillProcess", {"pid": 99999}),
+        step("close_file", {"path": "a.py"}),
+        run("docker stop web"),
+    ],
+)
+def test_the_end_of_something_else_ends_nothing(other: list[Message]) -> None:
+    """A file that speaks of ends ends nothing either."""
+    assert len(find_running([*SERVER, *other])) == 1
+    assert len(find_running(SERVER, other)) == 1
+
+
+def test_what_the_tail_begins_is_not_told() -> None:
+    """It stands there."""
+    assert find_running(run("ls"), SERVER) == ()
+
+
+def test_the_newest_are_told() -> None:
+    """Of a bounded length each; what was begun again is one."""
+    many = (run(f"./work-{number} {'x ' * 400} &", f"[1] {10000 + number}") for number in range(40))
+    rows = find_running([message for one in many for message in one])
+    assert len(rows) == MAX_RUNNING
+    assert [f"pid {10000 + number}" in row for number, row in enumerate(rows, 40 - MAX_RUNNING)] == [True] * MAX_RUNNING
+    assert all(len(row) <= 3 * TITLE_CHARS + 10 for row in rows)
+    assert len(find_running([*SHELL, *SERVER, *SHELL])) == 2
+    assert "npm run dev" in find_running([*SHELL, *SERVER, *SHELL])[-1]
+
+
+@given(messages=transcripts(), tail=transcripts())
+def test_any_transcript_is_read(messages: tuple[Message, ...], tail: tuple[Message, ...]) -> None:
+    """A tail takes away, and adds nothing."""
+    assert set(find_running(messages, tail)) <= set(find_running(messages))
+    assert find_running(messages, (assistant("Fine."),)) == find_running(messages)

@@ -1,0 +1,143 @@
+"""The index behind a summary: within its budget, in one quotation, and nothing twice."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import assistant, call, count, count_words, result, transcripts, user
+from support.steps import count_steps
+from support.tool_steps import step
+
+from rules.conversation import CountTokens, Message, Role
+from rules.summary.anchors.mentions import read_mentions
+from rules.summary.anchors.names import find_names
+from rules.summary.anchors.write import MIN_TOKENS, TITLE, Removed, write_anchors
+from rules.text.markers import QUOTE_END, QUOTE_START
+
+BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
+WORDS = st.sampled_from(
+    [f"{stem}{number}" for number in range(20) for stem in ("src/m_", "name_", "1234", "camelCase")]
+)
+SAID = st.lists(WORDS, max_size=12).map(" ".join)
+COUNTERS = pytest.mark.parametrize("counter", [count, count_words, len])
+
+
+def talk(*said: str) -> tuple[Message, ...]:
+    """A step for each text: in its call's arguments, and in its result."""
+    steps = (step("look_up", {"query": text}, f"found {text}") for text in said)
+    return tuple(message for one in steps for message in one)
+
+
+def removed(*messages: Message, present: frozenset[str] = frozenset(), is_told: bool = False) -> Removed:
+    """What the index is made of."""
+    return Removed(messages, [read_mentions(message) for message in messages], present, is_told)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of the quotation, of which each is marked as one."""
+    first, title, *lines, last = text.split("\n")
+    assert (first, title, last) == (QUOTE_START, f"> {TITLE}", QUOTE_END)
+    assert all(line.startswith("> ") for line in lines)
+    return lines
+
+
+@COUNTERS
+@given(messages=transcripts(), said=st.lists(SAID, max_size=8), max_tokens=BUDGETS, is_told=st.booleans())
+def test_the_index_is_within_its_budget(
+    counter: CountTokens, messages: tuple[Message, ...], said: list[str], max_tokens: int, *, is_told: bool
+) -> None:
+    """Whatever that is, or there is none; and it has its frame and at least a line."""
+    text = write_anchors(removed(*messages, *talk(*said), is_told=is_told), max_tokens=max_tokens, count=counter)
+    assert counter(text) <= max(max_tokens, 0)
+    assert text == "" or lines_of(text)
+    if max_tokens < MIN_TOKENS:
+        assert text == ""
+
+
+@given(said=st.lists(SAID, min_size=1, max_size=8), present=st.frozensets(WORDS))
+def test_with_room_for_all_each_name_stands_once(said: list[str], present: frozenset[str]) -> None:
+    """And none of those that stand verbatim elsewhere."""
+    made = replace(removed(*talk(*said), present=present), is_told=True)
+    text = write_anchors(made, max_tokens=100_000, count=count)
+    named = {name for mentions in made.mentions for name in mentions.asked | mentions.told}
+    assert find_names(text) - find_names(TITLE) == named - present
+    told = [name for line in lines_of(text) for name in line.partition(": ")[2].split(", ")]
+    assert len({name.split()[-1] for name in told}) == len(told)
+
+
+def test_a_name_stands_with_its_kind_and_its_label() -> None:
+    """The kinds in a fixed order, the names of each by rank."""
+    made = removed(user("Mend src/a.py and https://x.example/b for order 12345, in camelCase."), is_told=True)
+    assert lines_of(write_anchors(made, max_tokens=500, count=count)) == [
+        "> paths: src/a.py",
+        "> addresses: https://x.example/b",
+        "> symbols: camelCase",
+        "> ids and numbers: order 12345",
+    ]
+
+
+def test_the_likeliest_are_told_if_not_all_fit() -> None:
+    """Those named last, in a call."""
+    made = removed(*talk(*(f"src/part_{number}.py" for number in range(200))), is_told=True)
+    text = write_anchors(made, max_tokens=MIN_TOKENS + 40, count=count)
+    numbers = [int(number) for number in re.findall(r"part_(\d+)", text)]
+    assert numbers == list(range(199, 199 - len(numbers), -1))
+    assert len(numbers) >= 5
+
+
+SERVER = step("bash", {"command": "python server.py &"}, "[1] 412")
+BROKEN = step("bash", {"command": "make all"}, "src/a.c:3: error: no such member")
+WRITTEN = step("write_file", {"path": "src/b_new.py", "content": "x = 1"})
+
+
+def test_what_was_done_stands_before_the_names() -> None:
+    """What is running, what is broken, and what was written."""
+    lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, *WRITTEN), max_tokens=900, count=count))
+    titles = [line.partition(": ")[0].removeprefix("> ") for line in lines]
+    assert titles[:4] == ["still running", "errors that were not resolved", "files", "calls"]
+    assert "python server.py & (pid 412)" in lines[0]
+    assert "src/a.c:3: error: no such member" in lines[1]
+    assert "src/b_new.py (written)" in lines[2]
+
+
+def test_a_digest_tells_of_deeds_itself_but_not_of_what_is_running() -> None:
+    """That has to stand somewhere."""
+    lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, is_told=True), max_tokens=900, count=count))
+    assert "python server.py & (pid 412)" in lines[0]
+    assert not any("error" in line for line in lines)
+
+
+def test_what_runs_is_told_however_long_ago_it_was_begun() -> None:
+    """Unless it was ended, be it in the tail."""
+    messages = (*SERVER, *[user("Go on.")] * 2000)
+    assert "(pid 412)" in write_anchors(removed(*messages), max_tokens=200, count=count)
+    ended = replace(removed(*messages), tail=step("bash", {"command": "kill 412"}))
+    assert "(pid 412)" not in write_anchors(ended, max_tokens=200, count=count)
+
+
+def test_nothing_named_makes_no_index() -> None:
+    """Nor does a name that does not fit."""
+    assert write_anchors(removed(user("Go on.")), max_tokens=500, count=count) == ""
+    assert write_anchors(removed(), max_tokens=500, count=count) == ""
+    assert write_anchors(removed(user("src/" + "x" * 190)), max_tokens=MIN_TOKENS, count=count) == ""
+
+
+def test_twice_the_messages_take_twice_the_work() -> None:
+    """Though only so much of them can be told."""
+
+    def work(size: int) -> int:
+        made = removed(*talk(*(f"src/part_{number}.py" for number in range(size))))
+        return count_steps(lambda: write_anchors(made, max_tokens=300, count=count))
+
+    assert work(800) <= 2 * work(400) + 100
+
+
+def test_calls_of_any_kind_are_read() -> None:
+    """Odd names and arguments among them."""
+    odd = ("", "{", '{"command": ["a", 1]}', '{"command": "\ud800 &"}', "[" * 50_000, '{"path": ' + "9" * 5000 + "}")
+    calls = tuple(call(str(number), "\ud800run" if number % 2 else "", text) for number, text in enumerate(odd))
+    messages = (Message(Role.ASSISTANT, (), calls), *(result(one.id, "error: \x1b[0m") for one in calls))
+    text = write_anchors(removed(*messages, assistant("a_b_c")), max_tokens=500, count=count)
+    assert any("a_b_c" in line for line in lines_of(text))

@@ -1,0 +1,82 @@
+"""Waters and budgets by economy and window: one curve, without jumps, in the order of what is paid for memory."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.economy import Economy, find_budgets
+
+WINDOWS = st.integers(1024, 10_000_000) | st.floats(10, 23).map(lambda power: int(2**power))
+POINTS = (1024, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 1_000_000, 10_000_000)
+SAVING = (Economy.CAREFUL, Economy.BALANCED, Economy.FRUGAL)
+economies = pytest.mark.parametrize("economy", Economy)
+
+
+def test_the_economies_are_all_there() -> None:
+    """In the order in which the laws below hold them against each other."""
+    assert set(SAVING) == set(Economy)
+
+
+@economies
+@given(window_tokens=WINDOWS)
+def test_low_water_is_well_below_high_water(economy: Economy, window_tokens: int) -> None:
+    """A cut that left hardly less than what it was made for would be made at every request."""
+    budgets = find_budgets(economy, window_tokens)
+    assert 0 < budgets.low_water <= 0.6 * budgets.high_water
+    assert budgets.high_water < 1
+    assert 0 < budgets.anchor_share <= 0.5
+
+
+@given(window_tokens=WINDOWS)
+def test_who_pays_more_keeps_more(window_tokens: int) -> None:
+    """Both waters, and the tokens that are left for names, at every window."""
+    for more, less in pairwise(find_budgets(economy, window_tokens) for economy in SAVING):
+        assert more.high_water >= less.high_water
+        assert more.low_water >= less.low_water
+        assert more.high_water + more.low_water > less.high_water + less.low_water
+
+
+@economies
+@given(window_tokens=WINDOWS, more_tokens=st.integers(0, 1_000_000))
+def test_a_larger_window_has_lower_waters_and_longer_summaries(
+    economy: Economy, window_tokens: int, more_tokens: int
+) -> None:
+    """As shares: in tokens each holds as much or more."""
+    small, large = find_budgets(economy, window_tokens), find_budgets(economy, window_tokens + more_tokens)
+    assert large.high_water <= small.high_water
+    assert large.low_water <= small.low_water
+    assert large.summary_tokens >= small.summary_tokens
+
+
+@economies
+@given(window_tokens=st.integers(1024, 2_000_000))
+def test_a_percent_more_window_moves_nothing_by_more_than_a_hundredth(economy: Economy, window_tokens: int) -> None:
+    """So a window that was learned a little wrong costs little."""
+    here, there = find_budgets(economy, window_tokens), find_budgets(economy, window_tokens + window_tokens // 100)
+    assert abs(here.high_water - there.high_water) <= 0.01
+    assert abs(here.low_water - there.low_water) <= 0.01
+    assert abs(here.anchor_share - there.anchor_share) <= 0.01
+    assert 0 <= there.summary_tokens - here.summary_tokens <= 0.02 * here.summary_tokens
+
+
+@economies
+def test_in_tokens_a_larger_window_keeps_no_less(economy: Economy) -> None:
+    """From point to point of the curve: low water holds more, and so does what it leaves to names."""
+    kept = [window * find_budgets(economy, window).low_water for window in POINTS]
+    assert kept == sorted(kept)
+
+
+@economies
+@given(window_tokens=st.integers(0, 8_000))
+def test_below_the_curve_its_first_point_holds(economy: Economy, window_tokens: int) -> None:
+    """And beyond it, its last."""
+    assert find_budgets(economy, window_tokens) == find_budgets(economy, 8_000)
+    assert find_budgets(economy, 1_000_000 + window_tokens) == find_budgets(economy, 1_000_000)
+
+
+def test_a_summary_has_what_was_asked_for() -> None:
+    """Source: issue 16."""
+    summaries = [find_budgets(Economy.BALANCED, window).summary_tokens for window in (32_000, 128_000, 1_000_000)]
+    assert summaries == [1_500, 4_000, 8_000]
