@@ -16,6 +16,9 @@ POLICY = Policy(
     keep_user_tokens=200,
     summary_max_tokens=200,
     summary_min_steps=3,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
     prices=FREE,
 )
 """Results are truncated and cuts are made, both soon; nothing else acts, and no cut is put off for its price."""

@@ -39,6 +39,9 @@ POLICY = Policy(
     keep_user_tokens=200,
     summary_max_tokens=200,
     summary_min_steps=3,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
     prices=FREE,
 )
 

@@ -31,7 +31,15 @@ from rules.window.state import Window
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 """The laws that everything else stands on: a thousand cases in every run, more in the thorough one."""
 LIMIT = 2400
-POLICY = Policy(protect_turns=1, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3)
+POLICY = Policy(
+    protect_turns=1,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 PRICES = st.sampled_from([FREE, Prices(), Prices(cached_input=0.5), Prices(1.0, 1.0, 0.0)])
 HEAD = (system("You are careful."), user("Mend the build."))
 

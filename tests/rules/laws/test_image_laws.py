@@ -34,7 +34,15 @@ from rules.window.cut_decision import Fold
 from rules.window.images import ImageStop
 from rules.window.state import Window
 
-POLICY = Policy(context_window=3200, completion_reserve=200, summary_max_tokens=200, prices=Prices())
+POLICY = Policy(
+    context_window=3200,
+    completion_reserve=200,
+    summary_max_tokens=200,
+    prices=Prices(),
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 SHAPES = pytest.mark.parametrize("as_user", [False, True])
 IMAGE_TOKENS = 1105
 """What a screenshot of 1280 by 800 costs gpt-4o."""

@@ -17,7 +17,15 @@ from rules.window.state import CutKind, Window
 from rules.window.sums import Sums
 
 LIMIT = 4000
-POLICY = Policy(protect_turns=0, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3)
+POLICY = Policy(
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 HEAD = (system("You are careful."), user("Mend the build."))
 
 

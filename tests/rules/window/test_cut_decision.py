@@ -24,13 +24,22 @@ from support.builders import fold as fold_by
 
 from rules.conversation import Message
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, Prices
-from rules.window.cut_candidates import AIM, SUMMARY_FRAME_TOKENS
+from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from rules.window.cut_decision import Fold
 from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import Cut, CutKind, Window
 
 LIMIT = 3200
-POLICY = Policy(protect_turns=0, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3, prices=FREE)
+POLICY = Policy(
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    prices=FREE,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 WHOLE = replace(POLICY, on_exceeded=OnExceeded.ERROR)
 """Nothing is shortened: what does not fit is for others to judge."""
 STRATEGIES = st.sampled_from(OverflowStrategy)

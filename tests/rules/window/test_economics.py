@@ -7,13 +7,21 @@ from support.builders import assistant, system, user
 
 from rules.policy import Policy, Prices
 from rules.window.cut_candidates import Cuts
-from rules.window.economics import PATIENCE, REQUESTS_AHEAD, Economics
+from rules.window.economics import PATIENCE, Economics
 from rules.window.room import Room
 from rules.window.state import Window
 from rules.window.sums import Sums
 
 LIMIT = 10_000
-POLICY = Policy(summary_max_tokens=200, summary_min_steps=2, keep_user_tokens=0, prices=Prices(1.0, 0.1, 4.0))
+POLICY = Policy(
+    summary_max_tokens=200,
+    summary_min_steps=2,
+    keep_user_tokens=0,
+    prices=Prices(1.0, 0.1, 4.0),
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 
 
 def cut_in_two(policy: Policy) -> tuple[Cuts, Window, Window]:
