@@ -58,19 +58,6 @@ def test_a_cut_pays_once_waiting_has_cost_a_share_of_its_price() -> None:
     assert waits > 0
 
 
-def test_its_summary_is_wanted_some_requests_before() -> None:
-    """As many as a model takes to write it."""
-    cuts, window, chosen = cut_in_two(POLICY)
-    economics, gain = Economics(POLICY.prices), cuts.size(window) - cuts.size(chosen)
-    soon: list[bool] = []
-    due: list[bool] = []
-    for _ in range(40):
-        soon.append(economics.pays(cuts, window, chosen, requests_ahead=REQUESTS_AHEAD))
-        due.append(economics.pays(cuts, window, chosen))
-        economics.wait(gain)
-    assert due.index(True) - soon.index(True) == REQUESTS_AHEAD
-
-
 @pytest.mark.parametrize("output", [1.0, 8.0])
 def test_a_digest_is_written_for_nothing(output: float) -> None:
     """No model is asked, so what a completion costs is no matter."""
