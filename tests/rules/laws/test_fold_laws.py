@@ -20,6 +20,7 @@ from support.builders import (
     user,
     valid_transcripts,
 )
+from support.policies import with_any_waters
 
 from rules.conversation import Message
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
@@ -46,17 +47,18 @@ HEAD = (system("You are careful."), user("Mend the build."))
 
 
 def policies() -> st.SearchStrategy[Policy]:
-    """Policies of every strategy, impatient and patient."""
-    return st.builds(
-        replace,
-        st.just(POLICY),
-        overflow_strategy=st.sampled_from(OverflowStrategy),
-        prices=PRICES,
-        keep_images=st.sampled_from([None, 0, 2]),
-        protect_turns=st.integers(0, 2),
-        low_water=st.sampled_from([0.2, 0.4]),
-        summary_min_steps=st.sampled_from([1, 4]),
-        on_exceeded=st.sampled_from([OnExceeded.TRUNCATE, OnExceeded.ERROR]),
+    """Policies of every strategy, impatient and patient, by the waters of every economy, and by any others."""
+    return with_any_waters(
+        st.builds(
+            replace,
+            st.just(POLICY),
+            overflow_strategy=st.sampled_from(OverflowStrategy),
+            prices=PRICES,
+            keep_images=st.sampled_from([None, 0, 2]),
+            protect_turns=st.integers(0, 2),
+            summary_min_steps=st.sampled_from([1, 4]),
+            on_exceeded=st.sampled_from([OnExceeded.TRUNCATE, OnExceeded.ERROR]),
+        )
     )
 
 
