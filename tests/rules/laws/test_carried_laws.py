@@ -244,3 +244,15 @@ def test_only_what_was_there_when_the_cut_was_made_tells_what_is_carried(economy
     assert plan_of(inside, policy).window.cuts == window.cuts
     assert "mend part" in carried
     assert "mend part" not in carried_of(inside, policy)
+
+
+def test_a_task_that_comes_behind_a_cut_changes_nothing_that_is_carried() -> None:
+    """An agent may have worked before the user's first words: what was carried by then stays as it was."""
+    policy = replace(by_economy(POLICY, Economy.BALANCED, 32_000), context_window=9000)
+    messages = (system(), *work([("read", number % 10) for number in range(40)]))
+    window = plan_of(messages, policy).window
+    assert window.cut is not None
+    assert window.task is None
+    behind = (*messages, user("Now mend HB-1001 in src/harbour/part_1.py."))
+    assert plan_of(behind, policy).window == replace(window, task=len(messages))
+    assert carried_of(behind, policy) == carried_of(messages, policy) != ""

@@ -363,6 +363,19 @@ def test_a_step_that_is_too_long_shares_what_is_left() -> None:
         assert fold((*before, *step), WHOLE).caps == ()
 
 
+def test_a_summary_of_its_full_size_is_cut_for_only_if_it_fits() -> None:
+    """Behind long words of the user, which stay verbatim, there is less room: then for as much as there is."""
+    room = LIMIT - LIMIT // HEAD_STEPS
+    for words in range(room // 2, room, 40):
+        messages = (user("task"), assistant("Yes."), user(fill("words", words)), *session(2)[2:])
+        for said in range(room // 10, room, 40):
+            folded = Fold(measure(messages, POLICY, limit=LIMIT), POLICY).extend(
+                (*messages, assistant(fill("a", said)))
+            )
+            least = SUMMARY_FRAME_TOKENS + messages[2].tokens + said + 4
+            assert folded._forwarded <= max(room, least)
+
+
 def test_results_that_the_model_has_not_seen_are_not_cut_for_words_behind_them() -> None:
     """A reminder behind the newest results belongs to the same request: they share what is left, and none is cut."""
     step = (assistant("look", call("1")), result("1", fill("x", 4000)))
