@@ -173,14 +173,17 @@ class Fold:
                 self._apply(chosen, self._cuts.keep_budget)
         elif chosen and size < self._forwarded and size <= self._cuts.room_tokens:
             self._apply(chosen, self._cuts.keep_budget)
-        elif self._can_share_room():
-            if made_way := self._cuts.make_way(self.window):
+        elif self._can_share_room(made_way := self._cuts.make_way(self.window)):
+            if made_way:
                 self._apply(made_way, self._cuts.keep_budget)
         elif shrunk := self._cuts.shrink(self.window):
             self._apply(shrunk, 0)
 
-    def _can_share_room(self) -> bool:
-        """Whether the open step could be shortened so much that it fits behind a cut with a summary of its own size."""
+    def _can_share_room(self, made_way: Window | None) -> bool:
+        """Whether the open step could be shortened so much that it fits behind a cut with a summary of its full size.
+
+        That is the one of `made_way`; if little stands before the step, no cut is needed.
+        """
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
         start, open_tokens, room = self._sums.open_step, self._cuts.open_tokens, self._cuts.room_tokens
@@ -188,8 +191,7 @@ class Fold:
         if open_tokens - spare > room:
             spare = self._open.spare_tokens(start, of_images=True)
         open_tokens -= spare
-        rest = min(self._cuts.rest(self.window), self._cuts.share(self._policy.low_water))
-        return open_tokens + rest <= room
+        return open_tokens + self._cuts.rest(made_way or self.window) <= room
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
         """Whether a window frees enough, and having waited for it has cost enough."""

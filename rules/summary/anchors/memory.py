@@ -89,7 +89,9 @@ class Anchors:
         if files:
             texts.append(write_instruction_files(files, max_tokens=int(room * FILES_SHARE), count=count))
             room -= count(texts[-1])
-        verbatim = [*cut.kept, *(() if place.task is None else (place.task,)), *range(cut.at, cut.made_at)]
+        # A task that came when the cut was made already tells nothing here: what is carried stays as it was.
+        task = () if place.task is None or place.task >= cut.made_at else (place.task,)
+        verbatim = [*cut.kept, *task, *range(cut.at, cut.made_at)]
         present = {name for index in verbatim for name in self._mentions[index].asked | self._mentions[index].told}
         names = Removed(removed, self._mentions[: cut.at], present, place.is_told, tail)
         texts.append(write_anchors(names, max_tokens=room, count=count))

@@ -20,6 +20,7 @@ from support.builders import (
     user,
     valid_transcripts,
 )
+from support.policies import with_any_waters
 
 from rules.conversation import Message
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
@@ -27,27 +28,37 @@ from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from rules.window.cut_decision import Fold
 from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
 from rules.window.state import Window
+from rules.window.sums import MAX_OPEN_WORDS
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 """The laws that everything else stands on: a thousand cases in every run, more in the thorough one."""
 LIMIT = 2400
-POLICY = Policy(protect_turns=1, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3)
+POLICY = Policy(
+    protect_turns=1,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 PRICES = st.sampled_from([FREE, Prices(), Prices(cached_input=0.5), Prices(1.0, 1.0, 0.0)])
 HEAD = (system("You are careful."), user("Mend the build."))
 
 
 def policies() -> st.SearchStrategy[Policy]:
-    """Policies of every strategy, impatient and patient."""
-    return st.builds(
-        replace,
-        st.just(POLICY),
-        overflow_strategy=st.sampled_from(OverflowStrategy),
-        prices=PRICES,
-        keep_images=st.sampled_from([None, 0, 2]),
-        protect_turns=st.integers(0, 2),
-        low_water=st.sampled_from([0.2, 0.4]),
-        summary_min_steps=st.sampled_from([1, 4]),
-        on_exceeded=st.sampled_from([OnExceeded.TRUNCATE, OnExceeded.ERROR]),
+    """Policies of every strategy, impatient and patient, by the waters of every economy, and by any others."""
+    return with_any_waters(
+        st.builds(
+            replace,
+            st.just(POLICY),
+            overflow_strategy=st.sampled_from(OverflowStrategy),
+            prices=PRICES,
+            keep_images=st.sampled_from([None, 0, 2]),
+            protect_turns=st.integers(0, 2),
+            summary_min_steps=st.sampled_from([1, 4]),
+            on_exceeded=st.sampled_from([OnExceeded.TRUNCATE, OnExceeded.ERROR]),
+        )
     )
 
 
@@ -135,17 +146,20 @@ def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: 
 
 
 def _least(messages: Sequence[Message]) -> int:
-    """The open step, the last word of the user and the system messages, with the frame of a digest."""
+    """The open step, the last word of the user and the system messages, with the frame of a digest.
+
+    The open step begins with the model's last answer if results have followed it; else with the words since then.
+    """
     results = {"tool", "function"}
-    open_step = max(index for index, one in enumerate(messages) if one.role not in results)
     answered = max((index for index, one in enumerate(messages) if one.role == "assistant"), default=0)
-    if any(one.role in results for one in messages[answered + 1 :]):
-        unseen = min(index for index, one in enumerate(messages) if index > answered and one.role in results)
-        open_step = max(index for index, one in enumerate(messages[:unseen]) if one.role not in results)
+    behind = range(answered + 1, len(messages))
+    unseen = next((index for index in behind if messages[index].role in results), len(messages))
+    words = range(answered + 1, unseen)[-MAX_OPEN_WORDS:]
+    open_step = max(words.start if words else answered, len(HEAD))
     kept = [one for one in messages[len(HEAD) : open_step] if one.role in {"system", "developer"}]
-    users = [one for one in messages[len(HEAD) :] if one.role == "user"]
-    rest = messages[max(open_step, len(HEAD)) :]
-    return SUMMARY_FRAME_TOKENS + sum(one.tokens for one in (*rest, *kept, *users[-1:]))
+    users = [index for index, one in enumerate(messages) if one.role == "user" and index >= len(HEAD)][-1:]
+    last = [messages[index] for index in users if index < open_step]
+    return SUMMARY_FRAME_TOKENS + sum(one.tokens for one in (*messages[open_step:], *kept, *last))
 
 
 @MANY

@@ -25,6 +25,7 @@ from support.builders import (
 from support.checker import check_transcript
 
 from rules.conversation import Media, Message, Outcome
+from rules.economy import Economy, find_budgets
 from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
@@ -34,7 +35,15 @@ from rules.window.cut_decision import Fold
 from rules.window.images import ImageStop
 from rules.window.state import Window
 
-POLICY = Policy(context_window=3200, completion_reserve=200, summary_max_tokens=200, prices=Prices())
+POLICY = Policy(
+    context_window=3200,
+    completion_reserve=200,
+    summary_max_tokens=200,
+    prices=Prices(),
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 SHAPES = pytest.mark.parametrize("as_user", [False, True])
 IMAGE_TOKENS = 1105
 """What a screenshot of 1280 by 800 costs gpt-4o."""
@@ -97,9 +106,21 @@ def test_what_was_removed_stays_removed(messages: tuple[Message, ...], keep: int
 @pytest.mark.parametrize("window", [32_000, 128_000])
 @pytest.mark.parametrize("keep", [None, 3, 10])
 def test_a_session_of_screenshots_fits_its_window(window: int, keep: int | None, *, as_user: bool) -> None:
-    """At each of 150 steps; its prefix moves a few times only, and it costs less than doing nothing."""
+    """At each of 150 steps; its prefix moves a few times only, and it costs half of doing nothing at most.
+
+    Between two moves come as many images as stay, or most of those that fill the room from low to high water.
+    """
     messages = priced(screenshots(150, as_user=as_user))
-    policy = Policy(context_window=window, completion_reserve=window // 8, keep_images=keep)
+    budgets = find_budgets(Economy.BALANCED, window)
+    policy = Policy(
+        context_window=window,
+        completion_reserve=window // 8,
+        keep_images=keep,
+        high_water=budgets.high_water,
+        low_water=budgets.low_water,
+        summary_max_tokens=budgets.summary_tokens,
+        anchor_share=budgets.anchor_share,
+    )
     requests = [stop for stop in range(2, len(messages) + 1) if messages[stop - 1].role != "assistant"]
     before: tuple[Message, ...] = ()
     cost, moves, original_before = 0.0, 0, 0
@@ -116,8 +137,9 @@ def test_a_session_of_screenshots_fits_its_window(window: int, keep: int | None,
         original_cost += planned.original.tokens - 0.9 * original_before
         before, original_before = sent.messages, planned.original.tokens
     assert original_before > window
-    assert cost < original_cost
-    assert moves <= 150 / (keep or 6)
+    assert cost < original_cost / 2
+    stride = (policy.high_water - policy.low_water) * policy.limit_tokens() / IMAGE_TOKENS
+    assert moves <= 150 / min(keep or stride, stride * 0.7)
 
 
 @SHAPES

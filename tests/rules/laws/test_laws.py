@@ -31,6 +31,7 @@ from support.builders import (
     write_all,
 )
 from support.checker import check_pairing, check_transcript
+from support.policies import with_any_waters
 from support.results import tidy_tool_results, truncate_tool_results
 
 from rules.conversation import Conversation, Message, Outcome
@@ -60,8 +61,8 @@ SUMMARY = "The build was mended in part; the tests are still to be run."
 
 
 def policies() -> st.SearchStrategy[Policy]:
-    """Policies around a small window, of every strategy."""
-    return st.builds(
+    """Policies around a small window, of every strategy, by the waters of every economy, and by any others."""
+    drawn = st.builds(
         replace,
         st.just(POLICY),
         context_window=st.sampled_from([600, 1600, 2400, 4000]),
@@ -69,12 +70,12 @@ def policies() -> st.SearchStrategy[Policy]:
         protect_turns=st.integers(0, 2),
         keep_user_tokens=st.sampled_from([0, 200]),
         summary_min_steps=st.sampled_from([1, 6]),
-        low_water=st.sampled_from([0.2, 0.4]),
         prices=st.sampled_from([FREE, Prices()]),
         keep_images=st.sampled_from([None, 0, 2]),
         tidying=st.sampled_from([None, Tidying()]),
         tools=st.sampled_from([(), BY_TOOL.tools]),
     )
+    return with_any_waters(drawn)
 
 
 def _pair(given_conversation: Conversation) -> Outcome:

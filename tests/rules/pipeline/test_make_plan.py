@@ -266,11 +266,14 @@ def parallel(sizes: Sequence[int]) -> tuple[Message, ...]:
 
 
 def test_a_step_larger_than_the_window_is_shortened_once_and_for_all() -> None:
-    """Each result keeps something and says what is missing of it; in later requests it is byte for byte the same."""
+    """Each result keeps something and says what is missing of it; in later requests it is byte for byte the same.
+
+    So it is until a cut is due: high water is above what such a step is shortened to here.
+    """
     step = parallel([3000, 80, 1500, 9000, 2000, 3000])
     later = (assistant("Now I know.", call("n")), result("n", "fine"), assistant("And this.", call("m")), result("m"))
     before = (system(), user("Mend the build."), *step)
-    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(2500), prices=Prices())
+    policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(2500), high_water=0.95)
     first = run(conversation(*before), policy)[1]
     assert rules_of(first) == ["truncate", "exceeded"]
     sent = first.conversation.messages

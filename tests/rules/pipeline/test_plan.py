@@ -38,7 +38,12 @@ from rules.window.images import remove_images
 from rules.window.state import Window
 
 SUMMARIZE = replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE)
-POLICIES = pytest.mark.parametrize("policy", [POLICY, SUMMARIZE, replace(POLICY, prices=Prices())])
+DEAR = Prices(1, 0.001, 4)
+"""What the cache holds costs next to nothing: no cut pays before the room is full."""
+POLICIES = pytest.mark.parametrize(
+    "policy",
+    [replace(POLICY, prices=DEAR), replace(SUMMARIZE, prices=DEAR), replace(POLICY, prices=Prices(), high_water=0.9)],
+)
 HEAD = (system(), user("Begin."))
 LONG = session(60, call_tokens=10, result_tokens=150)
 
@@ -93,11 +98,27 @@ def test_a_cut_put_off_asks_for_nothing_ahead() -> None:
 
 
 def test_a_summary_is_asked_for_ahead_under_the_key_of_its_cut() -> None:
-    """Every cut of a session without large results was announced, by the request that it makes then."""
+    """Every cut that waited until the room was full was announced, by the request that it makes then."""
     made = 0
-    for before, after in grow(LONG, SUMMARIZE):
+    for before, after in grow(LONG, replace(SUMMARIZE, prices=DEAR)):
         if before.window.cuts != after.window.cuts:
             assert before.prefetch == after.request is not None
+            made += 1
+    assert made >= 3
+
+
+def test_a_summary_that_was_not_asked_for_ahead_is_asked_for_behind_what_was_forwarded() -> None:
+    """The cut is put off until its text is there; what stood before it has a prefix that ends at the cut."""
+    made = 0
+    for before, after in grow(LONG, SUMMARIZE):
+        assert before.prefetch is None
+        if before.window.cuts != after.window.cuts:
+            earlier = after.put_off()
+            assert earlier is not None
+            assert after.request is not None
+            at, sent = after.request.at, forward(earlier, SUMMARIZE)
+            prefix = earlier.find_prefix(sent, at)
+            assert (*(prefix.messages if prefix else ()), *after.conversation.messages[at:]) == sent.messages
             made += 1
     assert made >= 3
 

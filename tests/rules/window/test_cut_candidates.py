@@ -17,7 +17,15 @@ from rules.window.state import CutKind, Window
 from rules.window.sums import Sums
 
 LIMIT = 4000
-POLICY = Policy(protect_turns=0, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3)
+POLICY = Policy(
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 HEAD = (system("You are careful."), user("Mend the build."))
 
 
@@ -51,12 +59,33 @@ def test_a_window_costs_what_is_forwarded_of_each_message(messages: tuple[Messag
 def test_a_cut_leaves_low_water_at_most() -> None:
     """With its summary and with what comes until it is applied, unless the newest step alone is longer."""
     for steps in range(20, 60):
-        cuts, _, window = cuts_of((*HEAD, *session(steps)[2:]))
-        for growth in (0.0, 0.15):
+        messages = (*HEAD, *session(steps)[2:])
+        cuts, sums, window = cuts_of(messages)
+        for growth in (0, 1, cuts.share(0.05), cuts.share(0.15)):
             at = cuts.find_cut(window, growth)
             assert at is not None
-            left = cuts.size(cuts.cut_at(window, at)) + cuts.share(growth)
+            left = cuts.size(cuts.cut_at(window, at)) + growth
             assert left <= cuts.share(POLICY.low_water)
+            step_tokens = sum(message.tokens for message in messages[at - 2 : at])
+            assert at == sums.open_step or left + step_tokens > cuts.share(POLICY.low_water)
+
+
+def test_what_is_carried_over_a_cut_is_reserved_for() -> None:
+    """As a share of low water: the cut costs so much more, and leaves so much less of what stood before."""
+    for steps in range(20, 60):
+        places = []
+        for share in (0.0, 0.1, 0.3):
+            cuts, _, window = cuts_of((*HEAD, *session(steps)[2:]), replace(POLICY, anchor_share=share))
+            at = cuts.find_cut(window, 0)
+            assert at is not None
+            cut, bare = (one.cut_at(window, at).cut for one in (cuts, cuts_of((*HEAD, *session(steps)[2:]))[0]))
+            assert cut is not None
+            assert bare is not None
+            assert cut.anchor_tokens == int(cuts.share(POLICY.low_water) * share)
+            assert cut.tokens - cut.anchor_tokens == bare.tokens - bare.anchor_tokens
+            places.append(at)
+        assert places == sorted(places)
+        assert places[0] < places[-1]
 
 
 def test_without_enough_steps_no_model_is_asked() -> None:

@@ -24,15 +24,30 @@ from support.builders import fold as fold_by
 
 from rules.conversation import Message
 from rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, Prices
-from rules.window.cut_candidates import AIM, SUMMARY_FRAME_TOKENS
+from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from rules.window.cut_decision import Fold
 from rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from rules.window.state import Cut, CutKind, Window
 
 LIMIT = 3200
-POLICY = Policy(protect_turns=0, keep_user_tokens=200, summary_max_tokens=200, summary_min_steps=3, prices=FREE)
+POLICY = Policy(
+    protect_turns=0,
+    keep_user_tokens=200,
+    summary_max_tokens=200,
+    summary_min_steps=3,
+    prices=FREE,
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 WHOLE = replace(POLICY, on_exceeded=OnExceeded.ERROR)
 """Nothing is shortened: what does not fit is for others to judge."""
+DEAR = replace(POLICY, prices=Prices(1, 0.001, 4))
+"""What the cache holds costs next to nothing: no cut pays before the room is full."""
+ROOM = LIMIT - LIMIT // HEAD_STEPS
+"""What a short head leaves."""
+AHEAD = int(ROOM * (1 - PREFETCH_GAP))
+"""From here on the next cut is fixed."""
 STRATEGIES = st.sampled_from(OverflowStrategy)
 
 
@@ -57,41 +72,69 @@ def moves(states: Sequence[Window]) -> int:
     return sum((left.cuts, left.prune_stop) != (right.cuts, right.prune_stop) for left, right in pairwise(states))
 
 
+def behind_head(messages: Sequence[Message], window: Window, stop: int) -> int:
+    """What is forwarded of the first `stop` messages, the first of which is the task, while no result is pruned."""
+    cut = window.cut
+    return (cut.tokens if cut else 0) + sum(message.tokens for message in messages[cut.at if cut else 1 : stop])
+
+
 def test_below_high_water_nothing_is_cut() -> None:
-    """Only the task is found; then the next cut is fixed, a little later its summary asked for, and nothing applied."""
-    room = LIMIT - LIMIT // HEAD_STEPS
-    below = (user("task"), *chat(1, int(room * 0.3)))
-    assert fold(below) == Window(task=0)
-    at_prefetch = (user("task"), *chat(3, int(room * 0.115)))
-    assert fold(at_prefetch) == Window(task=0, next_cut=6)
-    nearly = (*at_prefetch, assistant(fill("a", int(room * 0.04))))
-    assert fold(nearly) == Window(task=0, next_cut=6, prefetch_tokens=200)
+    """Only the task is found. At high water a cut that costs nothing is made, which nothing announced."""
+    messages = (user("task"), *chat(60, 30))
+    states = fold_all(messages)
+    high = int(ROOM * POLICY.high_water)
+    first = next(stop for stop, state in enumerate(states) if state.cuts)
+    assert all(state == Window(task=0) for state in states[1:first])
+    assert behind_head(messages, Window(), first - 1) < high <= behind_head(messages, Window(), first)
+    assert not any(state.prefetch_tokens for state in states)
 
 
-def test_the_cut_is_the_one_fixed_at_prefetch() -> None:
-    """Between prefetch and high water the next cut stays the same; at high water it is applied, and forgotten."""
-    states = fold_all(chat(40, 60), replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))
+def test_a_cut_that_does_not_pay_is_fixed_near_the_limit() -> None:
+    """Between high water and there it is left open; then it is fixed, and its summary asked for ahead."""
+    messages = (user("task"), *chat(60, 30))
+    first, states = 0, fold_all(messages, DEAR)
+    while not states[first].cuts:
+        size = behind_head(messages, Window(), first)
+        assert size <= ROOM
+        assert (states[first].next_cut is not None) == (size >= AHEAD)
+        assert states[first].prefetch_tokens == (POLICY.summary_max_tokens if size >= AHEAD else 0)
+        first += 1
+    assert behind_head(messages, Window(), first) > ROOM
+    assert states[first].cuts[-1].at == states[first - 1].next_cut
+
+
+@pytest.mark.parametrize("strategy", [OverflowStrategy.SUMMARIZE, OverflowStrategy.AUTO_COMPACT])
+def test_the_cut_is_the_one_that_was_fixed(strategy: OverflowStrategy) -> None:
+    """Once fixed, the next cut stays the same until it is applied and forgotten."""
+    states = fold_all(chat(60, 60), replace(DEAR, overflow_strategy=strategy))
     applied = 0
     for before, after in pairwise(states):
         if len(after.cuts) > len(before.cuts):
             applied += 1
-            assert after.next_cut is None
+            assert (after.next_cut, after.prefetch_tokens) == (None, 0)
             assert after.cuts[-1].at == before.next_cut
+            assert after.cuts[-1].reserved_tokens == before.prefetch_tokens
         elif before.next_cut is not None:
             assert after.next_cut == before.next_cut
-    assert applied >= 1
+    assert applied >= 2
 
 
+@pytest.mark.parametrize("prices", [FREE, DEAR.prices])
 @pytest.mark.parametrize("low_water", [0.3, 0.4, 0.5])
-def test_a_cut_leaves_about_low_water(low_water: float) -> None:
-    """With its summary, what stays is at most low water, and about what it was aimed at."""
-    messages = chat(60, 30)
-    states = fold_all(messages, replace(POLICY, low_water=low_water, keep_user_tokens=0))
-    room = LIMIT - LIMIT // HEAD_STEPS
-    for stop, (before, after) in enumerate(pairwise(states)):
+def test_a_cut_leaves_about_low_water(low_water: float, prices: Prices) -> None:
+    """With its summary and what is carried over, what stays is at most low water, and less by a message or two.
+
+    A cut that was fixed ahead leaves low water at the limit; what came beyond it stays, too.
+    """
+    messages = (user("task"), *chat(60, 30))
+    states = fold_all(messages, replace(POLICY, low_water=low_water, keep_user_tokens=0, prices=prices))
+    for stop, (before, after) in enumerate(pairwise(states), start=1):
         if after.cut != before.cut and after.cut:
-            stays = after.cut.tokens + sum(message.tokens for message in messages[after.cut.at : stop + 1])
-            assert room * (low_water * AIM - 0.03) <= stays <= room * low_water
+            stays = behind_head(messages, after, stop)
+            excess = max(behind_head(messages, before, stop) - ROOM, 0)
+            assert excess == 0 or before.next_cut is not None
+            assert ROOM * low_water - 3 * messages[1].tokens <= stays - excess <= ROOM * low_water
+            assert after.cut.made_at == stop
     assert len(states[-1].cuts) >= 1
 
 
@@ -106,27 +149,32 @@ def test_prune_comes_first_where_it_leaves_low_water() -> None:
     assert cut.at > first.prune_stop
 
 
-def test_a_summary_is_prefetched_unless_pruning_is_expected_to_do() -> None:
-    """Of a chat every summary was announced when its cut was fixed; of large results none before they are pruned."""
-    for before, after in pairwise(fold_all(chat(60, 30))):
+def test_a_summary_is_asked_for_ahead_unless_pruning_is_expected_to_do() -> None:
+    """Of a chat every summary was, when its cut was fixed; of large results none before they are pruned."""
+    states = fold_all(chat(100, 30), DEAR)
+    for before, after in pairwise(states):
         if before.cuts != after.cuts:
             assert before.prefetch_tokens == after.cuts[-1].reserved_tokens
         assert after.next_cut is not None or not after.prefetch_tokens
-    states = fold_all(session(9, call_tokens=2, result_tokens=280))
+    assert len(states[-1].cuts) >= 2
+    states = fold_all(session(11, call_tokens=2, result_tokens=280), DEAR)
     assert states[-1].prune_stop > 0
     assert any(state.next_cut for state in states)
     assert not any(state.prefetch_tokens for state in states)
 
 
-@pytest.mark.parametrize("tokens", [(20, 20), (10, 100), (10, 150)])
-def test_a_cut_that_was_put_off_was_announced(tokens: tuple[int, int]) -> None:
-    """Where cuts wait until they pay, the text of each is asked for ahead, even where pruning was expected to do."""
-    messages = session(120, call_tokens=tokens[0], result_tokens=tokens[1])
-    states = fold_all(messages, replace(POLICY, prices=Prices()))
-    asked = {state.next_cut for state in states if state.prefetch_tokens}
-    made = [cut.at for cut in states[-1].cuts if cut.kind is CutKind.SUMMARISE]
-    assert len(made) >= 3
-    assert set(made) <= asked
+@pytest.mark.parametrize("prices", [FREE, Prices(), Prices(1, 0.02, 4), DEAR.prices])
+@pytest.mark.parametrize("tokens", [(20, 20), (10, 40), (5, 60)])
+def test_only_near_the_limit_a_cut_is_announced(tokens: tuple[int, int], prices: Prices) -> None:
+    """Then always, as a request that does not fit must not wait; before that never, as it may not come to be made."""
+    messages = session(120, call_tokens=tokens[0], result_tokens=tokens[1])[1:]
+    states = fold_all(messages, replace(POLICY, prices=prices, overflow_strategy=OverflowStrategy.SUMMARIZE))
+    for stop, (before, after) in enumerate(pairwise(states)):
+        is_near = stop > 0 and behind_head(messages, before, stop) >= AHEAD
+        assert bool(before.prefetch_tokens) == is_near
+        if after.cuts != before.cuts and is_near:
+            assert after.cuts[-1].at == before.next_cut
+    assert len([cut for cut in states[-1].cuts if cut.kind is CutKind.SUMMARISE]) >= 2
 
 
 def test_a_summary_is_reserved_for_and_keeps_the_users_words() -> None:
@@ -137,7 +185,9 @@ def test_a_summary_is_reserved_for_and_keeps_the_users_words() -> None:
     # Three messages of 54 tokens fit into the 200 for the user's words.
     users = [index for index, message in enumerate(messages[: cut.at]) if message.role == "user" and index][-3:]
     note = messages[5].tokens
-    assert cut == Cut(CutKind.SUMMARISE, cut.at, 200, tuple(users), SUMMARY_FRAME_TOKENS + 200 + note + 3 * 54)
+    carried = int(int(ROOM * POLICY.low_water) * POLICY.anchor_share)
+    tokens = SUMMARY_FRAME_TOKENS + 200 + carried + note + 3 * 54
+    assert cut == Cut(CutKind.SUMMARISE, cut.at, 200, tuple(users), tokens, anchor_tokens=carried)
 
 
 @pytest.mark.parametrize(("budget", "kept"), [(0, 0), (53, 0), (54, 1), (110, 2), (100_000, 5)])
@@ -308,10 +358,22 @@ def test_a_step_that_is_too_long_shares_what_is_left() -> None:
         assert window.caps[0].tokens == window.caps[1].tokens > 400
         kept = sum(cap.tokens for cap in window.caps) + sum(step[index].tokens for index in (0, 1, 3))
         kept += window.cuts[-1].tokens if window.cuts else sum(message.tokens for message in before[1:])
-        most = int((LIMIT - LIMIT // HEAD_STEPS) * (POLICY.high_water - PREFETCH_GAP))
-        assert most - 1 <= kept <= most
+        assert AHEAD - 1 <= kept <= AHEAD
         assert fold((*before, *step, assistant("I see."))).caps == window.caps
         assert fold((*before, *step), WHOLE).caps == ()
+
+
+def test_a_summary_of_its_full_size_is_cut_for_only_if_it_fits() -> None:
+    """Behind long words of the user, which stay verbatim, there is less room: then for as much as there is."""
+    room = LIMIT - LIMIT // HEAD_STEPS
+    for words in range(room // 2, room, 40):
+        messages = (user("task"), assistant("Yes."), user(fill("words", words)), *session(2)[2:])
+        for said in range(room // 10, room, 40):
+            folded = Fold(measure(messages, POLICY, limit=LIMIT), POLICY).extend(
+                (*messages, assistant(fill("a", said)))
+            )
+            least = SUMMARY_FRAME_TOKENS + messages[2].tokens + said + 4
+            assert folded._forwarded <= max(room, least)
 
 
 def test_results_that_the_model_has_not_seen_are_not_cut_for_words_behind_them() -> None:

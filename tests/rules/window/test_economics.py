@@ -7,13 +7,21 @@ from support.builders import assistant, system, user
 
 from rules.policy import Policy, Prices
 from rules.window.cut_candidates import Cuts
-from rules.window.economics import PATIENCE, REQUESTS_AHEAD, Economics
+from rules.window.economics import PATIENCE, Economics
 from rules.window.room import Room
 from rules.window.state import Window
 from rules.window.sums import Sums
 
 LIMIT = 10_000
-POLICY = Policy(summary_max_tokens=200, summary_min_steps=2, keep_user_tokens=0, prices=Prices(1.0, 0.1, 4.0))
+POLICY = Policy(
+    summary_max_tokens=200,
+    summary_min_steps=2,
+    keep_user_tokens=0,
+    prices=Prices(1.0, 0.1, 4.0),
+    high_water=0.8,
+    low_water=0.4,
+    anchor_share=0.06,
+)
 
 
 def cut_in_two(policy: Policy) -> tuple[Cuts, Window, Window]:
@@ -48,19 +56,6 @@ def test_a_cut_pays_once_waiting_has_cost_a_share_of_its_price() -> None:
         economics.wait(gain)
     assert waits == -(-price * PATIENCE // (gain * prices.cached_input))
     assert waits > 0
-
-
-def test_its_summary_is_wanted_some_requests_before() -> None:
-    """As many as a model takes to write it."""
-    cuts, window, chosen = cut_in_two(POLICY)
-    economics, gain = Economics(POLICY.prices), cuts.size(window) - cuts.size(chosen)
-    soon: list[bool] = []
-    due: list[bool] = []
-    for _ in range(40):
-        soon.append(economics.pays(cuts, window, chosen, requests_ahead=REQUESTS_AHEAD))
-        due.append(economics.pays(cuts, window, chosen))
-        economics.wait(gain)
-    assert due.index(True) - soon.index(True) == REQUESTS_AHEAD
 
 
 @pytest.mark.parametrize("output", [1.0, 8.0])
