@@ -14,6 +14,9 @@ from rules.window.sums import Sums
 
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
+SPARED_STEPS = 2
+"""Answered ones, which stay while the window holds them. Chosen: who has just read a long file goes by it for a while,
+and would have to read it again."""
 PROTECTED_SHARE = 0.8
 """Of high water. Newest user turns that are longer are pruned, too: an agent's session is often a single one."""
 
@@ -62,7 +65,7 @@ class Cuts:
         """
         policy = self._policy
         pruned = self.prune(window)
-        cut = self._summarise(window)
+        cut = self._summarise(window, over=over)
         asks = cut is not None and cut.cuts[-1].kind is CutKind.SUMMARISE
         enough = policy.low_water if asks else policy.high_water
         if (without := self.remove_images(window, 0)) is not None and self.size(without) <= self.share(enough):
@@ -129,29 +132,33 @@ class Cuts:
         protected = self._sums.between(start, len(self._sums))
         return len(self._sums) if protected > self.share(self._policy.high_water * PROTECTED_SHARE) else start
 
-    def _summarise(self, window: Window) -> Window | None:
+    def _summarise(self, window: Window, *, over: bool) -> Window | None:
         """The window with a summary up to the next cut.
 
-        Chosen anew if what stays would still be too much, or what goes too little to ask a model for.
+        If the room is exceeded, that is chosen anew if what stays would still be too much, or what goes too little to
+        ask a model for.
         """
         at = window.next_cut
         if at is None:
             return None
         candidate = self.cut_at(window, at)
         too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._policy.overflow_strategy.asks_a_model
-        if too_few or self.size(candidate) > self.share(self._policy.high_water):
+        if over and (too_few or self.size(candidate) > self.share(self._policy.high_water)):
             at = self.find_cut(window, 0)
             candidate = self.cut_at(window, at) if at is not None else candidate
         return candidate
 
-    def find_cut(self, window: Window, growth_tokens: int) -> int | None:
+    def find_cut(self, window: Window, growth_tokens: int, *, spares: bool = False) -> int | None:
         """Where to cut so that about low water is left when `growth_tokens` have come on top.
 
-        The open step where no other leaves so little; None where there is nothing new to cut.
+        The open step where no other leaves so little; None where there is nothing new to cut. If it `spares`, the
+        newest answered steps stay, however long they are.
         """
         low = self._policy.low_water
         stays = self.share(low) - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
         at = self._sums.find_step(max(stays, 0), window.images)
+        if spares:
+            at = min(at, self._sums.newest_answers(SPARED_STEPS))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
     @property

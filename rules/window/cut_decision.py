@@ -155,18 +155,18 @@ class Fold:
         cut = self._cuts.cut_at(window, window.next_cut).cuts[-1]
         return window if cut.kind is CutKind.DIGEST else replace(window, prefetch_tokens=cut.reserved_tokens)
 
-    def _fix_cut(self, growth_tokens: int) -> Window:
+    def _fix_cut(self, growth_tokens: int, *, spares: bool = False) -> Window:
         """The window with a next cut: the one that was fixed, else one that leaves low water behind such a growth."""
         if self.window.next_cut is not None:
             return self.window
-        return replace(self.window, next_cut=self._cuts.find_cut(self.window, growth_tokens))
+        return replace(self.window, next_cut=self._cuts.find_cut(self.window, growth_tokens, spares=spares))
 
     def _cut(self, *, is_request: bool) -> None:
         """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""
         if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
         over = self._forwarded > self._cuts.room_tokens
-        chosen = self._cuts.choose(self._fix_cut(0), over=over)
+        chosen = self._cuts.choose(self._fix_cut(0, spares=not over), over=over)
         size = self._cuts.size(chosen) if chosen else self._forwarded
         if not over:
             if chosen and self._is_due(chosen, self._forwarded - size, is_request=is_request):

@@ -135,6 +135,11 @@ class Sums:
         """The newest user message; -1 if that is the task, or if there is none."""
         return self.users[-1] if self.users and self.users[-1] != self.task else -1
 
+    def newest_answers(self, number: int) -> int:
+        """Where the newest answered steps begin, so many before the open one; the first step if there are less."""
+        rank = bisect_left(self._starts, self.open_step) - number
+        return self._starts[max(rank, 0)] if self._starts else 0
+
     def shorten(self, at: int, saved_tokens: int, saving: int = 0) -> None:
         """Message `at`, behind the head and in the open step, costs so much less from now on.
 

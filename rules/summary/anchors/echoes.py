@@ -5,8 +5,10 @@ that few lines have. Linear in the removed part, of which the newest characters 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from math import fsum, sqrt
 
 from rules.conversation import Message, Role
 from rules.summary.anchors.mentions import read_arguments
@@ -15,9 +17,12 @@ from rules.summary.quoting import quote_line
 
 READ_CHARS = 1_000_000
 """Of the removed part, the newest; a tail is shorter."""
+MIN_LINE_CHARS = 8
 LINE_CHARS = 400
 """Of a line; sentences end one, too. Longer ones are data, which holds every word."""
 SHOWN_CHARS = 160
+MOST_TOLD = 256
+"""Lines, the best ones."""
 MOST_LINES = 6
 """A word in more different lines than that tells nothing of any of them."""
 
@@ -32,25 +37,27 @@ def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: Ab
     Names that are `present` count for nothing.
     """
     wanted = frozenset(word for message in tail if message.role is not Role.TOOL for word in _find_words(_say(message)))
-    lines: dict[str, int] = {}
-    having: dict[str, set[str]] = {}
+    shared: dict[str, frozenset[str]] = {}
+    last: dict[str, int] = {}
+    times: Counter[str] = Counter()
     for index, line in enumerate(_find_lines(removed)):
-        shared = wanted & _find_words(line)
-        if not shared:
-            continue
-        for word in shared:
-            found = having.setdefault(word, set())
-            if len(found) <= MOST_LINES:
-                found.add(line)
-        lines[line] = index
-    weights = {word: _weigh(word) / len(found) for word, found in having.items() if len(found) <= MOST_LINES}
+        if line not in shared:
+            shared[line] = wanted & _find_words(line)
+            times.update(shared[line])
+        last[line] = index
     scores = {
-        line: sum(weights.get(word, 0.0) for word in wanted & _find_words(line)) / len(line) ** 0.5
-        for line in {line for word in weights for line in having[word]}
-        if find_names(line) - present or _NUMBER.search(line)
+        line: score
+        for line, words in shared.items()
+        if (score := _score(line, words, times)) and (find_names(line) - present or _NUMBER.search(line))
     }
-    told = sorted(scores, key=lambda line: (-scores[line], -lines[line]))
-    return tuple(quote_line(line, SHOWN_CHARS) for line in told)
+    told = sorted(scores, key=lambda line: (-scores[line], -last[line]))
+    return tuple(quote_line(line, SHOWN_CHARS) for line in told[:MOST_TOLD])
+
+
+def _score(line: str, words: AbstractSet[str], times: Mapping[str, int]) -> float:
+    # Summed exactly: a set has no order, and every replica must come to the same.
+    shared = fsum(_weigh(word) / times[word] for word in words if times[word] <= MOST_LINES)
+    return shared / sqrt(len(line))
 
 
 def _weigh(word: str) -> float:
@@ -75,5 +82,6 @@ def _find_lines(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages[start:]:
         if message.role is not Role.SYSTEM:
             for line in _SENTENCE_END.split(message.text[-READ_CHARS:]):
-                if 8 <= len(line) <= LINE_CHARS:
-                    yield line.strip()
+                stripped = line.strip()
+                if MIN_LINE_CHARS <= len(stripped) <= LINE_CHARS:
+                    yield stripped

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rules.conversation import CountTokens, Message
+from rules.summary.anchors.echoes import READ_CHARS
 from rules.summary.anchors.mentions import Mentions, read_mentions
 from rules.summary.anchors.write import Removed, write_anchors
 from rules.summary.carried.instruction_files import find_instruction_files, write_instruction_files
@@ -57,12 +58,13 @@ class Anchors:
         return self._size_bytes + sum(map(len, self._texts.values()))
 
     def find(self, messages: Sequence[Message], place: Place, *, count: CountTokens, spend: Spend) -> str:
-        """What is carried over a cut. `spend` is told of the characters that were not read before."""
+        """What is carried over a cut. `spend` is told of the characters that are read, some of them again."""
         if self._messages != list(messages[: len(self._messages)]):
             self._forget()
         text = self._texts.get(place)
         if text is None:
             self._read(messages[: place.cut.made_at], spend)
+            spend(min(sum(map(_measure, messages[: place.cut.at])), READ_CHARS))
             text = self._texts[place] = self._write(place, count)
             while len(self._texts) > MAX_TEXTS:
                 del self._texts[next(iter(self._texts))]

@@ -29,7 +29,7 @@ DEEDS_SHARE = 0.2
 RUNNING_SHARE = 0.25
 """Of the budget, for what is still running: seldom there, and nothing else tells how it is called."""
 TITLE = "Exact names from that part, those first that may be needed"
-ECHOES_SHARE = 0.25
+ECHOES_SHARE = 0.3
 """Of the budget, for lines that speak of what the tail speaks of."""
 _SEPARATOR = ", "
 
