@@ -20,6 +20,7 @@ from support.builders import (
     user,
     valid_transcripts,
 )
+from support.open_step import find_open_step
 from support.policies import with_any_waters
 
 from rules.conversation import Message
@@ -28,7 +29,6 @@ from rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from rules.window.cut_decision import Fold
 from rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
 from rules.window.state import Window
-from rules.window.sums import MAX_OPEN_WORDS
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 """The laws that everything else stands on: a thousand cases in every run, more in the thorough one."""
@@ -146,16 +146,8 @@ def test_the_fold_is_never_over_its_room(messages: tuple[Message, ...], policy: 
 
 
 def _least(messages: Sequence[Message]) -> int:
-    """The open step, the last word of the user and the system messages, with the frame of a digest.
-
-    The open step begins with the model's last answer if results have followed it; else with the words since then.
-    """
-    results = {"tool", "function"}
-    answered = max((index for index, one in enumerate(messages) if one.role == "assistant"), default=0)
-    behind = range(answered + 1, len(messages))
-    unseen = next((index for index in behind if messages[index].role in results), len(messages))
-    words = range(answered + 1, unseen)[-MAX_OPEN_WORDS:]
-    open_step = max(words.start if words else answered, len(HEAD))
+    """The open step, the last word of the user and the system messages, with the frame of a digest."""
+    open_step = max(find_open_step(messages), len(HEAD))
     kept = [one for one in messages[len(HEAD) : open_step] if one.role in {"system", "developer"}]
     users = [index for index, one in enumerate(messages) if one.role == "user" and index >= len(HEAD)][-1:]
     last = [messages[index] for index in users if index < open_step]

@@ -18,12 +18,12 @@ from support.builders import (
     fill,
     result,
     session,
-    split_steps,
     system,
     user,
     valid_transcripts,
     write_all,
 )
+from support.open_step import find_open_step
 from support.policies import POLICY
 
 from rules.conversation import Conversation, Message, Origin, Outcome
@@ -157,17 +157,17 @@ def test_a_long_session_always_fits(strategy: OverflowStrategy) -> None:
 def _least(sent: Conversation, limit: int) -> int:
     """What is forwarded at the least; more than the limit where a head leaves too little room for cuts."""
     messages = sent.messages
-    last_step = split_steps(messages)[-1].start if messages else 0
-    users = [message for message in messages if message.role == "user"]
-    leaders = [message for message in messages[:last_step] if message.role in {"system", "developer"}]
     leading = next((index for index, one in enumerate(messages) if one.role not in {"system", "developer"}), 0)
+    users = [index for index, one in enumerate(messages) if one.role == "user"]
+    open_step = max(find_open_step(messages), leading)
     grain = limit // HEAD_STEPS
-    head = sent.fixed_tokens + sum(message.tokens for message in (*messages[:leading], *users[:1]))
+    head = sent.fixed_tokens + sum(messages[index].tokens for index in (*range(leading), *users[:1]))
     head = -(-head // grain) * grain
     if limit - head < limit * MIN_ROOM_SHARE:
         return limit + 1
-    rest = [*messages[last_step:], *users[1:][-1:], *leaders[leading:]]
-    return head + SUMMARY_FRAME_TOKENS + sum(message.tokens for message in rest)
+    leaders = (index for index in range(leading, open_step) if messages[index].role in {"system", "developer"})
+    rest = {*range(open_step, len(messages)), *users[-1:], *leaders} - {*users[:1]}
+    return head + SUMMARY_FRAME_TOKENS + sum(messages[index].tokens for index in rest)
 
 
 def test_thresholds_do_not_rename_summaries() -> None:

@@ -1,0 +1,15 @@
+"""Where the step begins that the model has not answered, found without the program's own sums."""
+
+from collections.abc import Sequence
+
+from rules.conversation import Message, Role
+from rules.window.sums import MAX_OPEN_WORDS
+
+
+def find_open_step(messages: Sequence[Message]) -> int:
+    """The model's last answer if results have followed it; else the first of the newest words since then."""
+    answered = max((index for index, one in enumerate(messages) if one.role is Role.ASSISTANT), default=0)
+    behind = range(answered + 1, len(messages))
+    unseen = next((index for index in behind if messages[index].role is Role.TOOL), len(messages))
+    words = range(answered + 1, unseen)[-MAX_OPEN_WORDS:]
+    return words.start if words else answered
