@@ -34,8 +34,6 @@ TOLD_OFTEN = -0.3
 """For the logarithm of how many results hold it: what stands everywhere tells little."""
 LONG = -1.0
 """For the logarithm of its length: a budget holds fewer long ones."""
-WRITTEN = 1.0
-"""For a file that was written, and not only read. Chosen: what the agent has changed is its work."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -88,9 +86,7 @@ def _walk(value: Any, depth: int) -> Iterator[str]:
             yield from _walk(item, depth - 1)
 
 
-def rank_names(
-    mentions: Sequence[Mentions], *, without: AbstractSet[str], written: AbstractSet[str] = frozenset()
-) -> list[str]:
+def rank_names(mentions: Sequence[Mentions], *, without: AbstractSet[str]) -> list[str]:
     """Names that may be needed again, the likeliest first; none of those `without`. Equal ones by their letters."""
     last: dict[str, int] = {}
     asked: Counter[str] = Counter()
@@ -111,5 +107,5 @@ def rank_names(
         if name in asked:
             score += ASKED + ASKED_OFTEN * logs[asked[name]]
         score += SAID * (logs[by_assistant.get(name, 0)] + logs[by_user.get(name, 0)])
-        scores[name] = score + TOLD_OFTEN * logs[by_tools.get(name, 0)] + WRITTEN * (name in written)
+        scores[name] = score + TOLD_OFTEN * logs[by_tools.get(name, 0)]
     return sorted(scores, key=lambda name: (-scores[name], name))

@@ -50,6 +50,7 @@ _ID_PART = re.compile(r"(?<![^.])(?=[A-Za-z-]{0,64}\d)[A-Za-z0-9-]{5,}+(?![^.])"
 _EDGES = ".,:;-"
 _PATH_EDGES = ",:;-"
 _CLOSING = ")]}*"
+"""Before a slash they tell that a path begins elsewhere: `*/tests`, `{root}/a.py`. Without them it would be another."""
 _LABELLED = re.compile(
     r"""(?<![\w/.-])([A-Za-z][A-Za-z_-]{1,23}+)["'`*]{0,2}[ \t]{0,2}(?:[:=\#]|is|was|no\.)?[ \t]{0,2}["'`*\#]{0,2}
     (?=[A-Za-z-]{0,40}\d)([A-Za-z0-9-]{5,64}+)(?![\w./-])""",
@@ -91,9 +92,8 @@ def _is_camel(name: str) -> bool:
 
 
 def _read_run(run: str) -> list[str]:
-    if run[0] in _CLOSING:
-        # What a path goes on with behind `[id]` or `${root}` leads nowhere.
-        run = "" if run[1] == "/" else run[1:]
+    if run[0] in _CLOSING and run[1] != "/":
+        run = run[1:]
     if "://" in run or "\\" in run:
         names = [run]
     elif "/" in run:
@@ -120,4 +120,6 @@ def _read_number(name: str) -> list[str]:
     if not name[0].isdigit() or "." not in name or _ID_PART.search(name):
         return [name]
     rest = _NUMBERING.sub("", name, count=1)  # of a list: `1.first_step`
+    if rest == name:  # the first part has letters, as in `0001_initial.py`
+        return [] if name.rpartition(".")[2][:1].isdigit() else [name]
     return [] if rest[:1].isdigit() else [found for found in _WORD.findall(rest) if found == rest]

@@ -83,13 +83,12 @@ def test_what_is_likelier_to_be_needed_comes_first(reason: str) -> None:
     assert rank_names(LIKELIER[reason], without=frozenset()) == ["name_b", "name_a"]
 
 
-def test_a_shorter_name_and_a_written_file_come_first() -> None:
-    """A budget holds more short ones; what the agent has changed is its work."""
+def test_a_shorter_name_comes_first() -> None:
+    """A budget holds more of them; names that are alike in all else stand by their letters."""
     both = [mentions(Role.TOOL, "name_b", "much_longer_name_a")]
     assert rank_names(both, without=frozenset()) == ["name_b", "much_longer_name_a"]
-    both = [mentions(Role.TOOL, "name_a", "name_b")]
+    both = [mentions(Role.TOOL, "name_b", "name_a")]
     assert rank_names(both, without=frozenset()) == ["name_a", "name_b"]
-    assert rank_names(both, without=frozenset(), written={"name_b"}) == ["name_b", "name_a"]
 
 
 class Reversed(AbstractSet[str]):
