@@ -1,0 +1,78 @@
+"""Lines that speak of what the tail speaks of."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import assistant, call, result, system, user
+
+from rules.summary.anchors.echoes import LINE_CHARS, MOST_LINES, MOST_TOLD, SHOWN_CHARS, find_echoes
+
+FACT = "In production kestrel-portal listens on port 51234."
+TALK = "We went through the notes of yesterday and they mostly make sense."
+
+
+def test_a_line_that_shares_a_rare_word_with_the_tail_is_found() -> None:
+    """Whoever said it, and however far back."""
+    tail = (assistant("Still to be looked at: kestrel-portal."),)
+    for message in (user(FACT), assistant(f"{TALK} {FACT}"), result("1", f"{TALK}\n{FACT}\n{TALK}")):
+        assert find_echoes((message, *(assistant(TALK) for _ in range(40))), tail, frozenset()) == (FACT,)
+
+
+def test_words_of_a_calls_arguments_count_as_the_tails() -> None:
+    """What an agent is about to do is what it goes on with."""
+    tail = (assistant(None, call("1", arguments='{"service": "kestrel-portal"}')),)
+    assert find_echoes((user(FACT),), tail, frozenset()) == (FACT,)
+
+
+def test_what_a_tool_returned_behind_the_cut_asks_for_nothing() -> None:
+    """A listing of a thousand names would ask for a thousand lines."""
+    assert find_echoes((user(FACT),), (result("1", "kestrel-portal"),), frozenset()) == ()
+
+
+def test_a_line_without_a_name_or_a_number_tells_nothing() -> None:
+    """Nor one whose names all stand elsewhere."""
+    tail = (assistant("The kestrel is next: src/kestrel/main.py."),)
+    assert find_echoes((user("The kestrel was a good idea."),), tail, frozenset()) == ()
+    line = "The kestrel lives in src/kestrel/main.py."
+    assert find_echoes((user(line),), tail, frozenset({"src/kestrel/main.py"})) == ()
+    assert find_echoes((user(line),), tail, frozenset()) == (line,)
+
+
+def test_a_word_that_many_lines_have_tells_nothing_of_any() -> None:
+    """The same line again counts once."""
+    tail = (assistant("On with the kestrel."),)
+    lines = [f"The kestrel has feather {number + 10}." for number in range(MOST_LINES + 1)]
+    assert find_echoes(tuple(map(user, lines)), tail, frozenset()) == ()
+    assert len(find_echoes(tuple(map(user, lines[:-1])), tail, frozenset())) == MOST_LINES
+    assert find_echoes((user(lines[0]),) * 50, tail, frozenset()) == (lines[0],)
+
+
+def test_what_is_put_together_of_words_counts_for_more_and_the_newest_of_equal_lines_comes_first() -> None:
+    """So do lines that share a word that no other has."""
+    tail = (assistant("On with kestrel-portal and the heronry."),)
+    plain, joined = "The heronry takes port 51234.", "This kestrel-portal needs 5123."
+    assert find_echoes((user(joined), user(plain)), tail, frozenset()) == (joined, plain)
+    older, newer = "The heronry is at 10.", "The heronry is at 20."
+    assert find_echoes((user(older), user(newer)), tail, frozenset()) == (newer, older)
+
+
+def test_system_messages_and_endless_lines_are_no_lines() -> None:
+    """The first stay as they are; the second hold every word there is."""
+    tail = (assistant("kestrel-portal"),)
+    assert find_echoes((system(FACT),), tail, frozenset()) == ()
+    assert find_echoes((user(f"{'x' * LINE_CHARS} {FACT}"),), tail, frozenset()) == ()
+
+
+def test_sentences_end_in_other_scripts_too() -> None:
+    """Without a blank behind them."""
+    told = find_echoes((user("你好。kestrel-portal 的端口是 51234。再见。"),), (assistant("kestrel-portal"),), frozenset())
+    assert told == ("kestrel-portal 的端口是 51234。",)
+
+
+@given(st.lists(st.text(max_size=80), max_size=12), st.lists(st.text(max_size=40), max_size=4))
+def test_whatever_is_said_lines_are_short_single_and_from_the_removed_part(said: list[str], later: list[str]) -> None:
+    """And the same each time."""
+    removed, tail = tuple(map(user, said)), tuple(map(assistant, later))
+    told = find_echoes(removed, tail, frozenset())
+    assert told == find_echoes(removed, tail, frozenset())
+    assert len(told) <= MOST_TOLD
+    assert all("\n" not in line and len(line) <= SHOWN_CHARS + 1 for line in told)
