@@ -34,7 +34,7 @@ _SUMMARIES = (1_500, 1_500, 1_500, 2_500, 4_000, 5_500, 8_000)
 Models that were trained to summarise write longer notes as the window grows; Claude Code allows 20 thousand."""
 _CURVE = {
     Economy.CAREFUL: (
-        (0.85, 0.45, 0.25),
+        (0.88, 0.50, 0.25),
         (0.85, 0.40, 0.25),
         (0.80, 0.35, 0.25),
         (0.75, 0.35, 0.15),
