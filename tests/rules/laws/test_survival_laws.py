@@ -185,4 +185,5 @@ def test_all_of_it_survives_together(text: str, policy: Policy, cuts: int, data:
     messages = (system(), user(TASK), *RULES, *RUNNING, *told, user(said))
     planned, body = run(messages, policy, cuts, text, lambda number: sizes[number % len(sizes)])
     assert len(planned.window.cuts) >= cuts
-    assert all(known in body for known in (TASK, said, "AGENTS.md", "pid 4127", "a81f3c", *items))
+    assert all(known in body for known in (TASK, said, "Run `make lint`", "pid 4127", "a81f3c", *items))
+    assert "Task list as of then" in body
