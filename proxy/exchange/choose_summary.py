@@ -23,6 +23,9 @@ from proxy.wire.dialects import DEFAULT
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest
 
+QUESTION_SHARE = 0.75
+"""Of what a prompt may have: a window that is only believed may be smaller, and refuses a question that fills it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -180,15 +183,19 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
         headers=(*find_credentials_for(upstream, arrival.end_to_end), *affinity),
         secret=arrival.tenant.secret,
         model=view.name.model,
-        window_tokens=view.policy.limit_tokens(
-            min(ceil(max_tokens * view.facts.ratio), view.policy.context_window // 2)
-        ),
+        window_tokens=find_question_tokens(view, max_tokens),
         answer_tokens=int(view.policy.context_window // 2 / view.facts.ratio),
         label=call.label,
         settings=settings,
         token_ratio=view.facts.ratio,
         is_reasoning=settings.model is None and call.request.is_reasoning,
     )
+
+
+def find_question_tokens(view: ModelView, answer_tokens: int) -> int:
+    """What a question for a summary may have, for an answer of so many tokens, as we count."""
+    asked_tokens = min(ceil(answer_tokens * view.facts.ratio), view.policy.context_window // 2)
+    return int(view.policy.limit_tokens(asked_tokens) * QUESTION_SHARE)
 
 
 def _view_other(services: Services, call: Call) -> ModelView:

@@ -14,7 +14,7 @@ from rules.window.sums import Sums
 
 SUMMARY_FRAME_TOKENS = 160
 """Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
-SPARED_STEPS = 2
+SPARED_STEPS = 1
 """Answered ones, which stay while the window holds them. Chosen: who has just read a long file goes by it for a while,
 and would have to read it again."""
 PROTECTED_SHARE = 0.8

@@ -15,6 +15,7 @@ from bench.sessions.ledger import SessionLedger
 from bench.sessions.prompts import split_body
 from proxy.compaction import Compacted, Compactor, Planned, read_request
 from proxy.config.policies.policy import PolicyConfig
+from proxy.exchange.choose_summary import QUESTION_SHARE
 from proxy.state.summaries.answers import accept_note
 from proxy.state.summaries.calls import NoSummaryError
 from proxy.state.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
@@ -93,7 +94,10 @@ class Shell:
         if text is not None:
             self._sliding.use(CLIENT, wanted)
             return _Chosen(planned, text, prefetch)
-        if not wanted.asks_model or self._is_paused or self._sliding.slides(CLIENT, planned.plan):
+        slides = self._sliding.slides(CLIENT, planned.plan)
+        if slides:
+            self._sliding.note(CLIENT, wanted)
+        if slides or self._is_paused or not wanted.asks_model:
             return _Chosen(planned, self._digest(wanted), prefetch)
         earlier, inline = self._put_off(planned), None
         if earlier is not None:
@@ -159,7 +163,8 @@ class Shell:
         """The note on the transcript written out, each part's note the base of the next; None if one is refused."""
         base = self._find_base(wanted)
         text = base.text if base and base.by_model else None
-        count, tokens = self.compactor.count, self.policy.limit_tokens(wanted.max_tokens)
+        count = self.compactor.count
+        tokens = int(self.policy.limit_tokens(self.policy.summary_max_tokens) * QUESTION_SHARE)
         for part in split_request(wanted, base_text=text, max_tokens=tokens, most=MOST_PARTS, count=count):
             prompt = write_prompt(part, base_text=text, max_tokens=tokens, count=count)
             text = self._read_note(request.codec.ask(question, prompt), part, question.max_tokens)

@@ -19,6 +19,7 @@ from proxy.cli.evaluate.replay import Rehearsal, Wanted, rehearse
 from proxy.cli.evaluate.session import Session
 from proxy.compaction import Compactor
 from proxy.config.schema import Config, UpstreamConfig
+from proxy.exchange.choose_summary import find_question_tokens
 from proxy.http.client import UpstreamClient, target_url
 from proxy.http.headers import Headers
 from proxy.state.models.discovery import discover
@@ -136,7 +137,7 @@ class Setup:
             headers=tuple(show_key(upstream, self.options.key)),
             secret=b"",
             model=model,
-            window_tokens=self.view.policy.limit_tokens(self.view.policy.summary_max_tokens),
+            window_tokens=find_question_tokens(self.view, self.view.policy.summary_max_tokens),
             answer_tokens=int(self.view.policy.context_window // 2 / self.view.facts.ratio),
             label=model,
             settings=settings,

@@ -210,7 +210,10 @@ def test_the_last_user_message_is_kept_whatever_it_costs() -> None:
         assert all(cut.kept == (2,) for cut in window.cuts)
 
 
-@pytest.mark.parametrize(("min_steps", "kind"), [(1, CutKind.SUMMARISE), (4, CutKind.SUMMARISE), (5, None)])
+@pytest.mark.parametrize(
+    ("min_steps", "kind"),
+    [(1, CutKind.SUMMARISE), (2, CutKind.SUMMARISE), (3, CutKind.SUMMARISE), (4, None), (5, None)],
+)
 def test_too_few_steps_are_not_worth_a_summary(min_steps: int, kind: CutKind | None) -> None:
     """Below `min_steps` steps before the cut no model is asked; nothing is cut while the request still fits."""
     policy = replace(POLICY, summary_min_steps=min_steps)

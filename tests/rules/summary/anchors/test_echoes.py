@@ -64,7 +64,9 @@ def test_system_messages_and_endless_lines_are_no_lines() -> None:
 
 def test_sentences_end_in_other_scripts_too() -> None:
     """Without a blank behind them."""
-    told = find_echoes((user("你好。kestrel-portal 的端口是 51234。再见。"),), (assistant("kestrel-portal"),), frozenset())
+    told = find_echoes(
+        (user("你好。kestrel-portal 的端口是 51234。再见。"),), (assistant("kestrel-portal"),), frozenset()
+    )
     assert told == ("kestrel-portal 的端口是 51234。",)
 
 
