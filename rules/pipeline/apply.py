@@ -110,7 +110,7 @@ def _splice(
     if cut.anchor_tokens:
         task = plan.window.task
         task = None if task is None or task >= cut.made_at else task  # what came later changes nothing of it
-        place = Place(cut, task, policy.instruction_files, is_told=not summary.by_model)
+        place = Place(cut, task, policy.instruction_files, told="" if summary.by_model else summary.text)
         carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
         summary = replace(summary, carried=carried)
     return splice_summary(current, window=plan.window, summary=summary, role=policy.summary_role, count=count)

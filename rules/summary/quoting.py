@@ -21,6 +21,9 @@ HEADINGS = (
     "go on from the summary above",
     "earlier messages were removed",
     "Requests, oldest first",
+    "Task list as of then",
+    "as it stood then",
+    "Exact names from that part",
 )
 """The words by which what we write introduces a summary, the user's words, a quotation and its end."""
 BROKEN_HEADING = "(quoted heading)"

@@ -4,10 +4,13 @@ Law: the words are a promise to readers (README.md, "Tool results") and are repl
 marker is a string or a member, so the document stays JSON.
 """
 
+import re
+
 START = "[trimtab: "
 POINTER = f"{START}same as the tool result "
 TABLE = f"{START}table]"
 MEMBER = "[trimtab]"
+_MARKER = re.compile(re.escape(START) + r"[^\]\n]{0,1000}\]")
 _OMITTED_HERE = " omitted here"
 
 INTRODUCTION = (
@@ -81,6 +84,11 @@ def mark_pruned(tokens: int) -> str:
 def mark_image(*facts: str) -> str:
     """What stands for an image that was removed; `facts` are what is known of it, its type first."""
     return f"{START}{', '.join(facts)}, removed; ask for it again if you need it]"
+
+
+def strip_markers(text: str) -> str:
+    """The text without markers of trimtab's: what they name is nothing that was said."""
+    return _MARKER.sub("", text) if START in text else text
 
 
 def tells_omission(text: str) -> bool:

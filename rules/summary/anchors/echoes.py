@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import fsum, sqrt
+from typing import NamedTuple
 
 from rules.conversation import Message, Role
 from rules.summary.anchors.mentions import read_arguments
 from rules.summary.anchors.names import find_names
 from rules.summary.quoting import quote_line
+from rules.text.markers import strip_markers
 
 READ_CHARS = 1_000_000
 """Of the removed part, the newest; a tail is shorter."""
@@ -28,30 +30,54 @@ MOST_LINES = 6
 
 _WORD = re.compile(r"[^\W\d_][\w-]{3,63}+")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n")
+_GUTTER = re.compile(r"\s{0,8}(?:[\w./-]{1,200}[:-])?\d{1,6}(?:\t|[:|-]\s?|\s\s)")
+"""What stands before a line of a file that a tool shows: it is no part of the line."""
 _NUMBER = re.compile(r"\d{2,}")
+_CODE = re.compile(r"[{}<>;=|\\]|\(\)|^[^\w\"'(*`-]|^[-dl][r-][w-][x-]")
+_SPEAKERS = {Role.USER: "the user said", Role.ASSISTANT: "the assistant said", Role.TOOL: "a tool returned"}
+FEWEST_WORDS = 4
+"""Of a line that says something; of scripts without blanks so many letters count as so many words."""
+
+
+class _Line(NamedTuple):
+    """A line, who said it, and how many lines stand before it."""
+
+    text: str
+    role: Role
+    place: int
 
 
 def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: AbstractSet[str]) -> tuple[str, ...]:
-    """Such lines, those first that share most of the rarest words for their length, the newest of equal ones.
+    """Such lines with who said them, those first that share most of the rarest words for their length.
 
-    Names that are `present` count for nothing.
+    Of equal ones the newest comes first. Names that are `present` count for nothing.
     """
     wanted = frozenset(word for message in tail if message.role is not Role.TOOL for word in _find_words(_say(message)))
     shared: dict[str, frozenset[str]] = {}
-    last: dict[str, int] = {}
+    last: dict[str, _Line] = {}
     times: Counter[str] = Counter()
-    for index, line in enumerate(_find_lines(removed)):
-        if line not in shared:
-            shared[line] = wanted & _find_words(line)
-            times.update(shared[line])
-        last[line] = index
+    for line in _find_lines(removed):
+        if line.text not in shared:
+            shared[line.text] = wanted & _find_words(line.text)
+            times.update(shared[line.text])
+        last[line.text] = line
     scores = {
-        line: score
-        for line, words in shared.items()
-        if (score := _score(line, words, times)) and (find_names(line) - present or _NUMBER.search(line))
+        text: score
+        for text, words in shared.items()
+        if (score := _score(text, words, times))
+        and _is_prose(text)
+        and (find_names(text) - present or _NUMBER.search(text))
     }
-    told = sorted(scores, key=lambda line: (-scores[line], -last[line]))
-    return tuple(quote_line(line, SHOWN_CHARS) for line in told[:MOST_TOLD])
+    told = sorted(scores, key=lambda text: (-scores[text], -last[text].place))
+    return tuple(f"{_SPEAKERS[last[text].role]}: {quote_line(text, SHOWN_CHARS)}" for text in told[:MOST_TOLD])
+
+
+def _is_prose(line: str) -> bool:
+    """Whether a line is said in words, and is no line of a program, a listing or a table."""
+    letters = sum(map(str.isalpha, line))
+    words = sum(word.isalpha() for word in re.split(r"[\s,.:!?]+", line))
+    wide = sum(char > "\u2e7f" for char in line)
+    return max(words, wide) >= FEWEST_WORDS and letters >= len(line) / 2 and _CODE.search(line) is None
 
 
 def _score(line: str, words: AbstractSet[str], times: Mapping[str, int]) -> float:
@@ -73,15 +99,19 @@ def _find_words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()))
 
 
-def _find_lines(messages: Sequence[Message]) -> Iterator[str]:
+def _find_lines(messages: Sequence[Message]) -> Iterator[_Line]:
     """The lines and sentences of the newest messages, oldest first."""
     left, start = READ_CHARS, len(messages)
     while start and left > 0:
         start -= 1
         left -= sum(map(len, messages[start].texts))
+    index = 0
     for message in messages[start:]:
-        if message.role is not Role.SYSTEM:
-            for line in _SENTENCE_END.split(message.text[-READ_CHARS:]):
-                stripped = line.strip()
-                if MIN_LINE_CHARS <= len(stripped) <= LINE_CHARS:
-                    yield stripped
+        if message.role not in _SPEAKERS:
+            continue
+        for line in _SENTENCE_END.split(strip_markers(message.text[-READ_CHARS:])):
+            gutter = _GUTTER.match(line) if message.role is Role.TOOL else None
+            stripped = line[gutter.end() if gutter else 0 :].strip()
+            if MIN_LINE_CHARS <= len(stripped) <= LINE_CHARS:
+                index += 1
+                yield _Line(stripped, message.role, index)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rules.conversation import CountTokens, Message
 from rules.summary.anchors.echoes import READ_CHARS
 from rules.summary.anchors.mentions import Mentions, read_mentions
+from rules.summary.anchors.names import find_names
 from rules.summary.anchors.write import Removed, write_anchors
 from rules.summary.carried.instruction_files import find_instruction_files, write_instruction_files
 from rules.summary.carried.task_list import find_task_list, write_task_list
@@ -29,13 +30,13 @@ FILES_SHARE = 0.5
 class Place:
     """A cut, the task statement, which stands before it verbatim, and the globs on instruction files.
 
-    `is_told` says that a digest stands there, which tells of deeds itself.
+    `told` is the digest that stands there, which tells of deeds itself; empty if a model's summary does.
     """
 
     cut: Cut
     task: int | None
     instruction_files: tuple[str, ...] = ()
-    is_told: bool = False
+    told: str = ""
 
 
 class Anchors:
@@ -95,7 +96,11 @@ class Anchors:
         task = () if place.task is None or place.task >= cut.made_at else (place.task,)
         verbatim = [*cut.kept, *task, *range(cut.at, cut.made_at)]
         present = {name for index in verbatim for name in self._mentions[index].asked | self._mentions[index].told}
-        names = Removed(removed, self._mentions[: cut.at], present, place.is_told, tail)
+        # What a digest tells of, and what stands verbatim, needs no second place.
+        present |= find_names(place.told)
+        spoken = {*cut.kept, *task}
+        unsaid = [message for index, message in enumerate(removed) if index not in spoken]
+        names = Removed(unsaid, self._mentions[: cut.at], present, bool(place.told), tail)
         texts.append(write_anchors(names, max_tokens=room, count=count))
         return "\n\n".join(text.rstrip("\n") for text in reversed(texts) if text)
 

@@ -4,6 +4,7 @@ Law: a function of the messages. Names that the model wrote into a call, that it
 last come first.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,6 +16,7 @@ import msgspec
 
 from rules.conversation import Message, Role, ToolCall
 from rules.summary.anchors.names import MAX_NAME_CHARS, find_labels, find_names
+from rules.text.markers import strip_markers
 
 MAX_DEPTH = 16
 """Of nested arguments: deeper ones are not looked into."""
@@ -35,6 +37,8 @@ TOLD_OFTEN = -0.3
 LONG = -1.0
 """For the logarithm of its length: a budget holds fewer long ones."""
 
+_ID = re.compile(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
+"""An argument that is an id or a number, and nothing else: its key is its label."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -55,35 +59,40 @@ class Mentions:
 
 
 def read_mentions(message: Message) -> Mentions:
-    """The names in a message."""
-    text = message.text
-    asked = "\n".join(read_arguments(message.tool_calls))
+    """The names in a message; what trimtab has written into it names nothing."""
+    text = strip_markers(message.text)
+    members = list(_read_members(message.tool_calls))
     labels = {} if message.role is Role.TOOL else find_labels(text)
-    return Mentions(message.role, find_names(asked), find_names(text), {**labels, **find_labels(asked)})
+    labels |= {value: key for key, value in members if key and _ID.fullmatch(value)}
+    asked = "\n".join(value for _, value in members)
+    return Mentions(message.role, find_names(asked), find_names(text), labels)
 
 
 def read_arguments(calls: Iterable[ToolCall]) -> Iterator[str]:
     """The texts in the arguments of calls, decoded; the arguments as they stand if they are no JSON."""
+    return (value for _, value in _read_members(calls))
+
+
+def _read_members(calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
+    """The texts and numbers in arguments, each with its key; without one in a list, or if they are no JSON."""
     for call in calls:
-        yield call.name
         try:
-            yield from _walk(_decode(call.arguments), MAX_DEPTH)
+            yield from _walk("", _decode(call.arguments), MAX_DEPTH)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            yield call.arguments
+            yield "", call.arguments
 
 
-def _walk(value: Any, depth: int) -> Iterator[str]:
+def _walk(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        yield value
+        yield key, value
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield str(value)
+        yield key, str(value)
     elif depth > 0 and isinstance(value, dict):
-        for key, item in value.items():
-            label = isinstance(item, int | float | str)
-            yield from (f"{key}: {text}" if label else text for text in _walk(item, depth - 1))
+        for name, item in value.items():
+            yield from _walk(name, item, depth - 1)
     elif depth > 0 and isinstance(value, list):
         for item in value:
-            yield from _walk(item, depth - 1)
+            yield from _walk("", item, depth - 1)
 
 
 def rank_names(mentions: Sequence[Mentions], *, without: AbstractSet[str]) -> list[str]:

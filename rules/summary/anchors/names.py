@@ -25,11 +25,12 @@ class Kind(StrEnum):
 
 _UNSEEN = "\\x00-\\x1f\\x7f-\\x9f\\u00ad\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ud800-\\udfff\\ufeff"
 """Control characters, halves of characters, and what nobody sees: they end an address."""
-_RUN = r"[#)\]}*\w.@~/+$%-][\w.@~/+$%-]{4,}+"
-"""What any other name consists of; a sign in front tells whether it is the rest of a longer one."""
+_RUN = r"</[\w:-]*+|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{2,5})?(?![\w.])|[#)\]}*\w.@~/+$%-][\w.@~/+$%-]{4,}+"
+"""What any other name consists of; a sign in front tells whether it is the rest of a longer one. Before it, what ends
+an element of a markup, which is no path; and the address of a machine."""
 _RUNS = re.compile(_RUN)
 _RUNS_AND_ADDRESSES = re.compile(
-    rf"""https?://[^\s"'`<>)\]}}\\{_UNSEEN}]++  # an address, up to what ends it in a text
+    rf"""[a-z][a-z0-9+.-]{{1,15}}://[^\s"'`<>)\]}}\\{_UNSEEN}]++  # an address, up to what ends it in a text
     |[A-Za-z]:\\[^\s"'`<>)\]|*?:{_UNSEEN}]++   # a path of Windows
     |{_RUN}""",
     re.VERBOSE,
@@ -45,15 +46,23 @@ _WORD = re.compile(
     |(?<![A-Za-z0-9_])(?:[A-Z]++[a-z]++){{2,}}\w*+               # the same with a capital in front""",
     re.VERBOSE,
 )
+_MACHINE = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{2,5})?")
 _NUMBERING = re.compile(r"(?:\d++\.)++")
 _ID_PART = re.compile(r"(?<![^.])(?=[A-Za-z-]{0,64}\d)[A-Za-z0-9-]{5,}+(?![^.])")
 _EDGES = ".,:;-"
 _PATH_EDGES = ",:;-"
 _CLOSING = ")]}*"
 """Before a slash they tell that a path begins elsewhere: `*/tests`, `{root}/a.py`. Without them it would be another."""
+_NO_LABELS = re.compile(
+    r"""(?:a|about|after|all|an|and|are|as|at|be|been|before|but|by|for|from|had|has|have|her?|his|how|if?|in|into|is|its?
+    |just|last|more|most|my|near|no|not|of|on|one|only|or|other|our|out|over|per|she|so|some|than|that|the|them|then|there
+    |these|they|this|those|to|under|until|up|was|we|were|what|when|where|which|who|will|with|you|your)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Words that stand before any number, and tell nothing of it."""
 _LABELLED = re.compile(
     r"""(?<![\w/.-])([A-Za-z][A-Za-z_-]{1,23}+)["'`*]{0,2}[ \t]{0,2}(?:[:=\#]|is|was|no\.)?[ \t]{0,2}["'`*\#]{0,2}
-    (?=[A-Za-z-]{0,40}\d)([A-Za-z0-9-]{5,64}+)(?![\w./-])""",
+    (?=[A-Za-z-]{0,40}\d)([A-Za-z0-9-]{5,64}+)(?![\w/-]|\.\w)""",
     re.VERBOSE,
 )
 
@@ -74,7 +83,8 @@ def find_names(text: str) -> frozenset[str]:
 
 def find_labels(text: str) -> dict[str, str]:
     """The ids and numbers in a text that a word stands before, and that word; the last one counts."""
-    return {number: label for label, number in _LABELLED.findall(text) if len(number) >= MIN_NAME_CHARS}
+    labels = ((label, number) for label, number in _LABELLED.findall(text) if not _NO_LABELS.fullmatch(label))
+    return {number: label for label, number in labels if len(number) >= MIN_NAME_CHARS}
 
 
 def find_kind(name: str) -> Kind:
@@ -92,6 +102,10 @@ def _is_camel(name: str) -> bool:
 
 
 def _read_run(run: str) -> list[str]:
+    if run[0] == "<":
+        return []
+    if _MACHINE.fullmatch(run):
+        return [run]
     if run[0] in _CLOSING and run[1] != "/":
         run = run[1:]
     if "://" in run or "\\" in run:

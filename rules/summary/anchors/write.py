@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from rules.conversation import CountTokens, Message
 from rules.summary.anchors.echoes import find_echoes
 from rules.summary.anchors.mentions import Mentions, rank_names
-from rules.summary.anchors.names import Kind, find_kind
+from rules.summary.anchors.names import Kind, find_kind, find_names
 from rules.summary.anchors.running import find_running
 from rules.summary.carried.answered import Answered
 from rules.summary.carried.list_calls import read_list_call
@@ -31,6 +31,7 @@ RUNNING_SHARE = 0.25
 TITLE = "Exact names from that part, those first that may be needed"
 ECHOES_SHARE = 0.3
 """Of the budget, for lines that speak of what the tail speaks of."""
+ECHOES_TITLE = "Lines from that part that speak of what follows"
 _SEPARATOR = ", "
 
 
@@ -60,6 +61,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
         told += _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
     told += _write_echoes(removed, int(room * ECHOES_SHARE), count)
     room -= sum(count(f"> {line}\n") for line in told)
+    removed = replace(removed, present=removed.present | find_names("\n".join(told)))
     names = _rank(removed, most=max(room, 0))
     for _ in range(8):
         lines = [*told, *_write_names(names, room, count)]
@@ -74,12 +76,13 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
 def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
     """Lines that speak of what the tail speaks of."""
     lines: list[str] = []
+    room_tokens -= count(f"> {ECHOES_TITLE}\n")
     for line in find_echoes(removed.messages, removed.tail, removed.present):
         room_tokens -= count(f"> {line}\n")
         if room_tokens < 0:
             break
         lines.append(line)
-    return lines
+    return [ECHOES_TITLE, *lines] if lines else []
 
 
 def _rank(removed: Removed, most: int) -> list[tuple[Kind, str]]:

@@ -21,8 +21,8 @@ from rules.summary.carried.file_events import (
     is_same_path,
     take_name,
 )
-from rules.summary.carried.quotation import fit, quote
-from rules.summary.quoting import quote_line
+from rules.summary.carried.quotation import fit, frame
+from rules.summary.quoting import break_markers, quote_line
 
 MOST_FILES = 32
 """The newest are carried."""
@@ -116,7 +116,7 @@ def _changes(event: FileEvent, state: FileState) -> bool:
 
 def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> str:
     """Pointers to all files that fit, and then texts in the place of pointers."""
-    room -= count(quote(""))
+    room -= count(frame(""))
     pieces: dict[int, str] = {}
     for index, file in enumerate(files):
         pointer = _point(file)
@@ -128,12 +128,13 @@ def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> s
         file = files[index]
         if not file.text or len(file.text) > CHARS_PER_TOKEN * room:
             continue
-        text = f"## {_name(file)}, as it stood then\n{file.text.rstrip()}\n"
+        # A file must not tell of another one, nor of a task list, in our own words.
+        text = f"## {_name(file)}, as it stood then\n{break_markers(file.text.rstrip())}\n"
         cost = count(text) - count(pointer)
         if cost <= room:
             pieces[index] = text
             room -= cost
-    return quote("".join(pieces.values())) if pieces else ""
+    return frame("".join(pieces.values())) if pieces else ""
 
 
 def _point(file: InstructionFile) -> str:

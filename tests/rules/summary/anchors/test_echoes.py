@@ -1,5 +1,6 @@
 """Lines that speak of what the tail speaks of."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, result, system, user
@@ -7,20 +8,26 @@ from support.builders import assistant, call, result, system, user
 from rules.summary.anchors.echoes import LINE_CHARS, MOST_LINES, MOST_TOLD, SHOWN_CHARS, find_echoes
 
 FACT = "In production kestrel-portal listens on port 51234."
+SPEAKERS = {"user": "the user said", "assistant": "the assistant said", "tool": "a tool returned"}
 TALK = "We went through the notes of yesterday and they mostly make sense."
+
+
+def said(line: str) -> str:
+    return f"the user said: {line}"
 
 
 def test_a_line_that_shares_a_rare_word_with_the_tail_is_found() -> None:
     """Whoever said it, and however far back."""
     tail = (assistant("Still to be looked at: kestrel-portal."),)
     for message in (user(FACT), assistant(f"{TALK} {FACT}"), result("1", f"{TALK}\n{FACT}\n{TALK}")):
-        assert find_echoes((message, *(assistant(TALK) for _ in range(40))), tail, frozenset()) == (FACT,)
+        told = find_echoes((message, *(assistant(TALK) for _ in range(40))), tail, frozenset())
+        assert told == (f"{SPEAKERS[message.role]}: {FACT}",)
 
 
 def test_words_of_a_calls_arguments_count_as_the_tails() -> None:
     """What an agent is about to do is what it goes on with."""
     tail = (assistant(None, call("1", arguments='{"service": "kestrel-portal"}')),)
-    assert find_echoes((user(FACT),), tail, frozenset()) == (FACT,)
+    assert find_echoes((user(FACT),), tail, frozenset()) == (said(FACT),)
 
 
 def test_what_a_tool_returned_behind_the_cut_asks_for_nothing() -> None:
@@ -34,7 +41,7 @@ def test_a_line_without_a_name_or_a_number_tells_nothing() -> None:
     assert find_echoes((user("The kestrel was a good idea."),), tail, frozenset()) == ()
     line = "The kestrel lives in src/kestrel/main.py."
     assert find_echoes((user(line),), tail, frozenset({"src/kestrel/main.py"})) == ()
-    assert find_echoes((user(line),), tail, frozenset()) == (line,)
+    assert find_echoes((user(line),), tail, frozenset()) == (said(line),)
 
 
 def test_a_word_that_many_lines_have_tells_nothing_of_any() -> None:
@@ -43,16 +50,29 @@ def test_a_word_that_many_lines_have_tells_nothing_of_any() -> None:
     lines = [f"The kestrel has feather {number + 10}." for number in range(MOST_LINES + 1)]
     assert find_echoes(tuple(map(user, lines)), tail, frozenset()) == ()
     assert len(find_echoes(tuple(map(user, lines[:-1])), tail, frozenset())) == MOST_LINES
-    assert find_echoes((user(lines[0]),) * 50, tail, frozenset()) == (lines[0],)
+    assert find_echoes((user(lines[0]),) * 50, tail, frozenset()) == (said(lines[0]),)
 
 
 def test_what_is_put_together_of_words_counts_for_more_and_the_newest_of_equal_lines_comes_first() -> None:
     """So do lines that share a word that no other has."""
     tail = (assistant("On with kestrel-portal and the heronry."),)
-    plain, joined = "The heronry takes port 51234.", "This kestrel-portal needs 5123."
-    assert find_echoes((user(joined), user(plain)), tail, frozenset()) == (joined, plain)
-    older, newer = "The heronry is at 10.", "The heronry is at 20."
-    assert find_echoes((user(older), user(newer)), tail, frozenset()) == (newer, older)
+    plain, joined = "Here the heronry takes port 51234.", "Now this kestrel-portal needs port 5123."
+    assert find_echoes((user(joined), user(plain)), tail, frozenset()) == (said(joined), said(plain))
+    older, newer = "Now the heronry is at 10.", "Now the heronry is at 20."
+    assert find_echoes((user(older), user(newer)), tail, frozenset()) == (said(newer), said(older))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["   71\ttest_kestrel_portal()", "if kestrel_portal == '__main__':", "-rw-r--r-- 1 root root 13221 kestrel_portal",
+     '[{"kestrel_portal":"HAT279"}', "src/a.py:12:    raise kestrel_portal('12')"],
+)  # fmt: skip
+def test_lines_of_programs_listings_and_data_are_none(line: str) -> None:
+    """A number before a line of a file is no part of it; what trimtab has written is nobody's."""
+    tail = (assistant("On with kestrel_portal."),)
+    assert find_echoes((result("1", line),), tail, frozenset()) == ()
+    ours = "[trimtab: 12 lines of the kestrel_portal (~17 tokens) omitted here: read the file again]"
+    assert find_echoes((result("1", ours),), tail, frozenset()) == ()
 
 
 def test_system_messages_and_endless_lines_are_no_lines() -> None:
@@ -65,9 +85,9 @@ def test_system_messages_and_endless_lines_are_no_lines() -> None:
 def test_sentences_end_in_other_scripts_too() -> None:
     """Without a blank behind them."""
     told = find_echoes(
-        (user("你好。kestrel-portal 的端口是 51234。再见。"),), (assistant("kestrel-portal"),), frozenset()
+        (user("你好。kestrel-portal 的端口是五万一千 51234。再见。"),), (assistant("kestrel-portal"),), frozenset()
     )
-    assert told == ("kestrel-portal 的端口是 51234。",)
+    assert told == (said("kestrel-portal 的端口是五万一千 51234。"),)
 
 
 @given(st.lists(st.text(max_size=80), max_size=12), st.lists(st.text(max_size=40), max_size=4))
@@ -77,4 +97,4 @@ def test_whatever_is_said_lines_are_short_single_and_from_the_removed_part(said:
     told = find_echoes(removed, tail, frozenset())
     assert told == find_echoes(removed, tail, frozenset())
     assert len(told) <= MOST_TOLD
-    assert all("\n" not in line and len(line) <= SHOWN_CHARS + 1 for line in told)
+    assert all("\n" not in line and len(line) <= SHOWN_CHARS + 16 for line in told)
