@@ -1,6 +1,6 @@
 """Whether a tool's result says that its call failed, or was never carried out.
 
-Law: linear, and by the result's beginning and its edges alone. A long text that begins like an error was read by a tool.
+Law: linear, and by the result's beginning and its edges alone. A long text that begins like an error was only read.
 """
 
 import re
@@ -15,7 +15,7 @@ _REFUSED = re.compile(
     r"""(?:Error:\s{0,2})?(?:
         <tool_use_error>
         |InputValidationError
-        |The[ ]user[ ](?:doesn['\u2019]t|does[ ]not|didn['\u2019]t|did[ ]not|has[ ]denied|denied|has[ ]rejected|rejected)\b
+        |The[ ]user[ ](?:(?:does|did)(?:n['\u2019]t|[ ]not)[ ]want|(?:has[ ])?(?:denied|rejected|declined))\b
         |User[ ](?:rejected|denied|declined|cancell?ed)\b
         |\[Request[ ]interrupted
         |Permission[ ]to[ ]use[ ].{1,80}[ ]denied

@@ -25,19 +25,24 @@ MAX_HANDLES = 3
 """Ids of one process or sub-agent."""
 
 _BACKGROUND_MEMBER = re.compile(r'"(?:run_in_background|is_?background|background|detach)"\s{0,4}:\s{0,4}true')
-_COMMAND = r"(?:^|[|;&(\n{]|\b(?:sudo|env|xargs|then|do|else|exec|time|sh|bash)\b)[ \t]{0,8}(?:-\S{1,20}[ \t]{1,4}){0,4}(?:\w{1,40}=\S{0,80}[ \t]{1,4}){0,4}(?:/[\w/]{1,40}/)?"
+_COMMAND = (
+    r"(?:^|[|;&(\n{]|\b(?:sudo|env|xargs|then|do|else|exec|time|sh|bash)\b)[ \t]{0,8}"
+    r"(?:-\S{1,20}[ \t]{1,4}){0,4}(?:\w{1,40}=\S{0,80}[ \t]{1,4}){0,4}(?:/[\w/]{1,40}/)?"
+)
 """What stands before the name of a command."""
 _BACKGROUND = re.compile(
     r"(?<![&><|])&(?![&>\d])\s{0,8}(?:\Z|[\n;)]|echo\b|disown\b)"
     rf"|{_COMMAND}(?:nohup|setsid)\b"
-    rf"|{_COMMAND}(?:docker|podman)(?:[ -]compose)?\b[^\n;|]{{0,80}}?\b(?:up|run|start)\b[^\n;|]{{0,80}}?\s(?:-[a-z]{{0,3}}d[a-z]{{0,3}}|--detach)\b",
+    rf"|{_COMMAND}(?:docker|podman)(?:[ -]compose)?\b[^\n;|]{{0,80}}?\b(?:up|run|start)\b"
+    r"[^\n;|]{0,80}?\s(?:-[a-z]{0,3}d[a-z]{0,3}|--detach)\b",
 )
 _MAY_BEGIN = re.compile(r"&|nohup|setsid|docker|podman")
 _ENDING_NAME = re.compile(r"kill|stop|terminate|close|cancel", re.IGNORECASE)
 _MAY_END = re.compile(r"kill|stop|down|rm|delete")
 _ENDING = re.compile(
     rf"{_COMMAND}(?P<of>(?:kill|pkill|killall|taskkill)\b"
-    r"|(?:docker|podman|docker-compose|podman-compose|systemctl|service|pm2|supervisorctl)\b[^\n]{0,80}?\b(?:stop|down|kill|rm|delete)\b)"
+    r"|(?:docker|podman|docker-compose|podman-compose|systemctl|service|pm2|supervisorctl)\b"
+    r"[^\n]{0,80}?\b(?:stop|down|kill|rm|delete)\b)"
 )
 _LINES = re.compile(r"&&|\|\||[;\n]")
 """Between the lines of a shell; a pipe is one."""
@@ -46,7 +51,8 @@ _COMPOSE = frozenset({"compose", "docker-compose", "podman-compose"})
 _ENDED = re.compile(
     r"<status>\s{0,4}(?:completed|exited|killed|failed|stopped|done|finished)\b"
     r"|[\"']status[\"']\s{0,4}:\s{0,4}[\"'](?:completed|exited|killed|failed|stopped|done|finished)\b"
-    r"|^\s{0,4}(?:process|command|shell|session|task|agent)\b[^\n]{0,40}\b(?:exited|completed|finished|terminated|was killed)\b"
+    r"|^\s{0,4}(?:process|command|shell|session|task|agent)\b[^\n]{0,40}\b"
+    r"(?:exited|completed|finished|terminated|was killed)\b"
     r"|\bstatus:\s{0,4}(?:completed|exited|killed|failed|stopped|done|finished)\b",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -73,8 +79,38 @@ _CONTAINER = re.compile(r"^([0-9a-f]{12})[0-9a-f]{52}$", re.MULTILINE)
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _AGENTS = frozenset({"task", "agent", "subagent", "delegate", "spawn"})
 _NO_AGENTS = frozenset(
-    "create get list update tracker output stop progress run complete add status finish done edit delete remove set mark"
-    " read wait send input resume close result results check view show".split()
+    [
+        "create",
+        "get",
+        "list",
+        "update",
+        "tracker",
+        "output",
+        "stop",
+        "progress",
+        "run",
+        "complete",
+        "add",
+        "status",
+        "finish",
+        "done",
+        "edit",
+        "delete",
+        "remove",
+        "set",
+        "mark",
+        "read",
+        "wait",
+        "send",
+        "input",
+        "resume",
+        "close",
+        "result",
+        "results",
+        "check",
+        "view",
+        "show",
+    ]
 )
 """Beside the word `task` these speak of a list of tasks, or of one that was begun before."""
 
@@ -116,7 +152,7 @@ def _end(running: dict[str, _Running], call: ToolCall, result: Message) -> bool:
     for title in [title for title, one in running.items() if not ended.isdisjoint(one.handles | one.words)]:
         del running[title]
     if ended:
-        return _begins_after_end(call) is False
+        return not _begins_after_end(call)
     asked = set(_values(call)) if running and find_command(call) is None else set()
     named = [title for title, one in running.items() if not asked.isdisjoint(one.handles)]
     for title in named if named and _ENDED.search(result.text[:HEAD_CHARS]) else ():

@@ -32,7 +32,8 @@ _SIGNS = " \t\r:.!-=*"
 """A line that has nothing else beside the word is a title."""
 _CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
 _SOURCE = re.compile(
-    r"[ \t]{0,12}\d{1,7}[ \t:|\u2192-]{1,80}(?:#|//|/\*|\*|--|<!--|\"\"\"|@|(?:raise|def|class|throw|except|catch|return|import|from)\b)"
+    r"[ \t]{0,12}\d{1,7}[ \t:|\u2192-]{1,80}"
+    r"(?:#|//|/\*|\*|--|<!--|\"\"\"|@|(?:raise|def|class|throw|except|catch|return|import|from)\b)"
 )
 """A line of a file with its number: a comment, or a statement."""
 

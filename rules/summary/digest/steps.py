@@ -176,7 +176,7 @@ def _note_end(found: _Found, call: ToolCall, result: Message) -> None:
 
 
 def _is_undone(call: ToolCall, result: Message) -> bool:
-    """Whether nothing was done by a call that failed: of several commands in a line the first ones may have gone well."""
+    """Whether a call that failed did nothing: of several commands in a line the first may have gone well."""
     commands = [one for one in _SEGMENTS.split(find_command(call) or "") if one.split(None, 1)[:1] not in ([], ["cd"])]
     return len(commands) < 2 or was_refused(result)
 

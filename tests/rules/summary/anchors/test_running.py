@@ -53,7 +53,9 @@ def test_what_ends_by_itself_is_not_running(one: list[Message]) -> None:
     assert find_running(one) == ()
 
 
-BASH_7 = step("Bash", {"command": "make watch", "run_in_background": True}, "Command running in background with ID: bash_7")
+BASH_7 = step(
+    "Bash", {"command": "make watch", "run_in_background": True}, "Command running in background with ID: bash_7"
+)
 CODEX = step("exec_command", {"cmd": "make watch"}, "Process running with session ID 12345")
 COMPOSE = run("docker compose up -d", "Container web Started")
 
@@ -107,7 +109,10 @@ def test_a_job_that_is_looked_at_is_still_one() -> None:
     "one",
     [
         step("Task", {"prompt": "Look"}, "I have read all files: the cause is in a.py."),
-        *(step(name, {"task": "a"}, "task_id: 7") for name in ("run_task", "complete_task", "add_task", "agent_status")),
+        *(
+            step(name, {"task": "a"}, "task_id: 7")
+            for name in ("run_task", "complete_task", "add_task", "agent_status")
+        ),
         run("grep -rn setsid src/"),
         run('git commit -m "drop nohup &"'),
         run("cat > a.sh <<EOF\nserver &\nEOF\nls"),
