@@ -4,11 +4,14 @@ Law: linear, told from calls and the beginnings of their results. A process that
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rules.conversation import Message, Role, ToolCall
 from rules.results.calls import OpenCalls
-from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command
+from rules.results.tools.failure import tells_failure, was_refused
+from rules.summary.anchors.shell_words import blank_texts
+from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command, only_reads
 from rules.summary.quoting import quote_line
 
 MAX_RUNNING = 16
@@ -16,75 +19,211 @@ MAX_RUNNING = 16
 TITLE_CHARS = 80
 RESULT_CHARS = 2000
 """Of a result, in which ids are looked for."""
+HEAD_CHARS = 300
+"""Of a result, in which it says that something runs on, or has ended."""
 MAX_HANDLES = 3
 """Ids of one process or sub-agent."""
 
 _BACKGROUND_MEMBER = re.compile(r'"(?:run_in_background|is_?background|background|detach)"\s{0,4}:\s{0,4}true')
-_BACKGROUND = re.compile(r"(?<![&>])&(?![&>\d])\s{0,8}(?:\Z|[\n;)]|echo\b|disown\b)|\bnohup\b|\bsetsid\b")
-_MAY_BEGIN = re.compile(r"&|nohup|setsid")
+_COMMAND = (
+    r"(?:^|[|;&(\n{]|\b(?:sudo|env|xargs|then|do|else|exec|time|sh|bash)\b)[ \t]{0,8}"
+    r"(?:-\S{1,20}[ \t]{1,4}){0,4}(?:\w{1,40}=\S{0,80}[ \t]{1,4}){0,4}(?:/[\w/]{1,40}/)?"
+)
+"""What stands before the name of a command."""
+_BACKGROUND = re.compile(
+    r"(?<![&><|])&(?![&>\d])\s{0,8}(?:\Z|[\n;)]|echo\b|disown\b)"
+    rf"|{_COMMAND}(?:nohup|setsid)\b"
+    rf"|{_COMMAND}(?:docker|podman)(?:[ -]compose)?\b[^\n;|]{{0,80}}?\b(?:up|run|start)\b"
+    r"[^\n;|]{0,80}?\s(?:-[a-z]{0,3}d[a-z]{0,3}|--detach)\b",
+)
+_MAY_BEGIN = re.compile(r"&|nohup|setsid|docker|podman")
 _ENDING_NAME = re.compile(r"kill|stop|terminate|close|cancel", re.IGNORECASE)
+_MAY_END = re.compile(r"kill|stop|down|rm|delete")
 _ENDING = re.compile(
-    r"\b(?:kill|pkill|killall|taskkill)\b"
-    r"|\b(?:docker|podman|compose|systemctl|service|pm2|supervisorctl)\b[^\n]{0,80}?\b(?:stop|down|rm|delete)\b"
+    rf"{_COMMAND}(?P<of>(?:kill|pkill|killall|taskkill)\b"
+    r"|(?:docker|podman|docker-compose|podman-compose|systemctl|service|pm2|supervisorctl)\b"
+    r"[^\n]{0,80}?\b(?:stop|down|kill|rm|delete)\b)"
 )
 _LINES = re.compile(r"&&|\|\||[;\n]")
 """Between the lines of a shell; a pipe is one."""
+_NEWEST_JOB = re.compile(r"%(?:\d|%|\+)")
+_COMPOSE = frozenset({"compose", "docker-compose", "podman-compose"})
+_ENDED = re.compile(
+    r"<status>\s{0,4}(?:completed|exited|killed|failed|stopped|done|finished)\b"
+    r"|[\"']status[\"']\s{0,4}:\s{0,4}[\"'](?:completed|exited|killed|failed|stopped|done|finished)\b"
+    r"|^\s{0,4}(?:process|command|shell|session|task|agent)\b[^\n]{0,40}\b"
+    r"(?:exited|completed|finished|terminated|was killed)\b"
+    r"|\bstatus:\s{0,4}(?:completed|exited|killed|failed|stopped|done|finished)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_RUNS_ON = re.compile(
+    r"^\W{0,4}(?:(?:command|process|shell|task|server|agent|it)\s)?(?:is\s|was\s)?(?:now\s|still\s|moved\s|sent\s)?"
+    r"(?:running|to)\s(?:in\s(?:the\s)?background|the\sbackground|with\s(?:session|process|shell)\sid)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LAUNCHED = re.compile(
+    r"\b(?:launched|spawned|started|running)\b[^\n]{0,40}\b(?:background|asynchronous(?:ly)?|async|successfully|agent)\b"
+    r"|\basync(?:hronous)?\s(?:sub-?)?(?:agent|task)\b|\b(?:sub-?)?agent\b[^\n]{0,40}\b(?:launched|spawned)\b",
+    re.IGNORECASE,
+)
 _KEY = re.compile(r'"[\w-]{1,64}"\s{0,4}:')
-_WORD = re.compile(r"[\w-]{3,64}")
+_WORD = re.compile(r"[\w-]{1,64}")
 _HANDLE = re.compile(
-    r"""\b(?P<label>pid|(?:process|session|shell|task|job|agent|bash|run|thread)[ _-]?id)
-    (?:["']?[ ]{0,2}(?:[:=]|is)?[ ]{0,2}["']?|[ ](?:is[ ])?)(?P<value>[A-Za-z0-9][\w-]{1,63})""",
+    r"""\b(?P<label>pid|(?:process|session|shell|task|job|agent|bash|run|thread)[ _-]?id|(?<=with[ ])id)
+    (?:["']?[ ]{0,2}[:=][ ]{0,2}["']?(?P<value>[A-Za-z0-9][\w-]{0,63})
+      |[ ](?:is[ ])?(?P<number>(?=[A-Za-z_-]{0,63}\d)[A-Za-z0-9][\w-]{0,63}))""",
     re.IGNORECASE | re.VERBOSE,
 )
-_HANDLE_LABEL = re.compile(r"\b(?:pid|(?:process|session|shell|task|job|agent|bash|run|thread)[ _-]?id)\b")
 _JOB = re.compile(r"^\[\d{1,3}\] (\d{2,10})$", re.MULTILINE)
+_CONTAINER = re.compile(r"^([0-9a-f]{12})[0-9a-f]{52}$", re.MULTILINE)
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _AGENTS = frozenset({"task", "agent", "subagent", "delegate", "spawn"})
-_NO_AGENTS = frozenset({"create", "get", "list", "update", "tracker", "output", "stop", "progress"})
+_NO_AGENTS = frozenset(
+    [
+        "create",
+        "get",
+        "list",
+        "update",
+        "tracker",
+        "output",
+        "stop",
+        "progress",
+        "run",
+        "complete",
+        "add",
+        "status",
+        "finish",
+        "done",
+        "edit",
+        "delete",
+        "remove",
+        "set",
+        "mark",
+        "read",
+        "wait",
+        "send",
+        "input",
+        "resume",
+        "close",
+        "result",
+        "results",
+        "check",
+        "view",
+        "show",
+    ]
+)
 """Beside the word `task` these speak of a list of tasks, or of one that was begun before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The ids of what runs, the other words of its title, and whether a shell's line began it."""
+
+    handles: frozenset[str]
+    words: frozenset[str]
+    is_job: bool
 
 
 def find_running(messages: Sequence[Message], tail: Sequence[Message] = ()) -> tuple[str, ...]:
     """What was begun in these messages and ended neither there nor in the tail, oldest first, each a line."""
-    running: dict[str, frozenset[str]] = {}
+    running: dict[str, _Running] = {}
     calls = OpenCalls()
     for index, message in enumerate((*messages, *tail)):
         call = calls.answer(message)
-        if call is None or message.role is not Role.TOOL:
+        if call is None or message.role is not Role.TOOL or was_refused(message):
             continue
-        ended = _find_ended(call)
-        for title in [title for title, words in running.items() if not words.isdisjoint(ended)]:
-            del running[title]
-        if not ended and index < len(messages) and _runs_on(call):
-            title = _describe(call, message.text)
+        is_known = _end(running, call, message)
+        if not is_known and index < len(messages) and _runs_on(call, message):
+            handles = _find_handles(message.text)
+            title = _describe(call, handles)
+            words = frozenset(word for word in _WORD.findall(title) if len(word) > 2)
             running.pop(title, None)
-            running[title] = frozenset(_WORD.findall(_HANDLE_LABEL.sub(" ", title)))
+            values = frozenset(told.rpartition(" ")[2] for told in handles)
+            running[title] = _Running(values, words, find_command(call) is not None)
     return tuple(running)[-MAX_RUNNING:]
+
+
+def _end(running: dict[str, _Running], call: ToolCall, result: Message) -> bool:
+    """Take off what a call ends, or what its result says has ended; whether the call is of what was begun before."""
+    ended = _find_ended(call)
+    if "%" in ended:
+        newest = next((title for title in reversed(running) if running[title].is_job), None)
+        running.pop(newest or "", None)
+    for title in [title for title, one in running.items() if not ended.isdisjoint(one.handles | one.words)]:
+        del running[title]
+    if ended:
+        return not _begins_after_end(call)
+    asked = set(_values(call)) if running and find_command(call) is None else set()
+    named = [title for title, one in running.items() if not asked.isdisjoint(one.handles)]
+    for title in named if named and _ENDED.search(result.text[:HEAD_CHARS]) else ():
+        del running[title]
+    return bool(named)
+
+
+def _values(call: ToolCall) -> list[str]:
+    return _WORD.findall(_KEY.sub(" ", call.arguments[:RESULT_CHARS]))
 
 
 def _find_ended(call: ToolCall) -> set[str]:
     """The words that name what a call ends; none if it ends nothing."""
     if _ENDING_NAME.search(call.name[:NAME_CHARS]):
-        return set(_WORD.findall(_KEY.sub(" ", call.arguments[:RESULT_CHARS])))
-    command = find_command(call) if _ENDING.search(call.arguments[:ARGUMENTS_CHARS]) else None
-    lines = [line for line in _LINES.split(command or "") if _ENDING.search(line)]
-    return {word for line in lines for word in _WORD.findall(_ENDING.sub(" ", line))}
+        return set(_values(call))
+    command = find_command(call) if _MAY_END.search(call.arguments[:ARGUMENTS_CHARS]) else None
+    return {word for line in _ending_lines(command or "") for word in line}
 
 
-def _runs_on(call: ToolCall) -> bool:
+def _ending_lines(command: str) -> Iterator[set[str]]:
+    """For each line of a command that ends something, the words that name it."""
+    blanked = blank_texts(command)
+    start = 0
+    for stop in (*(found.start() for found in _LINES.finditer(blanked)), len(blanked)):
+        ending = _ENDING.search(blanked, start, stop)
+        if ending is not None:
+            line = command[start : ending.start("of")] + " " + command[ending.end() : stop]
+            words = {word for word in _WORD.findall(line) if not word.startswith("-")}
+            words |= {word[:12] for word in words if len(word) == 64}
+            if "compose" in ending["of"] and not any(len(word) > 2 for word in words):
+                words |= _COMPOSE
+            yield words | {"%"} if _NEWEST_JOB.search(line) else words
+        start = stop
+
+
+def _begins_after_end(call: ToolCall) -> bool:
+    """Whether the line that ends something begins something behind that."""
+    blanked = blank_texts(find_command(call) or "")
+    ends = [found.end() for found in _ENDING.finditer(blanked)]
+    return bool(ends) and _BACKGROUND.search(blanked, ends[-1]) is not None
+
+
+def _runs_on(call: ToolCall, result: Message) -> bool:
+    """Whether what a call began goes on behind its result."""
+    head = result.text[:HEAD_CHARS]
+    if tells_failure(result) or _ENDED.search(head):
+        return False
     parts = {part.lower() for part in _NAME_PARTS.findall(call.name[:NAME_CHARS])}
-    if not parts.isdisjoint(_AGENTS) and parts.isdisjoint(_NO_AGENTS):
-        return True
+    if not parts.isdisjoint(_AGENTS):
+        return parts.isdisjoint(_NO_AGENTS) and bool(_HANDLE.search(head) or _LAUNCHED.search(head))
     if _BACKGROUND_MEMBER.search(call.arguments[-RESULT_CHARS:]):
         return True
-    command = find_command(call) if _MAY_BEGIN.search(call.arguments[:ARGUMENTS_CHARS]) else None
-    return command is not None and _BACKGROUND.search(command) is not None
+    command = find_command(call)
+    if command is None:
+        return False
+    if _RUNS_ON.search(head) and not only_reads(call):
+        return True
+    may_begin = _MAY_BEGIN.search(call.arguments[:ARGUMENTS_CHARS]) is not None
+    return may_begin and _BACKGROUND.search(blank_texts(command)) is not None
 
 
-def _describe(call: ToolCall, result: str) -> str:
+def _find_handles(result: str) -> list[str]:
+    """The ids that a result tells, each behind its label."""
     said = result[:RESULT_CHARS]
-    handles = [f"{found['label'].lower()} {found['value']}" for found in _HANDLE.finditer(said)]
+    handles = [f"{found['label']} {found['value'] or found['number']}" for found in _HANDLE.finditer(said)]
     handles += [f"pid {pid}" for pid in _JOB.findall(said)]
-    told = ", ".join(list(dict.fromkeys(handles))[:MAX_HANDLES])
+    handles += [f"container {one}" for one in _CONTAINER.findall(said)]
+    return list(dict.fromkeys(handles))[:MAX_HANDLES]
+
+
+def _describe(call: ToolCall, handles: Sequence[str]) -> str:
     title = find_command(call) or f"{call.name} {call.arguments}"
-    return quote_line(title, TITLE_CHARS) + (f" ({quote_line(told, TITLE_CHARS * 2)})" if told else "")
+    told = quote_line(", ".join(handles), TITLE_CHARS * 2)
+    return quote_line(title, TITLE_CHARS) + (f" ({told})" if handles else "")

@@ -6,15 +6,14 @@ by standing here. What the tail holds, or what stands verbatim beside the summar
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rules.conversation import CountTokens, Message
 from rules.summary.anchors.echoes import find_echoes
 from rules.summary.anchors.mentions import Mentions, rank_names
 from rules.summary.anchors.names import Kind, find_kind, find_names
 from rules.summary.anchors.running import find_running
-from rules.summary.carried.answered import Answered
-from rules.summary.carried.list_calls import read_list_call
+from rules.summary.carried.list_calls import leave_out_lists
 from rules.summary.digest.errors import find_open_errors
 from rules.summary.digest.steps import find_steps
 from rules.summary.quoting import break_markers
@@ -118,7 +117,7 @@ def _write_running(removed: Removed, room_tokens: int, count: CountTokens) -> li
 
 def _write_deeds(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> list[str]:
     """Lines of what was done: errors that were not resolved, files, commands; the newest of each."""
-    steps = find_steps([_leave_out_lists(message) for message in messages])
+    steps = find_steps([leave_out_lists(message) for message in messages])
     groups = (
         ("errors that were not resolved", list(reversed(find_open_errors(messages))), 0.3),
         ("files", [steps.files[index] for index in steps.order], 0.6),
@@ -142,10 +141,3 @@ def _write_rows(title: str, rows: Sequence[str], room_tokens: int, count: CountT
             break
         taken.append(row)
     return [f"{title}: {'; '.join(taken)}"] if taken else []
-
-
-def _leave_out_lists(message: Message) -> Message:
-    """The message without calls that tell a task list: the newest one is carried, or stands in the tail."""
-    told = (read_list_call(Answered(call, None)) for call in message.tool_calls)
-    calls = tuple(call for call, one in zip(message.tool_calls, told, strict=True) if one is None or not one.is_whole)
-    return message if len(calls) == len(message.tool_calls) else replace(message, tool_calls=calls)

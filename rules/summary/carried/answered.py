@@ -11,6 +11,7 @@ import msgspec
 from rules.conversation import Message, Role, ToolCall
 from rules.results.calls import OpenCalls
 from rules.results.tools.arguments import MAX_ARGUMENTS_CHARS
+from rules.results.tools.failure import tells_failure
 
 _decode = msgspec.json.Decoder().decode
 
@@ -23,8 +24,8 @@ class Answered(NamedTuple):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the client says that the call failed."""
-        return self.result is not None and self.result.is_error
+        """Whether the client, or the result, says that the call failed."""
+        return self.result is not None and tells_failure(self.result)
 
 
 class Step(NamedTuple):

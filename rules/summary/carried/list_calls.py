@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
+from rules.conversation import Message
 from rules.summary.carried.answered import Answered, decode, read_arguments
 from rules.summary.carried.check_lists import read_any, read_markdown, read_prose
 from rules.summary.carried.item import MOST_ITEMS, Item, make_item, normalise
@@ -68,6 +69,13 @@ def read_list_call(one: Answered) -> ListCall | None:
         return _read_known(one, arguments)
     items = next(filter(None, (_read_unknown(key, value) for key, value in arguments.items())), ())
     return ListCall(call.name, items, is_whole=True) if items else None
+
+
+def leave_out_lists(message: Message) -> Message:
+    """The message without calls that tell a task list: the newest one is carried, or stands in the tail."""
+    told = (read_list_call(Answered(call, None)) for call in message.tool_calls)
+    calls = tuple(call for call, one in zip(message.tool_calls, told, strict=True) if one is None or not one.is_whole)
+    return message if len(calls) == len(message.tool_calls) else replace(message, tool_calls=calls)
 
 
 def apply_changes(items: Sequence[Item], changes: Iterable[Sequence[Item]]) -> tuple[Item, ...]:

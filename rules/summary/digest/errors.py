@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from rules.conversation import Message, Role, ToolCall
 from rules.results.calls import OpenCalls
-from rules.results.tools.exit_status import says_failure
-from rules.summary.digest.steps import Deed, find_deeds, only_reads
+from rules.results.tools.failure import tells_failure
+from rules.summary.digest.steps import Deed, find_deeds, is_command, only_reads
 from rules.summary.quoting import quote_line
 
 ERROR_CHARS = 200
@@ -31,12 +31,17 @@ _NONE = re.compile(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.
 _SIGNS = " \t\r:.!-=*"
 """A line that has nothing else beside the word is a title."""
 _CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
+_SOURCE = re.compile(
+    r"[ \t]{0,12}\d{1,7}[ \t:|\u2192-]{1,80}"
+    r"(?:#|//|/\*|\*|--|<!--|\"\"\"|@|(?:raise|def|class|throw|except|catch|return|import|from)\b)"
+)
+"""A line of a file with its number: a comment, or a statement."""
 
 
 @dataclass(slots=True)
 class _Error:
     call: tuple[str, str] | None
-    is_mended: bool = False
+    mended_by: ToolCall | None = None
 
 
 def find_open_errors(messages: Sequence[Message]) -> tuple[str, ...]:
@@ -52,14 +57,16 @@ def find_open_errors(messages: Sequence[Message]) -> tuple[str, ...]:
                 _note_result(errors, call, message)
         for made in message.tool_calls if errors else ():
             _note_change(errors, made)
-    return tuple(line for line, error in errors.items() if not error.is_mended)[-ERRORS:]
+    return tuple(line for line, error in errors.items() if error.mended_by is None)[-ERRORS:]
 
 
 def _note_result(errors: dict[str, _Error], call: ToolCall | None, result: Message) -> None:
     text = result.text
-    failed = result.is_error or says_failure(text)
+    failed = tells_failure(result)
     key = (call.name, call.arguments) if call is not None else None
-    lines = [] if not failed and call is not None and only_reads(call) else list(_find_lines(text))
+    lines = [] if not failed and call is not None and _is_of_files(call) else list(_find_lines(text))
+    for error in errors.values() if failed and call is not None else ():
+        error.mended_by = None if error.mended_by is call else error.mended_by
     if key is not None and not failed and not lines:
         for line in [line for line, error in errors.items() if error.call == key]:
             del errors[line]
@@ -70,12 +77,20 @@ def _note_result(errors: dict[str, _Error], call: ToolCall | None, result: Messa
         del errors[next(iter(errors))]
 
 
+def _is_of_files(call: ToolCall) -> bool:
+    """Whether a call shows files, or changes them and shows what they hold now."""
+    if only_reads(call):
+        return True
+    return not is_command(call) and not {Deed.READ, *_CHANGES}.isdisjoint(find_deeds(call).values())
+
+
 def _note_change(errors: dict[str, _Error], call: ToolCall) -> None:
     changed = [path for path, deed in find_deeds(call).items() if deed in _CHANGES]
     for path in changed:
         name = path.rpartition("/")[2]
         for line, error in errors.items():
-            error.is_mended |= name in line
+            if error.mended_by is None and name in line:
+                error.mended_by = call
 
 
 def _find_lines(text: str) -> Iterator[str]:
@@ -90,6 +105,7 @@ def _find_lines(text: str) -> Iterator[str]:
         if (
             line not in found
             and not is_alone
+            and not _SOURCE.match(end, line)
             and not _NONE.search(end[max(line, word.start() - 40) : word.start()] + word[0])
         ):
             found[line] = word.start()

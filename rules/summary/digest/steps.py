@@ -14,7 +14,7 @@ import msgspec
 
 from rules.conversation import Message, Role, ToolCall
 from rules.results.calls import OpenCalls
-from rules.results.tools.exit_status import says_failure
+from rules.results.tools.failure import tells_failure, was_refused
 from rules.summary.quoting import quote_line
 
 ARGUMENTS_CHARS = 4000
@@ -25,6 +25,8 @@ FILES = 200
 RECENT_CALLS = 40
 
 _PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,15}:(?:\\?/){2}(?:[^\s\"'<>\\]|\\/)*", re.IGNORECASE)
+"""No file, whatever it ends with."""
 _NAMED = re.compile(
     r'"(?:path|file_?path|file_?name|file|target_?file|notebook_path|absolute_path|relative_path)"\s{0,4}:\s{0,4}"([^"\\]{1,256})"',
     re.IGNORECASE,
@@ -47,6 +49,13 @@ class Deed(StrEnum):
     DELETED = "deleted"
     NAMED = "named"
 
+
+_FAILED = {
+    Deed.READ: "read failed",
+    Deed.WRITTEN: "write failed",
+    Deed.EDITED: "edit failed",
+    Deed.DELETED: "delete failed",
+}
 
 _DEEDS = {
     **dict.fromkeys(("delete", "remove", "unlink", "rm"), Deed.DELETED),
@@ -109,7 +118,7 @@ class _Called:
 
 @dataclass(slots=True)
 class _Found:
-    deeds: dict[str, Counter[Deed]] = field(default_factory=dict)
+    deeds: dict[str, Counter[str]] = field(default_factory=dict)
     called: dict[tuple[str, str], _Called] = field(default_factory=dict)
     calls: int = 0
 
@@ -118,6 +127,13 @@ class _Found:
         deeds = self.deeds.pop(path, None) or Counter()
         deeds[deed] += 1
         self.deeds[path] = deeds
+
+    def undo(self, path: str, deed: Deed) -> None:
+        """What was to be done to a file was not done."""
+        deeds = self.deeds[path]
+        if deed in _FAILED and deeds[deed]:
+            deeds[deed] -= 1
+            deeds[_FAILED[deed]] += 1
 
     def call(self, call: ToolCall) -> None:
         """A call was made that is none of a file alone."""
@@ -142,7 +158,7 @@ def find_steps(messages: Sequence[Message]) -> Steps:
             if not deeds or is_command(call) or set(deeds.values()) == {Deed.NAMED}:
                 found.call(call)
     files = list(found.deeds.items())[-FILES:]
-    changed = [bool(deeds.keys() & {Deed.WRITTEN, Deed.EDITED, Deed.DELETED}) for _, deeds in files]
+    changed = [any(deeds[deed] for deed in (Deed.WRITTEN, Deed.EDITED, Deed.DELETED)) for _, deeds in files]
     order = sorted(range(len(files)), key=lambda index: (changed[index], index), reverse=True)
     newest = list(found.called.values())[-RECENT_CALLS:]
     left_out = found.calls - sum(one.times for one in newest)
@@ -150,10 +166,19 @@ def find_steps(messages: Sequence[Message]) -> Steps:
 
 
 def _note_end(found: _Found, call: ToolCall, result: Message) -> None:
+    failed = tells_failure(result)
+    for path, deed in find_deeds(call).items() if failed and _is_undone(call, result) else ():
+        found.undo(path, deed)
     one = found.called.get((call.name, call.arguments))
     if one is not None:
-        one.failed = result.is_error or says_failure(result.text)
-        one.ever_failed |= one.failed
+        one.failed = failed
+        one.ever_failed |= failed
+
+
+def _is_undone(call: ToolCall, result: Message) -> bool:
+    """Whether a call that failed did nothing: of several commands in a line the first may have gone well."""
+    commands = [one for one in _SEGMENTS.split(find_command(call) or "") if one.split(None, 1)[:1] not in ([], ["cd"])]
+    return len(commands) < 2 or was_refused(result)
 
 
 def find_deeds(call: ToolCall) -> dict[str, Deed]:
@@ -161,10 +186,11 @@ def find_deeds(call: ToolCall) -> dict[str, Deed]:
     arguments = call.arguments[:ARGUMENTS_CHARS]
     command = find_command(call)
     if command is not None:
-        segments = _SEGMENTS.split(command)
+        segments = _SEGMENTS.split(_URL.sub("", command))
         return {path: _shell_deed(segment, path) for segment in segments for path in _PATH.findall(segment)}
     words = [*_EDITOR.findall(arguments), *(part.lower() for part in _NAME_PARTS.findall(call.name[:NAME_CHARS]))]
     deed = next((_DEEDS[word] for word in words if word in _DEEDS), Deed.NAMED)
+    arguments = _URL.sub("", arguments)
     named = _NAMED.findall(arguments)
     paths = named or _PATH.findall(_ESCAPED.sub(" ", arguments))
     return dict.fromkeys(paths, deed)
@@ -218,6 +244,8 @@ def _write_call(call: ToolCall) -> str:
     return f"{quote_line(call.name, NAME_CHARS)} {quote_line(told, CALL_CHARS)}"
 
 
-def _write_file(path: str, deeds: Counter[Deed]) -> str:
-    told = [f"{deed} {times}x" if times > 1 else str(deed) for deed, times in deeds.items() if deed is not Deed.NAMED]
+def _write_file(path: str, deeds: Counter[str]) -> str:
+    told = [
+        f"{deed} {times}x" if times > 1 else str(deed) for deed, times in deeds.items() if times and deed != Deed.NAMED
+    ]
     return quote_line(path, 256) + (f" ({', '.join(told)})" if told else "")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rules.conversation import CountTokens, Message
+from rules.summary.carried.list_calls import leave_out_lists
 from rules.summary.digest.errors import find_open_errors
 from rules.summary.digest.statements import CHARS_PER_TOKEN, SENTENCE_CHARS, Said, find_statements, rank
 from rules.summary.digest.steps import find_steps
@@ -45,7 +46,7 @@ def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountToken
     users_tokens, assistants_tokens = int(room_tokens * USERS_SHARE), int(room_tokens * ASSISTANTS_SHARE)
     users = Rows("Requests, oldest first", (), USERS_SHARE, is_users=True)
     assistants = Rows("Said by the assistant, oldest first", (), ASSISTANTS_SHARE)
-    steps = find_steps(messages)
+    steps = find_steps([leave_out_lists(message) for message in messages])
     return [
         _tell(users, messages, by_user, max_tokens=users_tokens, count=count),
         _tell(assistants, messages, by_assistant, max_tokens=assistants_tokens, count=count),

@@ -22,7 +22,7 @@ def run(command: str, said: str = "ok") -> list[Message]:
     ("begun", "told"),
     [
         (SERVER, "python server.py --port 8000 > out.log 2>&1 & (pid 41297)"),
-        (AGENT, 'Task {"description":"Read docs","prompt":"Read all"} (agentid a81f3c)'),
+        (AGENT, 'Task {"description":"Read docs","prompt":"Read all"} (agentId a81f3c)'),
         (run("nohup ./worker", "pid is 4242"), "nohup ./worker (pid 4242)"),
         (run("sleep 999 & echo $!", "process id: 77"), "sleep 999 & echo $! (process id 77)"),
         (step("spawn_agent", {"message": "go"}, '{"agent_id": "01ab-cd"}'), "agent_id 01ab-cd"),
@@ -50,6 +50,79 @@ def test_what_was_begun_is_told_with_its_ids(begun: list[Message], told: str) ->
 )
 def test_what_ends_by_itself_is_not_running(one: list[Message]) -> None:
     """Nor is a list of tasks one of agents."""
+    assert find_running(one) == ()
+
+
+BASH_7 = step(
+    "Bash", {"command": "make watch", "run_in_background": True}, "Command running in background with ID: bash_7"
+)
+CODEX = step("exec_command", {"cmd": "make watch"}, "Process running with session ID 12345")
+COMPOSE = run("docker compose up -d", "Container web Started")
+
+
+@pytest.mark.parametrize(
+    ("begun", "told"),
+    [
+        (BASH_7, "make watch (ID bash_7)"),
+        (CODEX, "make watch (session ID 12345)"),
+        (COMPOSE, "docker compose up -d"),
+        (run("docker run -d web", "0123456789ab" + "c" * 52), "docker run -d web (container 0123456789ab)"),
+        (step("Task", {"prompt": "go"}, "Async agent launched successfully.\nagentId: a1b2c3d4"), "(agentId a1b2c3d4)"),
+        (run("pkill -f old.py; nohup python new.py &"), "new.py"),
+        (run("bash -c 'nohup ./serve'"), "./serve"),
+    ],
+)
+def test_ids_of_each_client_are_told(begun: list[Message], told: str) -> None:
+    """With their letters."""
+    (row,) = find_running(begun)
+    assert told in row
+
+
+@pytest.mark.parametrize(
+    ("begun", "ending"),
+    [
+        (BASH_7, step("KillShell", {"shell_id": "bash_7"}, "Killed")),
+        (BASH_7, step("BashOutput", {"bash_id": "bash_7"}, "<status>completed</status>")),
+        (BASH_7, step("BashOutput", {"bash_id": "bash_7"}, "<status>killed</status>")),
+        (CODEX, step("write_stdin", {"session_id": 12345}, "Process exited with code 0")),
+        (COMPOSE, run("docker compose down -v")),
+        (SERVER, run("kill %1")),
+    ],
+)
+def test_what_has_ended_is_not_running(begun: list[Message], ending: list[Message]) -> None:
+    """By each client's way to say so, if it was not refused."""
+    assert find_running([*begun, *ending]) == ()
+    refused = [ending[0], result(ending[0].tool_calls[0].id, "The user doesn't want to proceed")]
+    assert len(find_running([*begun, *refused])) == 1
+
+
+def test_a_job_that_is_looked_at_is_still_one() -> None:
+    """The same as before; the newest job alone is ended by its number."""
+    looks = step("write_stdin", {"session_id": 12345}, "Process running with session ID 12345")
+    assert find_running([*CODEX, *looks]) == find_running(CODEX)
+    looks = step("BashOutput", {"bash_id": "bash_7"}, "<status>running</status>")
+    assert find_running([*BASH_7, *looks]) == find_running(BASH_7)
+    assert find_running([*BASH_7, *SERVER, *AGENT, *run("kill %1")]) == find_running([*BASH_7, *AGENT])
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        step("Task", {"prompt": "Look"}, "I have read all files: the cause is in a.py."),
+        *(
+            step(name, {"task": "a"}, "task_id: 7")
+            for name in ("run_task", "complete_task", "add_task", "agent_status")
+        ),
+        run("grep -rn setsid src/"),
+        run('git commit -m "drop nohup &"'),
+        run("cat > a.sh <<EOF\nserver &\nEOF\nls"),
+        run("./server &", "bash: ./server: not found\nexit code: 127"),
+        step("Bash", {"command": "x", "run_in_background": True}, "<tool_use_error>no</tool_use_error>"),
+        run("cat notes.md", "Running in background with ID: bash_7"),
+    ],
+)
+def test_what_does_not_run_on_is_not_running(one: list[Message]) -> None:
+    """It has answered, has failed, or is text."""
     assert find_running(one) == ()
 
 

@@ -224,3 +224,19 @@ def test_a_list_that_was_found_ends_the_search() -> None:
     older = step("bash", {"command": "ls"}) * 500
     assert found(A) == ["- [pending] a"]  # words that were read once are known
     assert count_steps(lambda: find_task_list([*older, *A], [])) == count_steps(lambda: find_task_list(A, []))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: InputValidationError: TodoWrite failed",
+        "<tool_use_error>No</tool_use_error>",
+        "The user doesn't want to proceed with this tool use. The tool use was rejected",
+        '{"error": "invalid"}',
+        "Traceback (most recent call last):\nValueError: no",
+    ],
+)
+def test_a_list_that_was_rejected_replaces_none(said: str) -> None:
+    """The one before it is still the true one."""
+    rejected = step("TodoWrite", {"todos": [{"content": "new", "status": "pending"}]}, said)
+    assert found([*B, *rejected]) == found(B)

@@ -64,3 +64,21 @@ def test_a_long_line_is_told_around_its_error() -> None:
     (row,) = find_open_errors((result("1", "x " * 2000 + "fatal: gone " + "y " * 2000),))
     assert "fatal: gone" in row
     assert len(row) <= ERROR_CHARS + 1
+
+
+@pytest.mark.parametrize(
+    "line", ["    46\t# This should work but raises FieldError", "   369\traise DatabaseError('ORDER BY')"]
+)
+def test_what_an_edit_shows_of_its_file_is_no_error(line: str) -> None:
+    """Nor is a numbered line of source, whoever shows it; an edit that failed tells of one."""
+    shown = f"The file was edited. Here is the result of cat -n on a snippet:\n{line}\n   47\tfail = Error"
+    assert find_open_errors((edit("src/a.py"), result("e", shown))) == ()
+    assert find_open_errors(run(1, "python show.py", line)) == ()
+    assert find_open_errors((edit("src/a.py"), result("e", "Error: no match"))) == ("Error: no match",)
+
+
+def test_an_edit_that_failed_resolves_nothing() -> None:
+    """The file is as it was."""
+    failed = (edit("src/a.py"), result("e", "String to replace not found in file."))
+    assert find_open_errors((*BROKEN, *failed)) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, edit("src/a.py"), *failed)) == ()

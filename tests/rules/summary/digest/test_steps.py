@@ -67,3 +67,33 @@ def test_equal_calls_are_one_row_that_tells_how_the_last_ended() -> None:
 def test_what_is_no_line_of_a_shell_is_none(arguments: str) -> None:
     """Whatever the arguments are."""
     assert find_command(call("1", "bash", arguments)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said", "told"),
+    [
+        ("edit", '{"path": "a/b"}', "String to replace not found in file.", "a/b (edit failed)"),
+        ("Write", '{"path": "a/b"}', "EACCES: permission denied, open 'a/b'", "a/b (write failed)"),
+        ("edit", '{"path": "a/b"}', "<tool_use_error>File has not been read yet</tool_use_error>", "a/b (edit failed)"),
+        ("read", '{"path": "a/b"}', "File does not exist.", "a/b (read failed)"),
+        ("bash", '{"command": "cd /w && rm a/b"}', "exit code: 1", "a/b (delete failed)"),
+        ("bash", '{"command": "sed -i s/x/y/ a/b && make"}', "exit code: 2", "a/b (edited)"),
+        ("bash", '{"command": "sed -i s/x/y/ a/b && make"}', "The user doesn't want to proceed", "a/b (edit failed)"),
+        ("edit", '{"path": "a/b"}', "The file was edited.", "a/b (edited)"),
+    ],
+)
+def test_what_failed_was_not_done(name: str, arguments: str, said: str, told: str) -> None:
+    """Of several commands in a line it is not certain which one failed."""
+    failed = (assistant(None, call("1", name, arguments)), result("1", said))
+    assert told in find_steps(failed).files
+    done = (assistant(None, call("0", "edit", '{"path": "a/b"}')), result("0"))
+    files = find_steps((*done, *failed)).files
+    assert any(file.startswith("a/b (edited") for file in files)
+
+
+def test_an_address_is_no_file() -> None:
+    """Whichever kind of call names it."""
+    url = "https://docs.ledger.example/guide/7"
+    assert find_deeds(call("1", "fetch", f'{{"url": "{url}", "to": "src/a.py"}}')) == {"src/a.py": Deed.NAMED}
+    assert find_deeds(call("1", "bash", f'{{"command": "curl {url} > a/b"}}')) == {"a/b": Deed.WRITTEN}
+    assert find_deeds(call("1", "read", f'{{"path": "{url}"}}')) == {}

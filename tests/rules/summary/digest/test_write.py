@@ -46,6 +46,12 @@ def test_what_there_is_none_of_has_no_title() -> None:
     assert "##" not in digest()
 
 
+def test_calls_that_tell_a_task_list_are_left_out() -> None:
+    """The newest one is carried; the older ones are no longer true."""
+    todo = assistant(None, call("1", "TodoWrite", '{"todos": [{"content": "mend", "status": "pending"}]}'))
+    assert "TodoWrite" not in digest(user(), todo, result("1"))
+
+
 def test_only_the_newest_calls_are_listed() -> None:
     """Earlier ones are counted."""
     calls = [assistant(None, call(str(number), arguments=str(number))) for number in range(RECENT_CALLS + 5)]
