@@ -98,23 +98,29 @@ def test_list_rules_and_names_are_carried() -> None:
 
 
 def test_what_stands_verbatim_is_not_repeated() -> None:
-    """The task, the user's kept words, and the tail."""
+    """The task, the user's kept words, and the tail: no list has a name of them, only a whole line that is quoted."""
     messages = (user("Mend src/task.py."), user("Mind src/kept.py."), *talk(4), assistant("Now src/tail.py."))
     said = (user("src/task.py src/kept.py src/tail.py src/gone.py"), *messages)
     text = find(Anchors(), said, place(len(said) - 1, len(said), kept=(2,), task=1))
-    assert "src/gone.py" in text
-    assert not any(name in text for name in ("src/task.py", "src/kept.py", "src/tail.py"))
+    listed = "\n".join(line for line in text.splitlines() if line != f"> {said[0].text}")
+    assert "src/gone.py" in listed
+    assert not any(name in listed for name in ("src/task.py", "src/kept.py", "src/tail.py"))
 
 
-def test_each_message_is_read_once() -> None:
-    """And what is too much at once is read by whoever has the time for it."""
+def test_each_message_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the removed part, of which so much is read again for each new cut.
+
+    What is too much at once is read by whoever has the time for it.
+    """
+    monkeypatch.setattr("rules.summary.anchors.memory.READ_CHARS", 400)
     messages = talk(40)
     kept, spent = Anchors(), []
     find(kept, messages, place(20, 40), spent.append)
     find(kept, messages, place(20, 40), spent.append)
     find(kept, (*messages, *talk(2)), place(30, 60), spent.append)
     read = [len(message.text) + sum(len(call.arguments) for call in message.tool_calls) for message in messages]
-    assert spent == [sum(read[:40]), sum(read[40:60])]
+    assert sum(read[:20]) < 400 < sum(read[:30])
+    assert spent == [sum(read[:40]), sum(read[:20]), sum(read[40:60]), 400]
 
 
 def test_too_much_work_leaves_it_as_it_was() -> None:
