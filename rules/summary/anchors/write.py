@@ -6,7 +6,7 @@ by standing here. What the tail holds, or what stands verbatim beside the summar
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rules.conversation import CountTokens, Message
 from rules.summary.anchors.echoes import find_echoes
