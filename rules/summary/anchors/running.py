@@ -62,8 +62,9 @@ _RUNS_ON = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LAUNCHED = re.compile(
-    r"\b(?:launched|spawned|started|running)\b[^\n]{0,40}\b(?:background|asynchronous(?:ly)?|async|successfully|agent)\b"
-    r"|\basync(?:hronous)?\s(?:sub-?)?(?:agent|task)\b|\b(?:sub-?)?agent\b[^\n]{0,40}\b(?:launched|spawned)\b",
+    r"\W{0,4}(?:[\w-]{1,40}\s){0,3}?(?:(?:sub-?)?agent|task|job|async\w{0,10})\b[^\n.]{0,60}"
+    r"\b(?:launched|spawned|started|running|background)\b"
+    r"|\W{0,4}(?:launched|spawned|started|running)\b[^\n.]{0,60}\b(?:background|(?:sub-?)?agent|task|async\w{0,10})\b",
     re.IGNORECASE,
 )
 _KEY = re.compile(r'"[\w-]{1,64}"\s{0,4}:')
@@ -202,7 +203,7 @@ def _runs_on(call: ToolCall, result: Message) -> bool:
         return False
     parts = {part.lower() for part in _NAME_PARTS.findall(call.name[:NAME_CHARS])}
     if not parts.isdisjoint(_AGENTS):
-        return parts.isdisjoint(_NO_AGENTS) and bool(_HANDLE.search(head) or _LAUNCHED.search(head))
+        return parts.isdisjoint(_NO_AGENTS) and bool(_HANDLE.search(head) or _LAUNCHED.match(head))
     if _BACKGROUND_MEMBER.search(call.arguments[-RESULT_CHARS:]):
         return True
     command = find_command(call)

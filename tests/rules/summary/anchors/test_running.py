@@ -68,6 +68,7 @@ COMPOSE = run("docker compose up -d", "Container web Started")
         (COMPOSE, "docker compose up -d"),
         (run("docker run -d web", "0123456789ab" + "c" * 52), "docker run -d web (container 0123456789ab)"),
         (step("Task", {"prompt": "go"}, "Async agent launched successfully.\nagentId: a1b2c3d4"), "(agentId a1b2c3d4)"),
+        (step("Task", {"prompt": "go"}, "Task was launched in the background."), 'Task {"prompt":"go"}'),
         (run("pkill -f old.py; nohup python new.py &"), "new.py"),
         (run("bash -c 'nohup ./serve'"), "./serve"),
     ],
@@ -108,6 +109,7 @@ def test_a_job_that_is_looked_at_is_still_one() -> None:
 @pytest.mark.parametrize(
     "one",
     [
+        step("Task", {"prompt": "Look"}, "Found. The server is started in the background by main.py"),
         step("Task", {"prompt": "Look"}, "I have read all files: the cause is in a.py."),
         *(
             step(name, {"task": "a"}, "task_id: 7")
