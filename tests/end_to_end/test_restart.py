@@ -14,6 +14,8 @@ from proxy.config.load import load_config
 from proxy.server.app import Proxy, run_proxy
 
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
+ONE_CUT = 40
+"""A request of the session whose cut part fits one question."""
 PLANTED = "the harbour master keeps his spare key under the third bollard"
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="redis-server is not on PATH")
 
@@ -131,7 +133,7 @@ def _reveals(kept: bytes, secrets: Sequence[str]) -> bool:
 async def test_two_credentials_never_share_a_summary(kind, client, upstream, serve, tmp_path, redis_url) -> None:
     """With every store the same transcript under another credential is summarised again."""
     store = {"memory": "memory", "sqlite": f"sqlite:///{tmp_path}/s.sqlite3", "redis": redis_url}[kind]
-    body = bodies()[-1]
+    body = bodies()[ONE_CUT]
     async with serve(f"store={store}") as proxy:
         for credential in ("Bearer one", "Bearer two", "", "Bearer one"):
             await ask(client, proxy, body, Authorization=credential)
@@ -143,7 +145,7 @@ async def test_a_tenant_named_by_a_header_keeps_its_summaries_when_the_token_cha
     client, upstream, serve, tmp_path
 ) -> None:
     """Rotating tokens of one tenant share; another tenant does not; without the header the credential decides."""
-    body = bodies()[-1]
+    body = bodies()[ONE_CUT]
     settings = ("tenant=header:X-Team", f"store=sqlite:///{tmp_path}/s.sqlite3")
     for team, credential in (("red", "Bearer 1"), ("red", "Bearer 2"), ("blue", "Bearer 2"), (None, "Bearer 2")):
         async with AsyncExitStack() as stack:

@@ -136,7 +136,7 @@ async def test_what_opened_the_door_goes_upstream_only_as_the_clients_own_creden
 async def test_summaries_are_asked_without_the_key_of_ours(client, upstream, start_proxy):
     """Its requests carry what the client's own would; clients with keys of their own do not find one another's."""
     proxy = await start_proxy(KEYS, "upstream.api_key=ours", "prices.cached_input=1", *SMALL)
-    session = make_session(30)
+    session = make_session(40)
     asked = []
     for key in ("key-one", "key-two", "key-one"):
         for messages in requests_of(session):

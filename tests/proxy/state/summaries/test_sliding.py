@@ -28,7 +28,7 @@ async def test_a_client_that_drops_its_beginning_gets_digests(client, upstream, 
     """After three summaries that nobody found again no fourth is paid for; another client's sessions have theirs."""
     proxy = await start_proxy(*SETTINGS)
     system, task, *steps = make_session(80, result_words=200)["messages"][:-1]
-    slid = [[system, task, *steps[start : start + 90]] for start in range(0, 20, 2)]
+    slid = [[system, task, *steps[start : start + 70]] for start in range(0, 20, 2)]
     assert [await ask(client, proxy, messages) for messages in slid] == ["summarise"] * 3 + ["digest"] * 7
     assert len(upstream.summaries) == 3
     assert (
@@ -69,7 +69,7 @@ async def test_a_client_that_stops_sliding_has_summaries_again(client, upstream,
     proxy = await start_proxy(*SETTINGS)
     system, task, *steps = make_session(150, result_words=260)["messages"][:-1]
     for start in range(0, 12, 2):
-        await send(client, proxy, [system, task, *steps[start : start + 90]])
+        await send(client, proxy, [system, task, *steps[start : start + 70]])
     written = len(upstream.summaries)
     await send(client, proxy, [system, task, *steps[12:102]])
     assert len(upstream.summaries) == written  # three texts, in two parts each, are enough to tell
