@@ -24,7 +24,8 @@ from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest
 
 QUESTION_SHARE = 0.75
-"""Of what a prompt may have: a window that is only believed may be smaller, and refuses a question that fills it."""
+"""Of what a prompt may have by a window that was learned: the true one may be smaller, and refuses a question that
+fills what is believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,8 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
 def find_question_tokens(view: ModelView, answer_tokens: int) -> int:
     """What a question for a summary may have, for an answer of so many tokens, as we count."""
     asked_tokens = min(ceil(answer_tokens * view.facts.ratio), view.policy.context_window // 2)
-    return int(view.policy.limit_tokens(asked_tokens) * QUESTION_SHARE)
+    share = QUESTION_SHARE if view.has_learned_window else 1.0
+    return int(view.policy.limit_tokens(asked_tokens) * share)
 
 
 def _view_other(services: Services, call: Call) -> ModelView:

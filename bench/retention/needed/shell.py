@@ -15,7 +15,6 @@ from bench.sessions.ledger import SessionLedger
 from bench.sessions.prompts import split_body
 from proxy.compaction import Compacted, Compactor, Planned, read_request
 from proxy.config.policies.policy import PolicyConfig
-from proxy.exchange.choose_summary import QUESTION_SHARE
 from proxy.state.summaries.answers import accept_note
 from proxy.state.summaries.calls import NoSummaryError
 from proxy.state.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
@@ -164,7 +163,7 @@ class Shell:
         base = self._find_base(wanted)
         text = base.text if base and base.by_model else None
         count = self.compactor.count
-        tokens = int(self.policy.limit_tokens(self.policy.summary_max_tokens) * QUESTION_SHARE)
+        tokens = self.policy.limit_tokens(self.policy.summary_max_tokens)
         for part in split_request(wanted, base_text=text, max_tokens=tokens, most=MOST_PARTS, count=count):
             prompt = write_prompt(part, base_text=text, max_tokens=tokens, count=count)
             text = self._read_note(request.codec.ask(question, prompt), part, question.max_tokens)

@@ -14,7 +14,7 @@ from upstreams.recording import completion, hold_summaries
 
 from proxy.compaction.compactor import Planned
 from proxy.exchange.call import Call
-from proxy.exchange.choose_summary import QUESTION_SHARE, Chosen, choose_summariser, choose_text, write_ahead
+from proxy.exchange.choose_summary import Chosen, choose_summariser, choose_text, write_ahead
 from proxy.exchange.report import Phases
 from proxy.state.models.lessons import Lesson
 from proxy.state.summaries.sliding import SUMMARIES
@@ -419,7 +419,7 @@ async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_accoun
     assert summariser.secret == call.arrival.tenant.secret
     assert (summariser.model, summariser.label) == ("qwen3-8b", call.label)
     assert summariser.token_ratio == call.view.facts.ratio > 1
-    assert summariser.window_tokens == int(call.view.policy.limit_tokens(300) * QUESTION_SHARE)
+    assert summariser.window_tokens == call.view.policy.limit_tokens(300)
 
 
 @pytest.mark.parametrize("name", ["other", "plain"])
@@ -445,7 +445,7 @@ async def test_another_model_has_its_own_window_and_does_not_think_as_the_client
     assert policy.context_window == 4000
     assert (theirs.answer_tokens, mine.answer_tokens) == (2000, 4000)
     assert (mine.model, mine.is_reasoning) == ("m", True)
-    window_tokens = int(policy.limit_tokens(300) * QUESTION_SHARE)
+    window_tokens = policy.limit_tokens(300)
     assert (theirs.model, theirs.is_reasoning, theirs.window_tokens) == ("small", False, window_tokens)
 
 
@@ -460,7 +460,7 @@ async def test_what_is_known_of_a_model_is_known_of_it_at_its_upstream(make_stag
         await models.learn(name, 8000, Lesson(window_tokens))
     after = choose_summariser(stages.services, call)
 
-    assert before.window_tokens - after.window_tokens == 3000 * QUESTION_SHARE
+    assert before.window_tokens - after.window_tokens == 3000
 
 
 @pytest.mark.parametrize(

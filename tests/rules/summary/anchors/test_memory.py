@@ -181,6 +181,6 @@ def test_another_budget_or_another_text_is_another_place() -> None:
     kept, where = Anchors(), place(40, 60)
     texts = [
         find(kept, messages, one)
-        for one in (where, replace(where, is_told=True), replace(where, cut=replace(where.cut, anchor_tokens=200)))
+        for one in (where, replace(where, told="a list"), replace(where, cut=replace(where.cut, anchor_tokens=200)))
     ]
     assert len(set(texts)) == 3

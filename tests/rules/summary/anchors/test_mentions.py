@@ -39,12 +39,12 @@ def test_any_arguments_are_read(arguments: str) -> None:
 
 
 def test_arguments_are_read_as_they_are_meant() -> None:
-    """Escapes and nesting are undone; a number stands behind its member's name."""
+    """Escapes and nesting are undone; a number has its member's name for a label. Members and tools are no names."""
     arguments = '{"path": "src\\/a.py", "edits": [{"old": "x\\nold_name", "line": 12345}], "port": 18080, "ok": true}'
     texts = list(read_arguments([call("1", "edit_file", arguments)]))
-    assert texts == ["edit_file", "path: src/a.py", "old: x\nold_name", "line: 12345", "port: 18080"]
+    assert texts == ["src/a.py", "x\nold_name", "12345", "18080"]
     found = read_mentions(assistant("See os.path.", call("1", "edit_file", arguments)))
-    assert found.asked == {"edit_file", "src/a.py", "old_name", "12345", "18080"}
+    assert found.asked == {"src/a.py", "old_name", "12345", "18080"}
     assert found.told == {"os.path"}
     assert found.labels == {"12345": "line", "18080": "port"}
 

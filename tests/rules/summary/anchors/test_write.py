@@ -62,6 +62,9 @@ def test_with_room_for_all_each_name_stands_once(said: list[str], present: froze
     made = replace(removed(*talk(*said), present=present), is_told=True)
     text = write_anchors(made, max_tokens=100_000, count=count)
     named = {name for mentions in made.mentions for name in mentions.asked | mentions.told}
+    if not named - present:
+        assert text == ""
+        return
     assert find_names(text) - find_names(TITLE) == named - present
     told = [name for line in lines_of(text) for name in line.partition(": ")[2].split(", ")]
     assert len({name.split()[-1] for name in told}) == len(told)
