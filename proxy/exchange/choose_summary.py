@@ -23,10 +23,6 @@ from proxy.wire.dialects import DEFAULT
 from rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from rules.summary.request import Summary, SummaryRequest
 
-QUESTION_SHARE = 0.75
-"""Of what a prompt may have by a window that was learned: the true one may be smaller, and refuses a question that
-fills what is believed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -196,8 +192,7 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
 def find_question_tokens(view: ModelView, answer_tokens: int) -> int:
     """What a question for a summary may have, for an answer of so many tokens, as we count."""
     asked_tokens = min(ceil(answer_tokens * view.facts.ratio), view.policy.context_window // 2)
-    share = QUESTION_SHARE if view.has_learned_window else 1.0
-    return int(view.policy.limit_tokens(asked_tokens) * share)
+    return view.policy.limit_tokens(asked_tokens)
 
 
 def _view_other(services: Services, call: Call) -> ModelView:

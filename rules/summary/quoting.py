@@ -21,11 +21,10 @@ HEADINGS = (
     "go on from the summary above",
     "earlier messages were removed",
     "Requests, oldest first",
-    "Task list as of then",
-    "as it stood then",
-    "Exact names from that part",
 )
 """The words by which what we write introduces a summary, the user's words, a quotation and its end."""
+TITLES = ("Task list as of then", "as it stood then", "Exact names from that part")
+"""The words above what stands within a quotation: nothing that is quoted may tell of another list or file."""
 BROKEN_HEADING = "(quoted heading)"
 BROKEN_MARKER = "[quoted trimtab"
 
@@ -88,7 +87,7 @@ def _spell_out(text: str) -> bytes:
 
 
 _NAME = "trimtab"
-_SPELLED_HEADINGS = tuple(_spell(heading) for heading in HEADINGS)
+_SPELLED_HEADINGS = tuple(_spell(heading) for heading in (*HEADINGS, *TITLES))
 _WORDS = tuple(heading.encode() for heading in _SPELLED_HEADINGS)
 _HEADING = re.compile("|".join(_SPELLED_HEADINGS))
 _HEADING_OR_NAME = re.compile("|".join((*_SPELLED_HEADINGS, _NAME)))

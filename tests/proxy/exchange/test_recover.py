@@ -183,7 +183,9 @@ async def test_every_recorded_refusal_is_recovered_from(row, streams, client, up
     if row["server"] in _HOPELESS:
         assert await _retries(client, proxy) == {"hopeless": 1.0}
         return
-    assert (response.status, strict.refused) == (200, 1), (row["server"], strict.seen)
+    # If the window had to be guessed, the question for the summary may be too long for the true one: it is asked anew.
+    assert response.status == 200, (row["server"], strict.seen)
+    assert strict.refused in {1, 2}, (row["server"], strict.seen)
     assert b"good." in answer
     assert await _retries(client, proxy) == {"recovered": 1.0}
 
