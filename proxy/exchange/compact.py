@@ -90,19 +90,20 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
 
     Raises LimitExceededError, never on the word of a lesson alone, and UndecodableError.
     """
-    unlearned = replace(call, view=call.view.forget(services.config)) if call.view.has_learned else None
     refused: LimitExceededError | None = None
     try:
         planned, size_bytes = await _plan(services, call, phases)
-        if unlearned is None or not _is_test(services, call, planned):
+        if not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
+        view = call.view.doubt(services.config)
     except LimitExceededError as error:
-        if unlearned is None:
+        if not call.view.has_learned:
             raise
-        refused = error
+        refused, view = error, call.view.forget(services.config)
+    trial = replace(call, view=view)
     try:
-        planned, size_bytes = await _plan(services, unlearned, phases)
-        attempt = await carry_out(services, unlearned, planned, reply, phases, size_bytes=size_bytes)
+        planned, size_bytes = await _plan(services, trial, phases)
+        attempt = await carry_out(services, trial, planned, reply, phases, size_bytes=size_bytes)
     except LimitExceededError:
         if refused is None:
             raise

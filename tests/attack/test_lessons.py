@@ -176,7 +176,7 @@ async def test_a_window_that_was_guessed_grows_again_when_the_server_that_refuse
     """One in so many of the requests that it cuts goes out whole; that changes nothing for whom it did not cut."""
     upstream.answer = Server(count_messages, lambda _: {"error": {"message": "context length exceeded"}})
     upstream.answer.window = 4000
-    proxy = await start_proxy("defaults.overflow_strategy=prune", "defaults.high_water=0.8", "defaults.low_water=0.4")
+    proxy = await start_proxy("defaults.overflow_strategy=prune")
     await ask(client, proxy, session(60), "client")
     _, tokens, _ = await ask(client, proxy, session(60), "client")
     assert tokens.rpartition("=")[2] != "119808"

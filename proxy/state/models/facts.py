@@ -43,6 +43,14 @@ class Facts:
         """What is known without anything that was learned."""
         return replace(self, ratio=family_ratio, learned_tokens=None, added_tokens=None, refuted=(), has_ratio=False)
 
+    def doubt(self, family_ratio: float) -> "Facts":
+        """What is known without anything that is to be tested: a ratio that the upstream's answers confirm stays.
+
+        By another one the answer to a test would seem to be cut short, or the prompt longer than it is.
+        """
+        forgotten = self.forget(family_ratio)
+        return replace(forgotten, ratio=self.ratio, has_ratio=True) if self.is_calibrated else forgotten
+
 
 @dataclass(frozen=True, slots=True)
 class Learned:

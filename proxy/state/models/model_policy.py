@@ -67,6 +67,11 @@ class ModelView:
         facts = self.facts.forget(find_family(self.name.model).ratio)
         return self.of(config, self.settings, self.name, facts)
 
+    def doubt(self, config: Config) -> Self:
+        """The view without anything that `is_doubtful` tells of."""
+        facts = self.facts.doubt(find_family(self.name.model).ratio)
+        return self.of(config, self.settings, self.name, facts)
+
     @property
     def window_from(self) -> str:
         """Where the policy's window comes from: configured, discovered, catalogue, default, or learned."""

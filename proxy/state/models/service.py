@@ -135,6 +135,8 @@ class Models:
         changes: dict[str, Any] = {"calibrated": known.calibrated or len(calibration.samples) >= WARM_UP_SAMPLES}
         if found != known.ratio:
             changes |= {"ratio": found, "ratio_source": "answers", "ratio_at": self._wall_clock()}
+            if known.refused_tokens is not None:  # it was counted by the ratio of before
+                changes["refused_tokens"] = round(known.refused_tokens * found / known.ratio)
         model.writing = self._tasks.start(self._kept.write(name, model, **changes))
         if changes["calibrated"]:
             self._claim_soon(name, Claim(name.key_id, ratio=found))

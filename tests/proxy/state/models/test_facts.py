@@ -1,5 +1,7 @@
 """What is planned by, of what is known of a model."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +25,13 @@ def test_a_window_that_is_configured_is_never_made_larger(learned: int, configur
     facts = Facts(1.0, learned_tokens=learned, refuted=(configured,))
     assert facts.correct(configured, is_configured=True) == min(learned, configured)
     assert facts.correct(configured) == learned
+
+
+def test_a_ratio_that_answers_confirm_is_learned_and_not_in_doubt() -> None:
+    confirmed = replace(LEARNED, ratio=0.8, has_ratio=True, is_calibrated=True)
+    assert (confirmed.forget(1.2).ratio, confirmed.doubt(1.2).ratio) == (1.2, 0.8)
+    assert confirmed.doubt(1.2).correct(32_000) == 32_000
+    assert replace(confirmed, is_calibrated=False).doubt(1.2) == Facts(1.2)
 
 
 def test_a_record_tells_everything_but_the_catalogue() -> None:

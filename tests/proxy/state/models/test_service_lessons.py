@@ -9,6 +9,7 @@ from support.model_learning import LIMIT, NAME, Clock, Process, Start, run_proce
 
 from proxy.state.models.calibration import Report
 from proxy.state.models.lessons import Lesson
+from proxy.state.models.records import Records
 from proxy.state.stores.memory import MemoryStore
 
 
@@ -111,6 +112,18 @@ async def test_a_guess_below_what_was_answered_becomes_that(start) -> None:
     assert process.models.recall(NAME).learned_tokens is None
     await process.models.learn(NAME, 128_000, replace(guess, refused_tokens=8617))
     assert process.models.recall(NAME).learned_tokens == 7859
+
+
+async def test_what_was_refused_is_counted_anew_by_a_ratio_that_answers_tell(start: Start) -> None:
+    """Else an answer to a prompt of fewer tokens than were refused would seem to be one of more."""
+    store = MemoryStore()
+    process = start(store)
+    await process.look_up()
+    guess = Lesson(window_tokens=20_000, is_certain=False, refused_tokens=30_000)
+    await process.models.learn(NAME, 128_000, guess)
+    assert await process.feed([2.0] * 20) == pytest.approx(2.0)
+    _, written = await Records(store).read(NAME)
+    assert written.refused_tokens == 60_000
 
 
 @pytest.mark.parametrize("lesson", [Lesson(window_tokens=4096), Lesson(ratio=3.0), Lesson(added_tokens=500)])
