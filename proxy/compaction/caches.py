@@ -8,6 +8,7 @@ from copy import copy
 from sys import getsizeof
 
 from proxy.lru import BytesLRU
+from proxy.wire.beginnings import Beginning, Beginnings, weigh_beginnings
 from proxy.wire.known import FixedTokens, Known, weigh_element
 from rules.conversation import Message
 from rules.pipeline.transcript_state import StateKey, TranscriptState
@@ -23,6 +24,8 @@ RESULTS_BYTES = 32 * 1024 * 1024
 SKETCHES_BYTES = 32 * 1024 * 1024
 """What tells whether results are alike, by their texts. Most of these are the cached messages' own."""
 DIFFS_BYTES = 8 * 1024 * 1024
+BEGINNINGS_BYTES = 64 * 1024 * 1024
+"""Bodies that were read last, whole: forty sessions of 400 kB. Of others the messages are known."""
 STATES_BYTES = 144 * 1024 * 1024
 """What was worked out of whole transcripts, the ones seen last, so that a grown one costs its new messages only.
 
@@ -30,7 +33,9 @@ They hold the messages of these, nearly always the cached ones, which count agai
 """
 
 
-ALL_BYTES = KNOWN_BYTES + KNOWN_BYTES // 8 + RESULTS_BYTES + SKETCHES_BYTES + DIFFS_BYTES + STATES_BYTES
+ALL_BYTES = (
+    KNOWN_BYTES + KNOWN_BYTES // 8 + RESULTS_BYTES + SKETCHES_BYTES + DIFFS_BYTES + STATES_BYTES + BEGINNINGS_BYTES
+)
 
 
 def make_known() -> Known:
@@ -61,6 +66,10 @@ class Caches:
             int(scale * DIFFS_BYTES), lambda key, diff: sum(map(len, key)) + getsizeof(diff)
         )
         self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(int(scale * STATES_BYTES), _weigh_state)
+        self.begun: BytesLRU[tuple[str, bytes], tuple[Beginning, ...]] = BytesLRU(
+            int(scale * BEGINNINGS_BYTES), weigh_beginnings
+        )
+        self.beginnings = Beginnings(self.begun, int(scale * BEGINNINGS_BYTES) // 2)
 
     def share(self) -> "Caches":
         """The same for another tenant: nothing is known in it yet, and the bounds are those of all shares together."""
@@ -69,11 +78,13 @@ class Caches:
         made.known = Known(made.elements, made.fixed)
         made.results, made.sketches = self.results.share(), self.sketches.share()
         made.diffs, made.states = self.diffs.share(), self.states.share()
+        made.begun = self.begun.share()
+        made.beginnings = Beginnings(made.begun, self.beginnings.most_bytes)
         return made
 
     def close(self) -> None:
         """Forget everything, and keep nothing from now on."""
-        for memo in (self.elements, self.fixed, self.results, self.sketches, self.diffs, self.states):
+        for memo in (self.elements, self.fixed, self.results, self.sketches, self.diffs, self.states, self.begun):
             memo.close()
 
 

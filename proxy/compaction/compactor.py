@@ -29,23 +29,28 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What goes out: `body`, the client's own bytes where no rule acted; `forwarded` is what stands in it.
+    """What goes out: the `pieces` of a body, and what stands in it; the client's own bytes if no rule acted.
 
     Tokens are the model's own, as far as they are known; those within `forwarded` are ours.
     """
 
-    body: bytes
+    pieces: tuple[bytes, ...]
     forwarded: Conversation
     decisions: tuple[Decision, ...]
     original_tokens: int
     sent_tokens: int
     limit_tokens: int
 
+    @property
+    def body(self) -> bytes:
+        """All that goes out, as one."""
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
 
 def describe_refused(request: Request, error: LimitExceededError) -> Compacted:
     """What is known of a request that was refused."""
     nothing = Conversation((), 0, ())
-    return Compacted(request.body, nothing, error.decisions, error.original_tokens, error.tokens, error.limit)
+    return Compacted((request.body,), nothing, error.decisions, error.original_tokens, error.tokens, error.limit)
 
 
 class Compactor:
@@ -108,7 +113,7 @@ class Compactor:
         original_tokens = round(ratio * planned.original.tokens)
         is_same = outcome.conversation is planned.original
         return Compacted(
-            body=planned.request.codec.encode(planned.request, planned.original, outcome.conversation),
+            pieces=planned.request.codec.encode(planned.request, planned.original, outcome.conversation),
             forwarded=outcome.conversation,
             decisions=tuple(_scale(decision, ratio) for decision in outcome.decisions),
             original_tokens=original_tokens,

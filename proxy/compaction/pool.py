@@ -25,6 +25,7 @@ from proxy.compaction.tokenizers.exact import (
 )
 from proxy.compaction.tokenizers.optional import find_engine
 from proxy.config.policies.policy import PolicyConfig
+from proxy.wire.beginnings import Beginnings
 from rules.conversation import CountTokens
 from rules.tokens.families import O200K, Costs, find_family
 
@@ -116,6 +117,10 @@ class Compactors:
         with self._holders_lock:
             compactor = Compactor(holder.count_by(found), costs, caches=holder.caches, number=len(holder.made))
             return holder.made.setdefault(counting, compactor)
+
+    def find_beginnings(self, tenant_id: str) -> Beginnings:
+        """The bodies that a tenant has sent last."""
+        return self._hold(tenant_id).caches.beginnings
 
     def _hold(self, tenant_id: str) -> _Holder:
         """What is remembered of a tenant; of too many, the one that was seen longest ago is forgotten."""

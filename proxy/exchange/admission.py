@@ -4,7 +4,7 @@ Law: what there is no room for is refused in words, or streams through unread; n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,12 +16,17 @@ from proxy.exchange.services import Services
 from proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError
 from proxy.http.request_body import ReceivedBody, receive_body
 from proxy.memory import estimate_work
+from proxy.wire.beginnings import Begun
+
+FindBegun = Callable[[bytes], Begun | None]
 
 
-async def receive(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:
-    """The body, in the account of its request; one for which there would never be memory is not to be decoded.
+async def receive(
+    services: Services, request: web.BaseRequest, lane: Lane, find_begun: FindBegun
+) -> tuple[ReceivedBody, Begun | None]:
+    """The body, in the account of its request, and what it has begun with.
 
-    Raises SlowRequestError and OverloadedError.
+    One for which there would never be memory is not to be decoded. Raises SlowRequestError and OverloadedError.
     """
     most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
     services.uploads.open(request, services.memory.open(lane.name))
@@ -30,11 +35,14 @@ async def receive(services: Services, request: web.BaseRequest, lane: Lane) -> R
         received = await receive_body(request, most_bytes, services.uploads, run)
     body = received.json
     if body is None:
-        return received
-    work_bytes = await asyncio.to_thread(estimate_work, body) if len(body) > LARGE_BODY_BYTES else estimate_work(body)
+        return received, None
+    begun = find_begun(body)
+    known_bytes = 0 if begun is None else begun.stop
+    work = partial(estimate_work, body, known_bytes)
+    work_bytes = await asyncio.to_thread(work) if len(body) - known_bytes > LARGE_BODY_BYTES else work()
     if len(body) + work_bytes > services.memory.most_bytes:
-        return replace(received, json=None, is_too_large=True)
-    return replace(received, work_bytes=work_bytes)
+        return replace(received, json=None, is_too_large=True), None
+    return replace(received, work_bytes=work_bytes), begun
 
 
 @asynccontextmanager

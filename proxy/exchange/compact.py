@@ -35,17 +35,17 @@ class Attempt:
     """What is sent, and what is known of it.
 
     `outcome` is the metrics' word for it. `call` and `chosen` are None if the request could not be compacted, or was
-    not to be; `compacted` is what is known of a request that is refused, too. `body` is what goes out, None for the
-    client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit, or if there was no thread for
-    the work. `lesson` is what the success of a second attempt teaches. `is_test`: it goes out as if nothing had been
-    learned. `seconds` are those of each phase.
+    not to be; `compacted` is what is known of a request that is refused, too. `body` is what goes out, in pieces; None
+    for the client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit, or if there was no
+    thread for the work. `lesson` is what the success of a second attempt teaches. `is_test`: it goes out as if nothing
+    had been learned. `seconds` are those of each phase.
     """
 
     outcome: str
     call: Call | None = None
     chosen: Chosen | None = None
     compacted: Compacted | None = None
-    body: bytes | None = None
+    body: tuple[bytes, ...] | None = None
     refusal: ProxyError | None = None
     lesson: Lesson | None = None
     is_test: bool = False
@@ -154,7 +154,7 @@ async def carry_out(
     outcome = call.route.target.mode
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"
-    body = compacted.body if call.route.target.mode == "enforce" else None
+    body = compacted.pieces if call.route.target.mode == "enforce" else None
     return Attempt(outcome, call, chosen, compacted, body, seconds=phases.seconds)
 
 

@@ -96,7 +96,7 @@ def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Qu
         request.max_tokens,
         is_text=is_text_only(forwarded),
         is_counted=is_counted(request, forwarded),
-        messages_share=1 - around_bytes / max(len(refused.body), 1),
+        messages_share=1 - around_bytes / max(sum(map(len, refused.pieces)), 1),
         ratios=find_ratios(call.view.name.model),
     )
     return sent, max(find_quotes(overflow, said) for said in (request.body, _read_head(call.arrival)))

@@ -29,6 +29,7 @@ from proxy.http.errors import OverloadedError, ProxyError
 from proxy.http.headers import Headers, request_headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody
+from proxy.wire.beginnings import MIN_BYTES, Begun
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
@@ -132,9 +133,12 @@ def _name_retry(journey: Journey) -> str:
 async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:
     """Serve the request, compacted if that is called for. Raises ProxyError."""
     lane = services.lane(journey.arrival.tenant)
-    received = await receive(services, journey.reply.request, lane)
+    received, begun = await receive(
+        services, journey.reply.request, lane, partial(_find_begun, services, journey, codec)
+    )
     async with working(services, journey.reply.request, received):
-        request = None if received.json is None else await _read(services, lane, codec, received.json)
+        request = None if received.json is None else await _read(services, lane, codec, received.json, begun)
+        _keep_beginning(services, journey, request, begun)
         # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
         model = codec.peek_model(received.beginning) if request is None else request.model
         route = _route(services, journey, model)
@@ -169,14 +173,32 @@ def _route(services: Services, journey: Journey, model: str) -> Route:
     return route
 
 
-async def _read(services: Services, lane: Lane, codec: Codec, body: bytes) -> Request | None:
+def _find_begun(services: Services, journey: Journey, codec: Codec, body: bytes) -> Begun | None:
+    """What the body has in common with an earlier one of its tenant's."""
+    begun: Begun | None = None
+    if len(body) >= MIN_BYTES:
+        with fail_open(services.recorder, journey.arrival.request_id, "read"):
+            begun = services.compactors.find_beginnings(journey.arrival.tenant.id).find(codec.name, body)
+    return begun
+
+
+def _keep_beginning(services: Services, journey: Journey, request: Request | None, begun: Begun | None) -> None:
+    """What the next request of the session will begin with."""
+    if request is not None and request.beginning is not None:
+        with fail_open(services.recorder, journey.arrival.request_id, "read"):
+            beginnings = services.compactors.find_beginnings(journey.arrival.tenant.id)
+            beginnings.keep(request.codec.name, request.beginning, begun)
+
+
+async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun: Begun | None) -> Request | None:
     """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge.
 
     Raises OverloadedError.
     """
-    size_bytes = INLINE_BYTES + 1 if len(body) > LARGE_BODY_BYTES else 0
+    new_bytes = len(body) if begun is None else len(body) - begun.stop
+    size_bytes = INLINE_BYTES + 1 if new_bytes > LARGE_BODY_BYTES else 0
     with suppress(UndecodableError), in_bounds():
-        return await services.workers.run_bounded(lane, partial(codec.read, body), size_bytes=size_bytes)
+        return await services.workers.run_bounded(lane, partial(codec.read, body, begun), size_bytes=size_bytes)
     return None
 
 

@@ -4,7 +4,7 @@ Law: a request goes to the host of the upstream that the configuration names, wh
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,7 +36,8 @@ _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
 READ_BYTES = 64 * 1024
 """Twice this is held of an answer that its client does not take yet, and what came with it."""
-Body = bytes | AsyncIterator[bytes]
+Body = bytes | tuple[bytes, ...] | AsyncIterator[bytes]
+"""Of a request: whole, in pieces that are all there, or as it comes."""
 
 
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:
@@ -119,16 +120,21 @@ class UpstreamClient:
         its head is too large or its body coded on this hop; faults of the answer's body are aiohttp's own, and those
         raised inside the block pass through.
         """
-        if isinstance(body, bytes):
-            if headers.get("Content-Length") != str(len(body)):
-                headers["Content-Length"] = str(len(body))  # where the client's stood
-            body = _pieces(body) if len(body) > PIECE_BYTES else body
+        data: bytes | AsyncIterator[bytes | memoryview] | None
+        if isinstance(body, bytes | tuple):
+            pieces = (body,) if isinstance(body, bytes) else body
+            size_bytes = sum(map(len, pieces))
+            if headers.get("Content-Length") != str(size_bytes):
+                headers["Content-Length"] = str(size_bytes)  # where the client's stood
+            data = _hand_over(pieces) if size_bytes > PIECE_BYTES else b"".join(pieces)
+        else:
+            data = body
         proxy = upstream.route.proxy
         how = _choose_way(url, headers, upstream, proxy)
         is_absolute = "proxy" in how and url.scheme == "http" and "server_hostname" not in how
         target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
         try:
-            response = await self._session.request(method, target, data=body, allow_redirects=False, **how)
+            response = await self._session.request(method, target, data=data, allow_redirects=False, **how)
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             if isinstance(error.__cause__, ProxyError):
                 raise error.__cause__ from None  # the body's own fault
@@ -189,7 +195,9 @@ def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
         raise UpstreamInvalidError(message)
 
 
-async def _pieces(body: bytes) -> AsyncIterator[bytes]:
-    view = memoryview(body)
-    for start in range(0, len(view), PIECE_BYTES):
-        yield bytes(view[start : start + PIECE_BYTES])
+async def _hand_over(pieces: Iterable[bytes]) -> AsyncIterator[memoryview]:
+    """Pieces that are not too large, none of them copied."""
+    for piece in pieces:
+        view = memoryview(piece)
+        for start in range(0, len(view), PIECE_BYTES):
+            yield view[start : start + PIECE_BYTES]

@@ -125,15 +125,15 @@ class ReceivedBody:
     rest: AsyncIterator[bytes] | None = None
     work_bytes: int = 0
 
-    def write(self, body: bytes | None, headers: CIMultiDict[str]) -> Body:
-        """What goes out: the client's own bytes, compressed or not, unless `body` says something else than `json`.
+    def write(self, pieces: tuple[bytes, ...] | None, headers: CIMultiDict[str]) -> Body:
+        """What goes out: the client's own bytes, compressed or not, unless the `pieces` are something else than `json`.
 
         Takes from the `headers` what is true no more.
         """
-        if body is not None and body is not self.json:
+        if pieces is not None and (len(pieces) > 1 or pieces[0] is not self.json):
             for name in ENTITY_HEADERS:
                 headers.popall(name, None)
-            return body
+            return pieces
         return self.wire if isinstance(self.wire, bytes) else _chain(self.wire, self.rest)
 
 

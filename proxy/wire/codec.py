@@ -4,9 +4,10 @@ Law: nothing outside a dialect's folder knows the names of its fields. A codec k
 remembers stands in the `Known` that it is given. Every method is safe to run in a thread.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from proxy.wire.beginnings import Beginning, Begun
 from proxy.wire.known import Known
 from proxy.wire.overflow.classify import Overflow
 from proxy.wire.sse import FirstEvent
@@ -33,6 +34,7 @@ class Request:
     `raws` is the JSON of each element, oldest first, with the client's own bytes. `fixed` is the JSON of what stands
     outside the transcript and costs prompt tokens; only the dialect knows what is what. `max_tokens` is the completion
     that the request asks for. `is_reasoning`: the request says that the model thinks within that completion.
+    `beginning` is what the request that goes on from this one may begin with; None if that would not be worth it.
     """
 
     codec: "Codec"
@@ -43,6 +45,7 @@ class Request:
     max_tokens: int | None
     fixed: tuple[bytes, ...] = ()
     is_reasoning: bool = False
+    beginning: Beginning | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,10 @@ class Codec(Protocol):
     def path(self) -> str:
         """The path at which an upstream is asked for a summary if no client's request says it."""
 
-    def read(self, body: bytes, *, max_chars: int | None = None) -> Request:
+    def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
         """Split a body into its elements without decoding them, mended if need be. Raises UndecodableError.
 
+        What it has `begun` with is not read again; the result is the same.
         Mending is slow: LargeWorkError if more than `max_chars` would have to be mended.
         """
 
@@ -134,8 +138,8 @@ class Codec(Protocol):
     def counts_all(self, request: Request) -> bool:
         """Whether all that a server may read of a body, but for its transcript, is counted or costs no tokens."""
 
-    def encode(self, request: Request, before: Conversation, after: Conversation) -> bytes:
-        """The body with the transcript `after`; the body itself if that is `before`, which `decode` returned.
+    def encode(self, request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
+        """The body with the transcript `after`, in pieces; the body itself if that is what `decode` returned.
 
         What no rule touched keeps its bytes. Raises UndecodableError if the body's elements cannot be found in it.
         """

@@ -5,6 +5,7 @@ are still neighbours.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from proxy.wire.json.spans import Array
@@ -31,27 +32,68 @@ class _Group(NamedTuple):
     is_kept: bool
 
 
+MAX_PIECES = 16
+"""Of what was written before: then they are joined, so that each byte is copied a few times in a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A body from its beginning to the end of its transcript's last element, in `pieces`, and that transcript.
+
+    `last` is where the last element that came from the client stops; `stop` the same of the very last element, -1 if
+    that is a made one.
+    """
+
+    messages: tuple[Message, ...]
+    origins: tuple[Origin | None, ...]
+    pieces: tuple[bytes, ...]
+    last: int
+    stop: int
+
+    def is_beginning_of(self, after: Conversation) -> bool:
+        """Whether a transcript of a body that goes on from this one's begins with these messages."""
+        number = len(self.messages)
+        return self.messages == after.messages[:number] and self.origins == after.origins[:number]
+
+
+class Source(NamedTuple):
+    """A body, the `array` in it that holds a transcript, and that transcript."""
+
+    body: bytes
+    array: Array
+    transcript: Conversation
+
+
 def write_elements(
-    body: bytes,
-    array: Array,
-    before: Conversation,
+    source: Source,
     after: Conversation,
     write: WriteElement,
     shares: Shares | None = None,
-) -> bytes:
-    """The body with the messages `after` in the place of its `array`, which holds those of `before`."""
-    groups = _group(before, after, in_runs=shares is None)
+    *,
+    written: Written | None = None,
+) -> tuple[Written, bytes]:
+    """The source's body with the messages `after` in the place of its transcript, up to the last of them; and its end.
+
+    `written` is what was made of an earlier body, all of whose elements this one begins with. It is gone on from if it
+    is the beginning of `after`.
+    """
+    if written is not None and (shares is not None or not written.is_beginning_of(after)):
+        written = None
+    begun = 0 if written is None else len(written.messages)
+    groups = _group(source.transcript, after, begun, in_runs=shares is None)
     if shares is not None:
         groups = _coalesce(_join(groups, after.messages, shares))
-    pieces = _write(body, array, list(groups), after, write)
-    return b"".join((body[: array.start], *pieces, body[array.stop :]))
+    made = _go_on(source, list(groups), after, write, written)
+    body, array, _ = source
+    spans = array.elements
+    return made, body[spans[-1].stop :] if made.stop == len(spans) > 0 else b"]" + body[array.stop :]
 
 
-def _group(before: Conversation, after: Conversation, *, in_runs: bool) -> Iterator[_Group]:
-    """The messages by their elements; `in_runs` joins neighbours that are as they came and one message each."""
+def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bool) -> Iterator[_Group]:
+    """The messages from `first` on by their elements; `in_runs` joins unchanged neighbours of one message each."""
     last_parts = {origin.start: origin.part for origin in before.origins if origin is not None and origin.part}
     messages, origins = after.messages, after.origins
-    first, number = 0, len(messages)
+    number = len(messages)
     while first < number:
         origin = origins[first]
         last = first + 1
@@ -118,21 +160,30 @@ def _join(groups: Iterator[_Group], messages: Sequence[Message], shares: Shares)
         yield joined
 
 
-def _write(
-    body: bytes, array: Array, groups: Sequence[_Group], after: Conversation, write: WriteElement
-) -> Iterator[bytes]:
-    """The pieces of the array."""
+def _go_on(
+    source: Source, groups: Sequence[_Group], after: Conversation, write: WriteElement, written: Written | None
+) -> Written:
+    """What was written before, and these groups behind it."""
+    body, array, _ = source
     spans = array.elements
-    yield body[array.start : spans[0].start] if groups and groups[0].start == 0 else b"["
-    before = 0  # where the last elements that came from the client stopped
-    for number, group in enumerate(groups):
-        if number:
-            follows = before > 0 and group.start == before
-            yield body[spans[before - 1].stop : spans[before].start] if follows else b","
+    if written is None:
+        opening = body[array.start : spans[0].start] if groups and groups[0].start == 0 else b"["
+        pieces, last, stop = [body[: array.start], opening], 0, -1
+    else:
+        pieces, last, stop = [], written.last, written.stop
+    is_first = written is None or not written.messages
+    for group in groups:
+        if not is_first:
+            follows = last > 0 and group.start == last
+            pieces.append(body[spans[last - 1].stop : spans[last].start] if follows else b",")
         if group.is_kept:
-            yield body[spans[group.start].start : spans[group.stop - 1].stop]
+            pieces.append(body[spans[group.start].start : spans[group.stop - 1].stop])
         else:
             pairs = zip(after.messages[group.first : group.last], after.origins[group.first : group.last], strict=True)
-            yield write(list(pairs))
-        before = before if group.start < 0 else group.stop
-    yield body[spans[-1].stop : array.stop] if groups and groups[-1].stop == len(spans) else b"]"
+            pieces.append(write(list(pairs)))
+        last, stop, is_first = last if group.start < 0 else group.stop, group.stop, False
+    new = (b"".join(pieces),) if pieces else ()
+    earlier = () if written is None else written.pieces
+    if len(earlier) >= MAX_PIECES:
+        earlier = (b"".join(earlier),)
+    return Written(after.messages, after.origins, (*earlier, *new), last, stop)

@@ -47,16 +47,16 @@ class FixedTokens(NamedTuple):
 class KnownView:
     """What is known of one dialect's requests, counted one way."""
 
-    __slots__ = ("_elements", "_fixed", "_number")
+    __slots__ = ("_elements", "_fixed", "number")
 
     def __init__(self, elements: "Elements", fixed: "Fixed", number: int) -> None:
         self._elements = elements
         self._fixed = fixed
-        self._number = number
+        self.number = number
 
     def count_unknown_bytes(self, raws: Sequence[bytes], fixed: tuple[bytes, ...] = (), fixed_factor: int = 1) -> int:
         """How many bytes are not known of these elements, and of what stands outside them, which count for more."""
-        number = self._number
+        number = self.number
         unknown = sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
         return unknown + sum(map(len, fixed)) * fixed_factor * len(self._fixed.find_missing([(number, fixed)]))
 
@@ -65,7 +65,7 @@ class KnownView:
 
         Elements that are alike have the same messages.
         """
-        number = self._number
+        number = self.number
         found = self._elements.get_many([(number, raw) for raw in raws])
         decoded = [messages for messages in found if messages]
         if len(decoded) == len(raws):
@@ -83,9 +83,9 @@ class KnownView:
         self, raws: tuple[bytes, ...], count_fixed: Callable[[tuple[bytes, ...]], FixedTokens]
     ) -> FixedTokens:
         """The tokens of what stands outside the messages."""
-        fixed = self._fixed.get((self._number, raws))
+        fixed = self._fixed.get((self.number, raws))
         if fixed is None:
-            fixed = self._fixed[self._number, raws] = count_fixed(raws)
+            fixed = self._fixed[self.number, raws] = count_fixed(raws)
         return fixed
 
 

@@ -38,11 +38,12 @@ def apply(
     work = work or Work(count)
     key = name_state(plan.conversation.messages, policy, work)
     state = None if states is None else states.get(key)
-    if state is not None and state.left_alone is plan:
-        return Outcome(plan.original)
+    done = None if state is None else state.find_outcome(plan, summary)
+    if done is not None:
+        return done
     outcome = _carry_out(plan, policy, summary, work.begin(), states)
-    if state is not None and not outcome.decisions:
-        state.left_alone = plan
+    if state is not None:
+        state.done = plan, summary, outcome
     return outcome
 
 
@@ -51,11 +52,12 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
     decisions = plan.decisions
     start = window.cut.at if window.cut else 0
     current = plan.conversation
-    if window.prune_stop > start:
-        pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count)
-        decisions += pruned.decisions
-        current = pruned.conversation
     with _take_state(states, name_state(current.messages, policy, work)) as state:
+        if window.prune_stop > start:
+            known = None if state is None else state.pruned
+            pruned = prune_tool_results(current, start=start, stop=window.prune_stop, count=count, known=known)
+            decisions += pruned.decisions
+            current = pruned.conversation
         if any(treatment.dedupe for treatment in policy.treatments()):
             # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
             start = max(start, window.prune_stop, count_leading(current.messages))

@@ -15,11 +15,13 @@ from rules.policy import Policy, name_policy
 from rules.prefix import hash_prefixes
 from rules.results.dedupe import View
 from rules.results.excerpt.rule import TRUNCATE
-from rules.results.incremental import Edits
+from rules.results.incremental import OBJECT_BYTES, Edits
 from rules.results.tidy.rule import TIDY
 from rules.results.work import Work
 from rules.summary.anchors.memory import Anchors
+from rules.summary.request import Summary
 from rules.window.cut_decision import Fold
+from rules.window.prune import Pruned
 from rules.window.room import Room
 from rules.window.state import Window
 
@@ -53,14 +55,15 @@ class TranscriptState:
     """What the rules made of a transcript so far. Each part goes on from message to message.
 
     `hashes` are those of the prefixes (prefix.py). After a LargeWorkError the part that raised it is of no use.
-    `last` is the last plan made, and the completion's `max_tokens` that it is for. `left_alone` is one that was carried
-    out and changed nothing.
+    `last` is the last plan made, and the completion's `max_tokens` that it is for. `done` is the last one carried out,
+    with its summary, and what came of it. `pruned` are the results that became placeholders.
     """
 
     edits: Edits
     hashes: Sequence[bytes] = ()
     last: tuple[Plan, int | None] | None = None
-    left_alone: Plan | None = None
+    done: tuple[Plan, Summary | None, Outcome] | None = None
+    pruned: Pruned = field(default_factory=dict)
     anchors: Anchors = field(default_factory=Anchors)
     _fold: Fold | None = None
     _view: View | None = None
@@ -69,13 +72,18 @@ class TranscriptState:
     def size_bytes(self) -> int:
         """What it holds in memory, about. Messages that two parts hold count twice."""
         parts = (part for part in (self.edits, self.anchors, self._fold, self._view) if part is not None)
-        return HASH_BYTES * len(self.hashes) + sum(part.size_bytes for part in parts)
+        return HASH_BYTES * len(self.hashes) + OBJECT_BYTES * len(self.pruned) + sum(part.size_bytes for part in parts)
 
     def find_plan(self, conversation: Conversation, max_tokens: int | None) -> Plan | None:
         """The last plan, if it is about this very conversation and a completion of `max_tokens`."""
         # Taken at once: another thread may go on with this state meanwhile.
         plan, planned_max_tokens = self.last or (None, None)
         return plan if plan and planned_max_tokens == max_tokens and plan.original == conversation else None
+
+    def find_outcome(self, plan: Plan, summary: Summary | None) -> Outcome | None:
+        """What came of the last plan, if it is this very one, and had the same summary."""
+        done_plan, done_summary, outcome = self.done or (None, None, None)
+        return outcome if done_plan is plan and done_summary == summary else None
 
     def edit(self, conversation: Conversation, policy: Policy, work: Work) -> Outcome:
         """The conversation with its results tidied and truncated. Raises LargeWorkError."""

@@ -13,13 +13,29 @@ PLACEHOLDER_TOKENS = 40
 """What a pruned result costs at most, its frame included; a result no longer than this is left alone."""
 
 
-def prune_tool_results(conversation: Conversation, *, start: int, stop: int, count: CountTokens) -> Outcome:
-    """Replace every result in messages [start, stop) by its placeholder."""
+Pruned = dict[int, tuple[Message, Message]]
+"""By their places: messages, and what pruning makes of them."""
+
+
+def prune_tool_results(
+    conversation: Conversation, *, start: int, stop: int, count: CountTokens, known: Pruned | None = None
+) -> Outcome:
+    """Replace every result in messages [start, stop) by its placeholder.
+
+    `known` may hold what was made of the same messages before; what is made now is added.
+    """
+    known = {} if known is None else known
     messages = list(conversation.messages)
     changed: list[int] = []
     for index in range(start, stop):
-        pruned = _prune(messages[index], count)
-        if pruned is not messages[index]:
+        message = messages[index]
+        if not is_prunable(message):
+            continue
+        before, pruned = known.get(index, (None, message))
+        if before is not message:
+            pruned = _prune(message, count)
+            known[index] = message, pruned
+        if pruned is not message:
             messages[index] = pruned
             changed.append(index)
     if not changed:
@@ -36,8 +52,6 @@ def is_prunable(message: Message) -> bool:
 
 
 def _prune(message: Message, count: CountTokens) -> Message:
-    if not is_prunable(message):
-        return message
     text = mark_pruned(message.original_tokens)
     saved = sum(map(count, message.texts)) + sum(part.tokens for part in message.media) - count(text)
     return replace(message.shorten((text,), saved), media=()) if saved > 0 else message

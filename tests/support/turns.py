@@ -13,8 +13,9 @@ from itertools import groupby
 import msgspec
 import orjson
 
+from proxy.wire.beginnings import Begun
 from proxy.wire.codec import PROMPT_TOO_LONG, Completion, Counting, ErrorText, Question, Request, UndecodableError
-from proxy.wire.elements import Placed, write_elements
+from proxy.wire.elements import Placed, Source, write_elements
 from proxy.wire.json.repair import DECODE_ERRORS
 from proxy.wire.json.spans import find_array
 from proxy.wire.known import FixedTokens
@@ -124,7 +125,7 @@ class TurnsCodec:
     path = "/v1/turns"
     paths = frozenset({path})
 
-    def read(self, body: bytes, *, max_chars: int | None = None) -> Request:
+    def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
         try:
             said = msgspec.json.decode(body, type=Body)
         except DECODE_ERRORS as error:
@@ -165,12 +166,13 @@ class TurnsCodec:
         """It has no other members."""
         return True
 
-    def encode(self, request: Request, before: Conversation, after: Conversation) -> bytes:
+    def encode(self, request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
         array = find_array(request.body, b'"items"', request.raws)
         if after is before or array is None:
-            return request.body
+            return (request.body,)
         shares = lambda left, right: {left.role, right.role} <= USER_SIDE  # noqa: E731 - it reads as a rule
-        return write_elements(request.body, array, before, after, _write_items, shares)
+        written, ending = write_elements(Source(request.body, array, before), after, _write_items, shares)
+        return (*written.pieces, ending)
 
     def tap(self, *, is_stream: bool) -> Tap:
         return Tap(_read_answer, is_stream=is_stream)

@@ -48,7 +48,7 @@ class Session:
         """The request that holds the messages before `stop`."""
         raws = self.request.raws[:stop]
         members = {**_decode_members(self.request.body), "messages": _join(raws)}
-        return replace(self.request, raws=raws, body=msgspec.json.encode(members))
+        return replace(self.request, raws=raws, body=msgspec.json.encode(members), beginning=None)
 
 
 def read_session(data: bytes, *, line: int | None = None, model: str | None = None) -> Session:

@@ -4,27 +4,31 @@ Law: what no rule touched goes out as the bytes it came in: messages, white spac
 """
 
 import re
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from proxy.wire.beginnings import MIN_BYTES, Beginning, Begun
 from proxy.wire.chat.cost import read_surroundings
 from proxy.wire.chat.message import decode_message, encode_message
 from proxy.wire.codec import Codec, Counting, Request, UndecodableError
-from proxy.wire.elements import Placed, write_elements
+from proxy.wire.elements import Placed, Source, write_elements
 from proxy.wire.json.repair import DECODE_ERRORS, mend
-from proxy.wire.json.spans import Array, find_array, has_more_parts
-from proxy.wire.known import FixedTokens
+from proxy.wire.json.spans import Array, Span, count_parts, find_array, has_more_parts, match_array
+from proxy.wire.known import FixedTokens, KnownView
 from rules.conversation import Conversation, Message, whole_elements
 from rules.results.work import Allowance
 from rules.tokens.messages import count_format, count_shared_frame, count_tools
 
+MESSAGES_KEY = b'"messages"'
 MAX_PARTS = 600_000
 """Strings of a request, and commas between its values. 15 million held the loop for 24 seconds, and 2 gigabytes."""
 TOOLS_FACTOR = 16
 """Rendering hostile tools takes as long as counting so many times their length."""
+_STAND_IN = b'"%s"' % secrets.token_hex(16).encode()
 _MODEL = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 
 
@@ -65,12 +69,15 @@ def peek_model(beginning: bytes) -> str:
     return found[1].decode("utf-8", "replace") if found else ""
 
 
-def read_request(codec: Codec, body: bytes, *, max_chars: int | None = None) -> Request:
+def read_request(codec: Codec, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
     """Split a body into its messages without decoding them. Raises UndecodableError.
 
     Lone surrogates, NaN and Infinity, and a byte order mark are mended, as most upstreams' decoders read them. That
     takes up to 0.3 s a megabyte: LargeWorkError if the body has more than `max_chars`. Messages keep their bytes.
     """
+    request = None if begun is None else _read_on(codec, body, begun)
+    if request is not None:
+        return request
     try:
         decoded = _split(body)
     except UndecodableError:
@@ -79,10 +86,55 @@ def read_request(codec: Codec, body: bytes, *, max_chars: int | None = None) -> 
         decoded = _split(clean)
         spans = _find_messages(clean, tuple(map(bytes, decoded.messages))).elements
         return _make_request(codec, body, decoded, tuple(body[span.start : span.stop] for span in spans))
-    return _make_request(codec, body, decoded, tuple(map(bytes, decoded.messages)))
+    raws = tuple(map(bytes, decoded.messages))
+    return _make_request(codec, body, decoded, raws, _begin(body, decoded, raws))
 
 
-def _make_request(codec: Codec, body: bytes, decoded: _Body, raws: tuple[bytes, ...]) -> Request:
+def _begin(body: bytes, decoded: _Body, raws: tuple[bytes, ...]) -> Beginning | None:
+    """What a later body may begin with; None if that is not worth it, or if the messages cannot be found."""
+    if len(body) < MIN_BYTES:
+        return None
+    skipped = [bytes(raw) for raw in (decoded.tools, decoded.functions, decoded.response_format)]
+    array = find_array(body, MESSAGES_KEY, raws, skipped)
+    return None if array is None else Beginning(body, array, raws, count_parts(body))
+
+
+def _read_on(codec: Codec, body: bytes, begun: Begun) -> Request | None:
+    """The request that goes on from an earlier one; None if it must be read whole.
+
+    The messages that both have become one stand-in, and the rest of the body is read as it is: so the decoder judges
+    what stands before and behind them as it would in the whole body. Nobody can guess the stand-in.
+    """
+    earlier, start, stop = begun.beginning, begun.beginning.array.start, begun.stop
+    rest = body[stop:]
+    parts = earlier.parts + count_parts(rest)
+    if parts > MAX_PARTS:
+        return None
+    text = b"".join((body[:start], b"[", _STAND_IN, rest))
+    try:
+        decoded = _decode_body(text)
+    except DECODE_ERRORS:
+        return None
+    new = tuple(map(bytes, decoded.messages))
+    array = match_array(text, start, new) if new[:1] == (_STAND_IN,) else None
+    if array is None:
+        return None
+    shift = stop - array.elements[0].stop
+    spans = [Span(span.start + shift, span.stop + shift) for span in array.elements[1:]]
+    beginning = Beginning(
+        body,
+        Array(start, array.stop + shift, [*earlier.array.elements[: begun.number], *spans]),
+        earlier.raws[: begun.number] + new[1:],
+        parts,
+        {number: messages[: begun.number] for number, messages in earlier.decoded.items()},
+        earlier.written if begun.is_whole else None,
+    )
+    return _make_request(codec, body, decoded, beginning.raws, beginning)
+
+
+def _make_request(
+    codec: Codec, body: bytes, decoded: _Body, raws: tuple[bytes, ...], beginning: Beginning | None = None
+) -> Request:
     is_reasoning = decoded.max_completion_tokens is not None
     wanted = decoded.max_completion_tokens if is_reasoning else decoded.max_tokens
     fixed = (
@@ -101,6 +153,7 @@ def _make_request(codec: Codec, body: bytes, decoded: _Body, raws: tuple[bytes, 
         max_tokens=wanted if type(wanted) is int else None,
         fixed=tuple(b"" if raw == b"null" else raw for raw in map(bytes, fixed)),
         is_reasoning=is_reasoning,
+        beginning=beginning,
     )
 
 
@@ -117,7 +170,7 @@ def _split(body: bytes) -> _Body:
 
 def _find_messages(body: bytes, raws: Sequence[bytes]) -> Array:
     """Where the messages stand in a body. Raises UndecodableError if their key is written with escapes."""
-    array = find_array(body, b'"messages"', raws)
+    array = find_array(body, MESSAGES_KEY, raws)
     if array is None:
         problem = "the key 'messages' is not written plainly"
         raise UndecodableError(problem)
@@ -127,15 +180,20 @@ def _find_messages(body: bytes, raws: Sequence[bytes]) -> Array:
 def uncounted_bytes(request: Request, counting: Counting) -> int:
     """Bytes of JSON that are to be decoded and counted; tools count for more, as they take longer."""
     known = counting.known.view(request.codec.name, counting.number)
-    return known.count_unknown_bytes(request.raws, request.fixed, TOOLS_FACTOR)
+    new = request.raws[len(_recall(request, known)) :]
+    return known.count_unknown_bytes(new, request.fixed, TOOLS_FACTOR)
 
 
 def decode_request(request: Request, counting: Counting) -> Conversation:
     """The request's transcript, counted. Raises UndecodableError if a message is no object with a role."""
     known = counting.known.view(request.codec.name, counting.number)
     try:
-        decoded = known.decode(request.raws, partial(_decode_element, counting))
-        messages = tuple([message for (message,) in decoded])
+        messages = _recall(request, known)
+        if len(messages) < len(request.raws):
+            decoded = known.decode(request.raws[len(messages) :], partial(_decode_element, counting))
+            messages += tuple([message for (message,) in decoded])
+            if request.beginning is not None:
+                request.beginning.decoded[known.number] = messages
         fixed = known.count_fixed(request.fixed, partial(_count_fixed, counting))
         tokens = fixed.format_tokens + fixed.tools_tokens
         if fixed.has_functions and messages:
@@ -143,6 +201,11 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     except DECODE_ERRORS as error:
         raise UndecodableError(type(error).__name__) from error
     return Conversation(messages, max(tokens, 0), whole_elements(len(messages)))
+
+
+def _recall(request: Request, known: KnownView) -> tuple[Message, ...]:
+    """The messages of the request's first elements that were decoded in an earlier one."""
+    return () if request.beginning is None else request.beginning.decoded.get(known.number, ())
 
 
 def _decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
@@ -171,15 +234,20 @@ def counts_all(request: Request) -> bool:
     return members.keys() <= _COUNTED | _WITHOUT_TOKENS
 
 
-def encode_request(request: Request, before: Conversation, after: Conversation) -> bytes:
-    """The body with the compacted transcript; the body itself if that is the original one.
+def encode_request(request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
+    """The body with the compacted transcript, in pieces; the body itself if that is the original one.
 
     Raises UndecodableError if the messages stand under an escaped key.
     """
     if after is before:
-        return request.body
-    array = _find_messages(request.body, request.raws)
-    return write_elements(request.body, array, before, after, _write_element)
+        return (request.body,)
+    beginning = request.beginning
+    array = _find_messages(request.body, request.raws) if beginning is None else beginning.array
+    earlier = None if beginning is None else beginning.written
+    written, ending = write_elements(Source(request.body, array, before), after, _write_element, written=earlier)
+    if beginning is not None:
+        beginning.written = written
+    return (*written.pieces, ending)
 
 
 def _write_element(placed: Sequence[Placed]) -> bytes:

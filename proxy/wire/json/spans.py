@@ -4,7 +4,7 @@ Law: offsets only; nothing is decoded and nothing is rebuilt. Linear in the leng
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ _SPACE = re.compile(rb"[ \t\n\r]{0,%d}+" % STRIDE_BYTES)
 _SEPARATOR = re.compile(rb"[, \t\n\r]{0,%d}+" % STRIDE_BYTES)
 _SCALAR = re.compile(rb"[^\s,\]}]{1,%d}+" % STRIDE_BYTES)
 _PART = re.compile(STRING + rb'|"|,', re.DOTALL)
+_BRACKETS = frozenset({b"{", b"["})
 _STRUCTURE = re.compile(STRING + rb'|"|[\[{]|[\]}]', re.DOTALL)
 
 
@@ -32,12 +33,13 @@ class Array(NamedTuple):
     elements: list[Span]
 
 
-def find_array(body: bytes, key: bytes, elements: Sequence[bytes]) -> Array | None:
+def find_array(body: bytes, key: bytes, elements: Sequence[bytes], others: Iterable[bytes] = ()) -> Array | None:
     """The last member `key` of the JSON object `body` whose value is an array of `elements`; None if there is none.
 
-    `body` must be valid JSON, behind a byte order mark perhaps; `elements` are what a decoder found under `key`, so
-    that they need not be scanned.
+    `body` must be valid JSON, behind a byte order mark perhaps; `elements` are what a decoder found under `key`, and
+    `others` under other keys, so that they need not be scanned.
     """
+    skipped = [other for other in others if other[:1] in _BRACKETS]
     found: Array | None = None
     at = _skip(body, body.index(b"{") + 1)
     while at < len(body) and body[at] != ord("}"):
@@ -46,12 +48,20 @@ def find_array(body: bytes, key: bytes, elements: Sequence[bytes]) -> Array | No
         name, at = at, close_string(body, at + 1)
         is_key = at - name == len(key) and body.startswith(key, name)
         at = _skip(body, _skip(body, at) + 1)
-        array = _match_array(body, at, elements) if is_key else None
+        array = match_array(body, at, elements) if is_key else None
         found = array or found
-        at = _skip(body, array.stop if array else _value_end(body, at))
+        if array is None:
+            known = next((other for other in skipped if body.startswith(other, at)), None)
+            at = _value_end(body, at) if known is None else at + len(known)
+        at = _skip(body, array.stop if array else at)
         if body[at : at + 1] == b",":
             at = _skip(body, at + 1)
     return found
+
+
+def count_parts(text: bytes) -> int:
+    """How many strings and commas between values a piece of JSON has at most."""
+    return count_bytes(text, b",") + count_bytes(text, b'"') // 2
 
 
 def has_more_parts(body: bytes, most: int) -> bool:
@@ -59,12 +69,12 @@ def has_more_parts(body: bytes, most: int) -> bool:
 
     It looks no further than that, and lets go of the interpreter on the way.
     """
-    if count_bytes(body, b",") + count_bytes(body, b'"') // 2 <= most:
+    if count_parts(body) <= most:
         return False
     return sum(1 for _ in islice(find_tokens(_PART, body), most + 1)) > most
 
 
-def _match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | None:
+def match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | None:
     """The array that begins at `start`, if it is one and holds these elements and no others."""
     if body[start : start + 1] != b"[":
         return None

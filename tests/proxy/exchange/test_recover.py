@@ -357,7 +357,7 @@ async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_s
     assert first.compacted is not None
     assert second.compacted is not None
     assert first.compacted.sent_tokens > 4000 > second.compacted.limit_tokens >= second.compacted.sent_tokens
-    assert (second.outcome, second.body) == ("compacted", second.compacted.body)
+    assert (second.outcome, second.body) == ("compacted", second.compacted.pieces)
     assert second.lesson is not None
     assert second.lesson.window_tokens == 4000
     assert second.seconds[: len(first.seconds)] == first.seconds

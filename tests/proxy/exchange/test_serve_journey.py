@@ -16,7 +16,7 @@ from proxy.wire.overflow.classify import Overflow
 from proxy.wire.overflow.wordings import Kind
 from rules.conversation import Conversation
 
-COMPACTED = Compacted(b'{"messages":["PLANTED TEXT"]}', Conversation((), 0, ()), DECISIONS, 1000, 508, 2000)
+COMPACTED = Compacted((b'{"messages":["PLANTED TEXT"]}',), Conversation((), 0, ()), DECISIONS, 1000, 508, 2000)
 ATTEMPT = Attempt("compacted", compacted=COMPACTED, seconds=(("plan", 0.1),))
 OVERFLOW = Overflow(Kind.PROMPT)
 

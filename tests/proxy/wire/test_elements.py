@@ -7,7 +7,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.elements import Placed, write_elements
+from proxy.wire.elements import Placed, Source, write_elements
 from proxy.wire.json.spans import find_array
 from rules.conversation import Conversation, Message, Origin, Role, whole_elements
 
@@ -44,7 +44,8 @@ def _encode(
 ) -> bytes:
     array = find_array(body, b'"items"', raws)
     assert array is not None
-    return write_elements(body, array, before, after, _write, (lambda *_: True) if shares else None)
+    written, ending = write_elements(Source(body, array, before), after, _write, (lambda *_: True) if shares else None)
+    return b"".join((*written.pieces, ending))
 
 
 @given(SHAPES, st.booleans())

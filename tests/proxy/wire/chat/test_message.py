@@ -37,7 +37,7 @@ def _try(body: bytes) -> bool:
         request = CHAT.read(body)
         original = CHAT.decode(request, counting)
         edited = [replace(message, texts=("new",), edited=True) for message in original.messages]
-        encoded = CHAT.encode(request, original, original.edit(edited))
+        encoded = b"".join(CHAT.encode(request, original, original.edit(edited)))
     except UndecodableError:
         return False
     assert len(CHAT.read(encoded).raws) == len(original.messages) == len(request.raws)
@@ -102,7 +102,9 @@ def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
     request = CHAT.read(_body(raw, other))
     first, second = (original := CHAT.decode(request, counting)).messages
 
-    edited = CHAT.encode(request, original, original.edit((first, replace(second, texts=("y",), edited=True))))
+    edited = b"".join(
+        CHAT.encode(request, original, original.edit((first, replace(second, texts=("y",), edited=True))))
+    )
     assert edited == _body(raw, other.replace(b"x", b"y"))
 
 

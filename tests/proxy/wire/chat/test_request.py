@@ -106,7 +106,7 @@ def test_an_unchanged_conversation_is_the_body_itself(counting: Counting) -> Non
     request = CHAT.read(PRETTY)
     conversation = CHAT.decode(request, counting)
 
-    assert CHAT.encode(request, conversation, conversation) is PRETTY
+    assert CHAT.encode(request, conversation, conversation)[0] is PRETTY
 
 
 def test_an_equal_conversation_is_the_body_byte_for_byte(counting: Counting) -> None:
@@ -114,7 +114,7 @@ def test_an_equal_conversation_is_the_body_byte_for_byte(counting: Counting) -> 
     request = CHAT.read(PRETTY)
     conversation = CHAT.decode(request, counting)
 
-    assert CHAT.encode(request, conversation, replace(conversation)) == PRETTY
+    assert b"".join(CHAT.encode(request, conversation, replace(conversation))) == PRETTY
 
 
 def test_only_the_edited_message_differs(counting: Counting) -> None:
@@ -124,7 +124,7 @@ def test_only_the_edited_message_differs(counting: Counting) -> None:
     messages = list(conversation.messages)
     messages[3] = _edit(messages[3], 'cut "short"\n')
 
-    encoded = CHAT.encode(request, conversation, conversation.edit(messages))
+    encoded = b"".join(CHAT.encode(request, conversation, conversation.edit(messages)))
     assert encoded == PRETTY.replace(b"a.txt\\nb.txt", b'cut \\"short\\"\\n')
 
 
@@ -138,13 +138,13 @@ def test_made_and_dropped_messages_stand_in_their_places(counting: Counting) -> 
 
     messages = (system, made, caller, result, made, last)
     after = replace(original, messages=messages, origins=(first, None, third, fourth, None, fifth))
-    encoded = CHAT.encode(request, original, after)
+    encoded = b"".join(CHAT.encode(request, original, after))
     aborted = b'{"role":"tool","content":"aborted","tool_call_id":"c2"}'
     head, tail = PRETTY.split(SYSTEM)[0], PRETTY.rpartition(USER)[2]
     kept = CALLER + b" ,\n  " + RESULT
     assert encoded == head + b",".join([SYSTEM, aborted, kept, aborted]) + b" ,\n  " + USER + tail
     after = replace(original, messages=(made, user), origins=(None, original.origins[1]))
-    assert orjson.loads(CHAT.encode(request, original, after))["messages"][0]["role"] == "tool"
+    assert orjson.loads(b"".join(CHAT.encode(request, original, after)))["messages"][0]["role"] == "tool"
 
 
 def test_equal_messages_are_told_apart_by_their_places(counting: Counting) -> None:
@@ -155,7 +155,7 @@ def test_equal_messages_are_told_apart_by_their_places(counting: Counting) -> No
     original = CHAT.decode(request, counting)
     first, second, third = original.messages
 
-    encoded = CHAT.encode(request, original, original.edit((first, _edit(second, "y"), third)))
+    encoded = b"".join(CHAT.encode(request, original, original.edit((first, _edit(second, "y"), third))))
     assert encoded == b'{"messages":[' + same + b" , " + same.replace(b'"x"', b'"y"') + b"  ,  " + same + b"]}"
 
 
@@ -165,7 +165,7 @@ def test_messages_under_an_escaped_key_cannot_be_spliced(counting: Counting) -> 
     original = CHAT.decode(request, counting)
 
     with pytest.raises(UndecodableError):
-        CHAT.encode(request, original, original.edit((_edit(original.messages[0], "y"),)))
+        b"".join(CHAT.encode(request, original, original.edit((_edit(original.messages[0], "y"),))))
 
 
 @pytest.mark.parametrize(

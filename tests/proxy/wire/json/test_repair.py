@@ -96,9 +96,9 @@ def test_what_the_standard_library_reads_is_compacted_and_keeps_its_bytes(drawn:
     counting = Counting(count_by_heuristic, make_known())
     original = CHAT.decode(request, counting)
     assert [message.raw for message in original.messages] == expected
-    assert CHAT.encode(request, original, original) == body
-    shorter = CHAT.encode(
-        request, original, replace(original, messages=original.messages[1:], origins=original.origins[1:])
+    assert b"".join(CHAT.encode(request, original, original)) == body
+    shorter = b"".join(
+        CHAT.encode(request, original, replace(original, messages=original.messages[1:], origins=original.origins[1:]))
     )
     _, _, behind = body.partition(expected[0])
     assert shorter.endswith(behind.lstrip(b", \n\t\r"))
