@@ -28,6 +28,7 @@ from proxy.http.unreachable import (
     name_host,
 )
 
+FIRST_BYTES = 1024
 PIECE_BYTES = 256 * 1024
 """A larger body is handed over in pieces, so that a slow upstream holds up its sender and nothing else."""
 
@@ -196,8 +197,11 @@ def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
 
 
 async def _hand_over(pieces: Iterable[bytes]) -> AsyncIterator[memoryview]:
-    """Pieces that are not too large, none of them copied."""
+    """Pieces that are not too large. The first is copied, by aiohttp, which joins it with the head: so it is short."""
+    first_bytes = FIRST_BYTES
     for piece in pieces:
         view = memoryview(piece)
-        for start in range(0, len(view), PIECE_BYTES):
+        yield view[:first_bytes]
+        for start in range(first_bytes, len(view), PIECE_BYTES):
             yield view[start : start + PIECE_BYTES]
+        first_bytes = PIECE_BYTES

@@ -227,8 +227,11 @@ def _count_fixed(counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
 
 def counts_all(request: Request) -> bool:
     """Whether all that a server may read of a body, but for its messages, is counted or costs no tokens."""
+    body, beginning = request.body, request.beginning
+    if beginning is not None:  # the messages need not be read once more
+        body = b"".join((body[: beginning.array.start], b"[]", body[beginning.array.stop :]))
     try:
-        members = _decode_members(request.body)
+        members = _decode_members(body)
     except DECODE_ERRORS:
         return False
     return members.keys() <= _COUNTED | _WITHOUT_TOKENS

@@ -1,13 +1,20 @@
 """Compaction of one request's bytes."""
 
+from collections.abc import Iterator, Sequence
+
+import msgspec
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.compaction.caches import Caches, make_known
 from proxy.compaction.compactor import Compacted, Compactor
 from proxy.compaction.tokenizers.exact import count_by_heuristic
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
+from proxy.wire.beginnings import Beginning, Beginnings
+from proxy.wire.chat import request as chat_request
 from proxy.wire.chat.codec import CHAT
 from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Prices
@@ -159,3 +166,68 @@ def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: C
     assert forwarded.body is body
     assert truncated.sent_tokens <= 3000
     assert [(item.rule, item.messages, item.first_changed) for item in truncated.decisions] == [("exceeded", 1, 0)]
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["grow", "again", "rewind", "edit", "spaces", "keys", "tools"]),
+        st.integers(0, 40),
+        st.text("ab \n", max_size=12),
+    ),
+    max_size=12,
+)
+
+
+def _replay_changes(changes: Sequence[tuple[str, int, str]]) -> Iterator[bytes]:
+    """The bodies of a session to which all sorts of things happen."""
+    steps = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix the bug."}]
+    around: dict[str, object] = {"model": "m", "max_tokens": 50}
+    for number, (change, place, text) in enumerate([("grow", 9, "x"), *changes]):
+        if change == "grow":
+            for new in range(place % 9 + 1):
+                steps = [*steps, *_step(100 * number + new, f"{text} {new} of note\n" * (20 * place))]
+        elif change == "rewind":
+            steps = steps[: max(len(steps) - place, 1)]
+        elif change == "edit":
+            at = place % len(steps)
+            steps = [*steps[:at], {"role": "user", "content": text}, *steps[at + 1 :]]
+        elif change == "tools":
+            around["tools"] = [{"type": "function", "function": {"name": text or "t"}}]
+        elif change == "keys":
+            around = dict(reversed(around.items()))
+        members = {**around, "messages": steps} if place % 2 else {"messages": steps, **around}
+        body = orjson.dumps(members)
+        yield msgspec.json.format(body, indent=place % 3) if change == "spaces" else body
+
+
+def _go_on(compactor: Compactor, beginnings: Beginnings, body: bytes, settings: PolicyConfig) -> Compacted:
+    """A body compacted as one that may go on from others."""
+    begun = beginnings.find("chat", body)
+    request = CHAT.read(body, begun)
+    if request.beginning is not None:
+        beginnings.keep("chat", request.beginning, begun)
+    return compactor.apply(compactor.plan(request, settings.to_policy(Prices())), None)
+
+
+@given(CHANGES, st.sampled_from([SMALL, _settings("{context_window: 1000000}")]))
+def test_what_was_compacted_before_changes_nothing_but_the_time(changes, settings) -> None:
+    """Grown, sent again, gone back, edited, written anew: the answer is that of a proxy that has seen none of it."""
+    kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
+    beginnings, knowing = Beginnings(kept, 10**9), Compactor(count_by_heuristic)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat_request, "MIN_BYTES", 0)
+        for body in _replay_changes(changes):
+            on = _go_on(knowing, beginnings, body, settings)
+            new = _compact(Compactor(count_by_heuristic), body, settings)
+            assert (on.body, on.decisions, on.forwarded.messages) == (new.body, new.decisions, new.forwarded.messages)
+            assert (on.original_tokens, on.sent_tokens) == (new.original_tokens, new.sent_tokens)
+
+
+def test_a_turn_is_written_behind_what_was_written_before(compactor: Compactor) -> None:
+    """The forwarded prefix is the very object; no turn copies it."""
+    beginnings, results = Beginnings({}, 10**9), [LONG, *("ok " * 3000 for _ in range(3))]
+    before = _go_on(compactor, beginnings, _body(*results), SMALL)
+    after = _go_on(compactor, beginnings, _body(*results, "new"), SMALL)
+    assert len(before.pieces) == 2
+    assert after.pieces[0] is before.pieces[0]
+    assert len(after.pieces[1]) < 1000

@@ -1,0 +1,189 @@
+"""A body that goes on from an earlier one means what it would mean alone."""
+
+from itertools import accumulate
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from proxy.wire.beginnings import MAX_ALIKE, Beginning, Beginnings, Begun, weigh_beginnings
+from proxy.wire.chat import request as chat_request
+from proxy.wire.chat.codec import CHAT
+from proxy.wire.codec import Request, UndecodableError
+
+MESSAGES = st.lists(
+    st.sampled_from(
+        [
+            b'{"role":"user","content":"go on"}',
+            b'{ "content" : "h\xc3\xa9" , "role" : "user" }',
+            b'{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"ls","arguments":"{}"}}]}',
+            b'{"role":"tool","tool_call_id":"c","content":"a, \\"b\\" ]}"}',
+            b"{}",
+            b"1",
+            b"12",
+            b'"x"',
+        ]
+    ),
+    min_size=1,
+    max_size=6,
+)
+SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
+HEADS = st.sampled_from(
+    [
+        b'{"messages":[',
+        b'{"model":"m","tools":[{"a":"messages"}],"messages": [ ',
+        b' {"messages":[7],"max_tokens":5,"messages":[',
+    ]
+)
+TAILS = st.sampled_from(
+    [
+        b"]}",
+        b' ] , "model":"n","stream":true, "tools":[{"b":1}]}',
+        b'],"messages":[{"role":"user"}]}',
+        b'],"messages":null}',
+        b'],"me\\u0073sages":[]}',
+        b'],"max_tokens":NaN}',
+        b'],"user":"\\ud800"}',
+        b"",
+        b"]",
+        b",]}",
+        b"}]}",
+        b"]}]}",
+        b'],"x":"\xff"}',
+        b'2],"model":"m"}',
+    ]
+)
+
+
+@pytest.fixture(autouse=True)
+def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of a few bytes are kept, too."""
+    monkeypatch.setattr(chat_request, "MIN_BYTES", 0)
+
+
+def _read(body: bytes, begun: Begun | None = None) -> tuple[Request | None, str]:
+    try:
+        return CHAT.read(body, begun), ""
+    except UndecodableError as error:
+        return None, str(error)
+
+
+def _begin(body: bytes) -> Beginning:
+    beginning = CHAT.read(body).beginning
+    assert beginning is not None
+    return beginning
+
+
+def _make(*messages: str) -> bytes:
+    return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": text} for text in messages]})
+
+
+@given(st.tuples(HEADS, SEPARATORS, TAILS), MESSAGES, MESSAGES, st.integers(0, 12), st.binary(max_size=3))
+@example((b'{"messages":[', b",", b"]}"), [b"1"], [b"12"], 0, b"")
+def test_what_goes_on_is_read_as_though_it_were_new(around, first, second, kept, noise) -> None:
+    """Whatever stands behind what both have in common, be it no JSON at all."""
+    head, separator, tail = around
+    earlier = head + separator.join(first) + b"]}"
+    body = head + separator.join([*first[:kept], *second]) + noise + tail
+    beginning = _read(earlier)[0]
+    if beginning is None or beginning.beginning is None:
+        return
+    number = beginning.beginning.count_common(body)
+    begun = Begun(beginning.beginning, number) if number else None
+    on, whole = _read(body, begun), _read(body)
+    assert on == whole
+    if on[0] is not None and whole[0] is not None and on[0].beginning and whole[0].beginning:
+        assert on[0].beginning.array == whole[0].beginning.array
+        assert on[0].beginning.raws == whole[0].beginning.raws == on[0].raws
+
+
+@given(st.lists(MESSAGES, min_size=2, max_size=6), SEPARATORS)
+def test_a_session_is_read_on_from_request_to_request(turns, separator) -> None:
+    begun: Begun | None = None
+    for messages in accumulate(turns, lambda one, other: [*one, *other]):
+        body = b'{"messages":[' + separator.join(messages) + b'],"model":"m"}'
+        request = CHAT.read(body, begun)
+        assert request == CHAT.read(body)
+        assert request.beginning is not None
+        begun = Begun(request.beginning, len(request.raws))
+
+
+@given(MESSAGES, MESSAGES, SEPARATORS)
+def test_common_elements_are_counted_one_by_one(first, second, separator) -> None:
+    head = b'{"messages":['
+    beginning = _begin(head + separator.join(first) + b"]}")
+    other = head + separator.join(second) + b"]}"
+    number = beginning.count_common(other)
+    assert all(beginning.holds(other, each) for each in range(1, number + 1))
+    assert not any(beginning.holds(other, each) for each in range(number + 1, len(first) + 1))
+
+
+def _keep(beginnings: Beginnings, *texts: str) -> Beginning:
+    body = _make(*texts)
+    begun = beginnings.find("chat", body)
+    request = CHAT.read(body, begun)
+    assert request.beginning is not None
+    beginnings.keep("chat", request.beginning, begun)
+    return request.beginning
+
+
+def test_each_branch_finds_its_longest_prefix() -> None:
+    """Sub-agents have one beginning; a rewind goes back in one of them."""
+    beginnings, a = Beginnings({}, 10**9), "a" * 5000
+    one, two = _keep(beginnings, a, "b", "c", "d"), _keep(beginnings, a, "b", "x")
+    for texts, beginning, number in (
+        ((a, "b", "c", "d", "e"), one, 4),
+        ((a, "b", "x", "y"), two, 3),
+        ((a, "b", "c", "other"), one, 3),
+        ((a, "z"), None, 1),
+    ):
+        found = beginnings.find("chat", _make(*texts))
+        assert found is not None
+        assert found.number == number
+        assert beginning is None or found.beginning is beginning
+    assert beginnings.find("chat", _make("z")) is None
+    assert beginnings.find("other", _make(a, "b", "x", "y")) is None
+
+
+def test_a_session_takes_one_place() -> None:
+    kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
+    beginnings = Beginnings(kept, 10**9)
+    text = "a" * 5000  # longer than what names it
+    for number in range(1, 5):
+        _keep(beginnings, text, *map(str, range(number)))
+    _keep(beginnings, text, "0", "branch")
+    (alike,) = kept.values()
+    assert [len(each.raws) for each in alike] == [3, 5]
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """By bytes, and by number; what was used longest ago goes first."""
+    kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
+    text = "a" * 5000
+    many = Beginnings(kept, 10**9)
+    for number in range(MAX_ALIKE + 3):
+        _keep(many, text, f"branch {number}")
+    (alike,) = kept.values()
+    assert len(alike) == MAX_ALIKE
+    assert alike[0].raws[1] == orjson.dumps({"role": "user", "content": f"branch {MAX_ALIKE + 2}"})
+
+    size_bytes = alike[0].size_bytes
+    few = Beginnings(kept := {}, 3 * size_bytes)
+    for number in range(10):
+        _keep(few, text, f"branch {number}")
+    ((key, alike),) = kept.items()
+    assert len(alike) == 3
+    assert weigh_beginnings(key, alike) == len(key[1]) + sum(each.size_bytes for each in alike) <= 4 * size_bytes
+
+
+def test_a_body_without_messages_is_not_kept() -> None:
+    kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
+    Beginnings(kept, 10**9).keep("chat", _begin(b'{"messages":[]}'), None)
+    assert not kept
+
+
+def test_a_short_body_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = _make("a")
+    monkeypatch.setattr(chat_request, "MIN_BYTES", len(body) + 1)
+    assert CHAT.read(body).beginning is None
