@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 CountTokens = Callable[[str], int]
@@ -149,6 +150,9 @@ class Message:
         )
 
 
+_tell_tokens = attrgetter("tokens")
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """A transcript, oldest message first; `fixed_tokens` for what stands outside it (tools, schema, priming).
@@ -165,7 +169,8 @@ class Conversation:
     @property
     def tokens(self) -> int:
         """Estimated prompt tokens of the whole request."""
-        return self.fixed_tokens + sum(message.tokens for message in self.messages)
+        tokens: int = sum(map(_tell_tokens, self.messages))
+        return self.fixed_tokens + tokens
 
     def edit(self, messages: Sequence[Message]) -> Self:
         """The transcript with as many messages, each in the place of the one before; some of them edited."""

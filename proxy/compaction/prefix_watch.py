@@ -33,9 +33,10 @@ class PrefixWatch:
         the longest one known, at most MAX_NEW_MESSAGES shorter. `fixed` is what stands outside the messages. None if
         no request before is known.
         """
-        now = (hash(tuple(fixed)), *map(_fingerprint, forwarded.messages))
+        messages = forwarded.messages
+        now = (hash(tuple(fixed)), *[_fingerprint(message) for message in messages])
         shortest = max(len(hashes) - 1 - MAX_NEW_MESSAGES, 0)
-        before = self._forwarded.pop_first([(client, known) for known in hashes[:shortest:-1]])
+        before = self._forwarded.pop_first((client, known) for known in hashes[:shortest:-1])
         self._forwarded[client, hashes[-1]] = now
         if before is None:
             return None
@@ -44,11 +45,15 @@ class PrefixWatch:
 
 def _fingerprint(message: Message) -> int:
     """Changes with the bytes that are forwarded; Python's hash is keyed, so nobody can make two collide."""
-    texts = message.texts if message.edited else None
-    return hash((message.raw, message.role, texts, message.media if message.edited else None))
+    if message.raw and not message.edited:
+        return hash(message.raw)  # bytes remember their hash
+    return hash((message.raw, message.role, message.texts, message.media))
 
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:
+    """The tokens of what both begin with."""
+    if now[: len(before)] == before:  # the usual case: nothing but new messages
+        return forwarded.tokens - sum(message.tokens for message in forwarded.messages[len(before) - 1 :])
     tokens = 0
     sizes = (forwarded.fixed_tokens, *(message.tokens for message in forwarded.messages))
     for old, new, size in zip(before, now, sizes, strict=False):

@@ -5,6 +5,7 @@ Law: each of these is derived once for a request. Headers of the client make the
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -21,6 +22,7 @@ from proxy.state.models.model_policy import ModelView
 from proxy.wire.codec import Request
 from rules.conversation import Conversation, Message
 
+_HAS_UNCOUNTED = attrgetter("has_uncounted")
 MODES = ("off", "observe", "enforce")
 """From the one that does least to the one that does most."""
 
@@ -73,7 +75,8 @@ def describe_target(
 
 def is_text_only(conversation: Conversation) -> bool:
     """Whether the vocabulary alone says what a prompt costs: no image, and no reasoning, which servers may drop."""
-    return not any(message.has_reasoning or _has_media(message) for message in conversation.messages)
+    messages = [message for message in conversation.messages if message.has_reasoning or message.media]
+    return not any(message.has_reasoning or _has_media(message) for message in messages)
 
 
 def _has_media(message: Message) -> bool:
@@ -82,7 +85,7 @@ def _has_media(message: Message) -> bool:
 
 def is_counted(request: Request, conversation: Conversation) -> bool:
     """Whether every member of a request that a server may read is counted: then its prompt tells of the vocabulary."""
-    return not any(message.has_uncounted for message in conversation.messages) and request.codec.counts_all(request)
+    return not any(map(_HAS_UNCOUNTED, conversation.messages)) and request.codec.counts_all(request)
 
 
 def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:

@@ -147,10 +147,8 @@ async def carry_out(
         chosen = await choose_text(services, call, planned, reply, phases)
     with phases.timed("apply"):
         text = chosen.text
-        writes_digest = chosen.planned.plan.request is not None and (text is None or not text.by_model)
         work = partial(call.compactor.apply, chosen.planned, text)
-        least_bytes = INLINE_BYTES + 1 if writes_digest else 0
-        compacted = await services.workers.run_bounded(call.lane, work, size_bytes=max(size_bytes, least_bytes))
+        compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
     outcome = call.route.target.mode
     if outcome == "enforce":
         outcome = "compacted" if compacted.decisions else "unchanged"

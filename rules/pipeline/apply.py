@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rules.conversation import Conversation, CountTokens, Outcome, count_leading
+from rules.conversation import Conversation, CountTokens, Message, Outcome, count_leading
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import StateKey, States, TranscriptState, name_state
@@ -108,6 +108,7 @@ def _splice(
         return Outcome(current)
     # A digest is a quotation, which must not be cut: one that was written for more room is written anew.
     if summary is None or (not summary.by_model and count(summary.text) > request.max_tokens):
+        work.allowance.spend(sum(map(_measure, (*request.earlier, *request.span))))
         summary = Summary(make_digest(request, count=count), by_model=False)
     if cut.anchor_tokens:
         task = plan.window.task
@@ -116,3 +117,8 @@ def _splice(
         carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
         summary = replace(summary, carried=carried)
     return splice_summary(current, window=plan.window, summary=summary, role=policy.summary_role, count=count)
+
+
+def _measure(message: Message) -> int:
+    """The characters that a digest reads of a message."""
+    return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)

@@ -7,6 +7,7 @@ the credential that paid for it. One call for one summary, however many ask, in 
 import asyncio
 import time
 from dataclasses import dataclass
+from sys import getsizeof
 
 from proxy.http.client import UpstreamClient
 from proxy.lru import BytesLRU
@@ -24,6 +25,10 @@ LEASE_SLACK_SECONDS = 5.0
 """A lease outlasts the summary's own timeout by this."""
 POLL_SECONDS = 0.2
 """Between two looks whether another process has written the summary."""
+OPENED_BYTES = 4 * 1024 * 1024
+"""Texts that were opened last: neither the store is asked for them nor are they deciphered at each request."""
+OPENED_SECONDS = 60.0
+"""Then the store is asked again, so that it knows what is still used."""
 _PAUSES_BYTES = 1024 * 1024
 
 
@@ -43,6 +48,9 @@ class Summaries:
         self._metrics = calls.metrics
         self._under_way: dict[str, asyncio.Task[Summary | None]] = {}
         self._tasks = Tasks(lambda _: None)  # a call's error is for who waits; a prefetch has nobody
+        self._opened: BytesLRU[tuple[str, bytes], tuple[Summary, float]] = BytesLRU(
+            OPENED_BYTES, lambda key, opened: len(key[0]) + getsizeof(opened[0].text)
+        )
         self._pauses: BytesLRU[str, _Pause] = BytesLRU(_PAUSES_BYTES, lambda client, _: len(client))
 
     async def find(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
@@ -156,15 +164,25 @@ class Summaries:
         return await self._read(task.summariser.name_summary(task.request.base), task.summariser)
 
     async def _read(self, summary_id: str, summariser: Summariser) -> Summary | None:
+        opened = self._opened.get((summary_id, summariser.secret))
+        if opened is not None and time.monotonic() < opened[1]:
+            return opened[0]
         sealed = await self._store.get(summary_id)
-        return unseal(summariser.secret, summary_id, sealed) if sealed is not None else None
+        return None if sealed is None else self._open(summary_id, summariser.secret, sealed)
+
+    def _open(self, summary_id: str, secret: bytes, sealed: bytes) -> Summary | None:
+        """The text in what the store keeps; remembered for a while, because what is kept never changes."""
+        summary = unseal(secret, summary_id, sealed)
+        if summary is not None:
+            self._opened[summary_id, secret] = summary, time.monotonic() + OPENED_SECONDS
+        return summary
 
     async def _keep(
         self, summary_id: str, summariser: Summariser, summary: Summary, lease: int | None = None
     ) -> Summary:
         """Keep a text unless there is one; the one that is kept, by whomever."""
         sealed = await self._store.put(summary_id, seal(summariser.secret, summary_id, summary), lease)
-        kept = unseal(summariser.secret, summary_id, sealed) if sealed is not None else None
+        kept = None if sealed is None else self._open(summary_id, summariser.secret, sealed)
         return kept or summary
 
 
