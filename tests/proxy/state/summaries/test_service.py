@@ -10,6 +10,7 @@ from support.sessions import make_session
 from upstreams.recording import hold_summaries
 
 from proxy.config.policies.summaries import SummaryConfig
+from proxy.state.summaries import service
 from proxy.state.summaries.summariser import Summariser
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -23,6 +24,26 @@ async def test_two_credentials_never_share_a_summary(client, upstream, start_pro
     for key in ("Bearer one", "Bearer two", "Bearer one"):
         await post(client, proxy.url + "/v1/chat/completions", body, Authorization=key)
     assert [recorded.header("authorization") for recorded in upstream.summaries] == [["Bearer one"], ["Bearer two"]]
+
+
+async def test_a_text_is_asked_of_the_store_once_a_minute(client, upstream, start_proxy, monkeypatch):
+    """Each turn behind a cut needs it; after a minute the store hears that it is still used."""
+    proxy = await start_proxy(*SETTINGS)
+    store, asked = proxy.services.summaries._store, []
+    get = store.get
+    monkeypatch.setattr(type(store), "get", lambda _, summary_id: asked.append(summary_id) or get(summary_id))
+    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
+    await post(client, proxy.url + "/v1/chat/completions", body)
+    asked.clear()
+    await post(client, proxy.url + "/v1/chat/completions", body)
+    assert all(summary_id.startswith("model-") for summary_id in asked)
+    monkeypatch.setattr(service, "OPENED_SECONDS", -1.0)
+    proxy.services.summaries._opened.shrink(0)
+    await post(client, proxy.url + "/v1/chat/completions", body)
+    await post(client, proxy.url + "/v1/chat/completions", body)
+    texts = [summary_id for summary_id in asked if not summary_id.startswith("model-")]
+    assert len(texts) == 2
+    assert len(upstream.summaries) == 1
 
 
 async def test_concurrent_requests_share_one_summary_call(client, upstream, start_proxy):
