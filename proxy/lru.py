@@ -21,41 +21,66 @@ It is looked for each time, and thousands of entries may be written in a row.
 
 
 class _Bound:
-    """What all shares hold together. `filled` are the shares that hold anything; the lock is that of all of them."""
+    """What all shares hold together. `filled` are the shares that hold anything; the lock is that of all of them.
 
-    def __init__(self, max_bytes: int) -> None:
+    `total_bytes` are those of all entries, `unused_bytes` those of entries that nobody has asked for yet.
+    """
+
+    def __init__(self, max_bytes: int, unused_share: float) -> None:
         self.max_bytes = max_bytes
+        self.tells_unused = unused_share < 1
+        self.max_unused_bytes = int(unused_share * max_bytes)
         self.total_bytes = 0
+        self.unused_bytes = 0
         self.filled: set[BytesLRU[Any, Any]] = set()
         self.lock = threading.Lock()
 
     def keep(self) -> None:
-        """Forget until the bound holds. The lock is held."""
-        if len(self.filled) == 1:
-            (only,) = self.filled
-            only.shrink(self.max_bytes)
-            return
-        slack_bytes = self.max_bytes // SLACK
+        """Forget until the bounds hold. The lock is held."""
+        slack_bytes = 0 if len(self.filled) == 1 else self.max_bytes // SLACK
+        excess_bytes = self.unused_bytes - self.max_unused_bytes
+        while self.tells_unused and excess_bytes > 0:
+            largest = max(self.filled, key=_tell_unused_bytes)
+            largest.shrink_unused(largest.unused_bytes - max(excess_bytes, slack_bytes))
+            before_bytes, excess_bytes = excess_bytes, self.unused_bytes - self.max_unused_bytes
+            if excess_bytes == before_bytes:
+                break
         while self.total_bytes > self.max_bytes:
             largest = max(self.filled, key=_tell_bytes)
-            largest.shrink(largest.total_bytes - max(slack_bytes, 1))
+            largest.shrink(largest.total_bytes - max(self.total_bytes - self.max_bytes, slack_bytes, 1))
 
 
 class BytesLRU(Generic[K, V]):
-    """At most `max_bytes` of entries, each as large as `size(key, value)` says. Thread-safe."""
+    """At most `max_bytes` of entries, each as large as `size(key, value)` says. Thread-safe.
 
-    def __init__(self, max_bytes: int, size: Callable[[K, V], int], *, bound: _Bound | None = None) -> None:
+    Entries that nobody has asked for yet have at most `unused_share` of it, but for the newest: what comes once does
+    not drive out what is used again and again. `is_used` tells of a value that it was asked for under another key before.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        size: Callable[[K, V], int],
+        *,
+        unused_share: float = 1.0,
+        is_used: Callable[[V], bool] | None = None,
+        bound: _Bound | None = None,
+    ) -> None:
         self._size = size
-        self._bound = bound or _Bound(max_bytes)
+        self._is_used = is_used
+        self._bound = bound or _Bound(max_bytes, unused_share)
         self.total_bytes = 0
         """Of all entries that there are now, without those of other shares."""
+        self.unused_bytes = 0
+        """The same of entries that nobody has asked for yet."""
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._unused: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = self._bound.lock
         self._is_closed = False
 
     def share(self) -> Self:
         """Another mapping, empty at first, within the same bound."""
-        return type(self)(self._bound.max_bytes, self._size, bound=self._bound)
+        return type(self)(self._bound.max_bytes, self._size, is_used=self._is_used, bound=self._bound)
 
     def close(self) -> None:
         """Forget everything, and keep nothing from now on."""
@@ -75,9 +100,15 @@ class BytesLRU(Generic[K, V]):
 
     def _use(self, key: K) -> V | None:
         entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+            return entry[0]
+        entry = self._unused.pop(key, None)
         if entry is None:
             return None
-        self._entries.move_to_end(key)
+        self._entries[key] = entry
+        self.unused_bytes -= entry[1]
+        self._bound.unused_bytes -= entry[1]
         return entry[0]
 
     def pop(self, key: K) -> V | None:
@@ -88,47 +119,73 @@ class BytesLRU(Generic[K, V]):
         """Take out the value of the first key that has one; None if none has. The lock is taken once for all."""
         with self._lock:
             for key in keys:
-                entry = self._entries.pop(key, None)
+                entry = self._take(key)
                 if entry is not None:
-                    self._grow(-entry[1])
                     return entry[0]
             return None
 
     def items(self) -> list[tuple[K, V]]:
-        """What there is now, the least recently used first."""
+        """What there is now: what nobody has asked for yet, then the least recently used first."""
         with self._lock:
-            return [(key, value) for key, (value, _) in self._entries.items()]
+            return [(key, value) for entries in (self._unused, self._entries) for key, (value, _) in entries.items()]
 
     def find_missing(self, keys: Iterable[K]) -> list[K]:
         """The keys that have no value."""
         with self._lock:
-            return [key for key in keys if key not in self._entries]
+            return [key for key in keys if key not in self]
 
     def __contains__(self, key: K) -> bool:
-        return key in self._entries
+        return key in self._entries or key in self._unused
 
     def __setitem__(self, key: K, value: V) -> None:
         size = self._size(key, value) + ENTRY_BYTES
         with self._lock:
-            replaced = self._entries.pop(key, None)
+            was_used = key in self._entries or not self._bound.tells_unused
+            self._take(key)
             if size > self._bound.max_bytes or self._is_closed:
-                self._grow(-replaced[1] if replaced else 0)
                 return
-            self._entries[key] = (value, size)
-            self._grow(size - (replaced[1] if replaced else 0))
-            if self._bound.total_bytes > self._bound.max_bytes:
-                self._bound.keep()
+            if was_used or (self._is_used is not None and self._is_used(value)):
+                self._entries[key] = (value, size)
+            else:
+                self._unused[key] = (value, size)
+                self.unused_bytes += size
+                self._bound.unused_bytes += size
+            self._grow(size)
+            bound = self._bound
+            if bound.total_bytes > bound.max_bytes or (
+                bound.tells_unused and bound.unused_bytes > bound.max_unused_bytes
+            ):
+                bound.keep()
 
     def shrink(self, most_bytes: int) -> None:
-        """Forget until no more than that is left, what was used longest ago first. The lock is held."""
+        """Forget until no more than that is left: what was never used, then what was longest ago. The lock is held."""
+        while self._unused and self.total_bytes > most_bytes:
+            self._take(next(iter(self._unused)))
         while self._entries and self.total_bytes > most_bytes:
             _, (_, forgotten) = self._entries.popitem(last=False)
             self._grow(-forgotten)
 
+    def shrink_unused(self, most_bytes: int) -> None:
+        """Forget of what was never used until no more than that is left, but for the newest. The lock is held."""
+        while len(self._unused) > 1 and self.unused_bytes > most_bytes:
+            self._take(next(iter(self._unused)))
+
+    def _take(self, key: K) -> tuple[V, int] | None:
+        """Take an entry out. The lock is held."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            entry = self._unused.pop(key, None)
+            if entry is None:
+                return None
+            self.unused_bytes -= entry[1]
+            self._bound.unused_bytes -= entry[1]
+        self._grow(-entry[1])
+        return entry
+
     def _grow(self, size_bytes: int) -> None:
         self.total_bytes += size_bytes
         self._bound.total_bytes += size_bytes
-        if self._entries:
+        if self._entries or self._unused:
             self._bound.filled.add(self)
         else:
             self._bound.filled.discard(self)
@@ -136,3 +193,7 @@ class BytesLRU(Generic[K, V]):
 
 def _tell_bytes(share: BytesLRU[Any, Any]) -> int:
     return share.total_bytes
+
+
+def _tell_unused_bytes(share: BytesLRU[Any, Any]) -> int:
+    return share.unused_bytes

@@ -15,6 +15,8 @@ from rules.pipeline.transcript_state import StateKey, TranscriptState
 from rules.results.work import ResultKey, Shortened
 from rules.text.sketch import Sketch
 
+UNUSED_SHARE = 1 / 8
+"""Of most of these, what entries may have that nobody has asked for yet: a transcript that comes once goes soon."""
 KNOWN_BYTES = 64 * 1024 * 1024
 """Decoded messages; one that was seen before is not decoded or counted again."""
 CHECKSUM_BYTES = 40
@@ -45,7 +47,9 @@ def make_known() -> Known:
 
 def _make_memos(scale: float) -> "tuple[_Elements, _Fixed]":
     most_bytes = int(scale * KNOWN_BYTES)
-    return BytesLRU(most_bytes, weigh_element), BytesLRU(most_bytes // 8, lambda key, _: sum(map(len, key[1])))
+    return BytesLRU(most_bytes, weigh_element, unused_share=2 * UNUSED_SHARE), BytesLRU(
+        most_bytes // 8, lambda key, _: sum(map(len, key[1]))
+    )
 
 
 _Elements = BytesLRU[tuple[int, bytes], tuple[Message, ...]]
@@ -58,14 +62,20 @@ class Caches:
     def __init__(self, scale: float = 1.0) -> None:
         self.elements, self.fixed = _make_memos(scale)
         self.known = Known(self.elements, self.fixed)
-        self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(int(scale * RESULTS_BYTES), _weigh_result)
+        self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(
+            int(scale * RESULTS_BYTES), _weigh_result, unused_share=2 * UNUSED_SHARE
+        )
         self.sketches: BytesLRU[str, Sketch] = BytesLRU(
-            int(scale * SKETCHES_BYTES), lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines)
+            int(scale * SKETCHES_BYTES),
+            lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines),
+            unused_share=2 * UNUSED_SHARE,
         )
         self.diffs: BytesLRU[tuple[bytes, bytes], str] = BytesLRU(
             int(scale * DIFFS_BYTES), lambda key, diff: sum(map(len, key)) + getsizeof(diff)
         )
-        self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(int(scale * STATES_BYTES), _weigh_state)
+        self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(
+            int(scale * STATES_BYTES), _weigh_state, unused_share=UNUSED_SHARE, is_used=lambda state: state.is_grown
+        )
         self.begun: BytesLRU[tuple[str, bytes], tuple[Beginning, ...]] = BytesLRU(
             int(scale * BEGINNINGS_BYTES), weigh_beginnings
         )

@@ -33,7 +33,7 @@ class Beginning:
 
     `array` is where they stand, `raws` are their bytes, `parts` how many strings and commas there are at most up to the
     end of the last one. `decoded` are the messages of the first of them, one each, for each way of counting. `written`
-    is what was last forwarded in their place.
+    is what was last forwarded in their place. `is_grown`: the body goes on from an earlier one, and so may others.
     """
 
     body: bytes
@@ -42,6 +42,7 @@ class Beginning:
     parts: int
     decoded: dict[int, tuple[Message, ...]] = field(default_factory=dict)
     written: Written | None = None
+    is_grown: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -97,7 +98,10 @@ class Kept(Protocol):
 
 
 class Beginnings:
-    """The bodies that were read last, of one client; those that begin alike have `most_bytes` at most."""
+    """The bodies that were read last, of one client; those that begin alike have `most_bytes` at most.
+
+    Bodies from which none has gone on have a quarter of that, so that what comes once drives out no session.
+    """
 
     def __init__(self, kept: Kept, most_bytes: int) -> None:
         self._kept = kept
@@ -120,10 +124,13 @@ class Beginnings:
             return
         key = dialect, beginning.body[:HEAD_BYTES]
         gone = {id(beginning)} | ({id(begun.beginning)} if begun is not None and begun.is_whole else set())
-        alike, left_bytes = [beginning], self.most_bytes - beginning.size_bytes
+        alike, left_bytes, left_new_bytes = [beginning], self.most_bytes - beginning.size_bytes, self.most_bytes // 4
         for each in self._kept.get(key) or ():
+            if id(each) in gone:
+                continue
             left_bytes -= each.size_bytes
-            if id(each) not in gone and left_bytes >= 0:
+            left_new_bytes -= 0 if each.is_grown else each.size_bytes
+            if left_bytes >= 0 and (each.is_grown or left_new_bytes >= 0):
                 alike.append(each)
         self._kept[key] = tuple(alike[:MAX_ALIKE])
 

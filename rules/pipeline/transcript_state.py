@@ -57,6 +57,7 @@ class TranscriptState:
     `hashes` are those of the prefixes (prefix.py). After a LargeWorkError the part that raised it is of no use.
     `last` is the last plan made, and the completion's `max_tokens` that it is for. `done` is the last one carried out,
     with its summary, and what came of it. `pruned` are the results that became placeholders.
+    `is_grown`: more than one request was worked out with it.
     """
 
     edits: Edits
@@ -64,6 +65,7 @@ class TranscriptState:
     last: tuple[Plan, int | None] | None = None
     done: tuple[Plan, Summary | None, Outcome] | None = None
     pruned: Pruned = field(default_factory=dict)
+    is_grown: bool = False
     anchors: Anchors = field(default_factory=Anchors)
     _fold: Fold | None = None
     _view: View | None = None
@@ -121,6 +123,7 @@ def take_state(states: States | None, messages: Sequence[Message], policy: Polic
     state = None if states is None else states.pop_first(_name(context, messages, stop) for stop in stops)
     if state is None or not state.edits.is_beginning_of(messages):
         return TranscriptState(Edits(leading, (TIDY, TRUNCATE)))
+    state.is_grown = True
     return state
 
 

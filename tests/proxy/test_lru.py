@@ -187,3 +187,58 @@ def test_shares_hold_no_more_than_the_bound(steps: list[tuple[int, str, int]]) -
             for share, items in zip(shares, before, strict=True)
             if share is not shares[number] and sum(len(value) + ENTRY_BYTES for _, value in items) <= MAX_BYTES // 4
         )
+
+
+def test_what_comes_once_does_not_drive_out_what_is_used() -> None:
+    """Entries that nobody has asked for have a part of the room, and go first."""
+    lru: BytesLRU[str, str] = BytesLRU(MAX_BYTES, lambda _, value: len(value), unused_share=0.5)
+    for key in "ab":
+        lru[key] = key * 100
+        lru.get(key)
+    for key in "cdef":
+        lru[key] = key * 100
+    assert [key for key, _ in lru.items()] == ["e", "f", "a", "b"]
+    lru.get("e")
+    lru["g"] = "g" * 100
+    assert [key for key, _ in lru.items()] == ["g", "a", "b", "e"]
+    lru["a"] = "new"
+    lru["h"] = "h" * 100
+    assert [key for key, _ in lru.items()] == ["h", "b", "e", "a"]
+
+
+def test_the_newest_entry_has_room_though_nobody_has_asked_for_it() -> None:
+    lru: BytesLRU[str, str] = BytesLRU(MAX_BYTES, lambda _, value: len(value), unused_share=0.01)
+    for key in "abc":
+        lru[key] = key * 100
+        assert lru.items() == [(key, key * 100)]
+    assert lru.unused_bytes == lru.total_bytes == ENTRY_BYTES + 100
+
+
+def test_what_was_used_under_another_key_counts_as_used() -> None:
+    lru: BytesLRU[str, str] = BytesLRU(
+        MAX_BYTES, lambda _, value: len(value), unused_share=0.3, is_used=lambda value: value.startswith("old")
+    )
+    for key in "abc":
+        lru[key] = f"old {key}"
+    for key in "defg":
+        lru[key] = "x" * 100
+    assert {"a", "b", "c"} < {key for key, _ in lru.items()}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([0, 1]), st.integers(-1, 300)), max_size=40))
+def test_sums_are_those_of_the_entries(steps: list[tuple[str, int, int]]) -> None:
+    """Of all shares together, whatever is used, written, taken or forgotten."""
+    first: BytesLRU[str, str] = BytesLRU(MAX_BYTES, lambda _, value: len(value), unused_share=0.25)
+    shares = (first, first.share())
+    for key, number, size in steps:
+        lru = shares[number]
+        if size < 0:
+            lru.get(key)
+        elif size % 7 == 0:
+            lru.pop(key)
+        else:
+            lru[key] = "x" * size
+        for share in shares:
+            assert share.total_bytes == sum(len(value) + ENTRY_BYTES for _, value in share.items())
+            assert 0 <= share.unused_bytes <= share.total_bytes
+        assert sum(share.total_bytes for share in shares) <= MAX_BYTES

@@ -128,6 +128,7 @@ def _read_on(codec: Codec, body: bytes, begun: Begun) -> Request | None:
         parts,
         {number: messages[: begun.number] for number, messages in earlier.decoded.items()},
         earlier.written if begun.is_whole else None,
+        is_grown=True,
     )
     return _make_request(codec, body, decoded, beginning.raws, beginning)
 
