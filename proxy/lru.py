@@ -54,7 +54,7 @@ class BytesLRU(Generic[K, V]):
     """At most `max_bytes` of entries, each as large as `size(key, value)` says. Thread-safe.
 
     Entries that nobody has asked for yet have at most `unused_share` of it, but for the newest: what comes once does
-    not drive out what is used again and again. `is_used` tells of a value that it was asked for under another key before.
+    not drive out what is used again and again. `is_used` tells of a value that it was asked for under another key.
     """
 
     def __init__(

@@ -20,6 +20,8 @@ PIECE_CHARS = 32_768
 """A whitespace run of 999,999 characters panics tiktoken 0.14, and long runs of letters cost more than their length."""
 MEMO_MIN_CHARS = 64
 """Counting a shorter text costs no more than looking it up."""
+UNUSED_SHARE = 0.25
+"""Of what is remembered, for texts that were counted once."""
 MEMO_BYTES = 16 * 1024 * 1024
 LARGE_CHARS, LARGE_MEMO_BYTES = 4 * 1024 * 1024, 40 * 1024 * 1024
 """The rules ask for a result's count several times; counting 20 MB takes seconds. One or two of them are remembered."""
@@ -161,7 +163,9 @@ class CountMemos:
     """
 
     def __init__(self, scale: float = 1.0) -> None:
-        self.usual: BytesLRU[str, int] = BytesLRU(int(scale * MEMO_BYTES), lambda text, _: sys.getsizeof(text))
+        self.usual: BytesLRU[str, int] = BytesLRU(
+            int(scale * MEMO_BYTES), lambda text, _: sys.getsizeof(text), unused_share=UNUSED_SHARE
+        )
         self.large: BytesLRU[str, int] = BytesLRU(int(scale * LARGE_MEMO_BYTES), lambda text, _: sys.getsizeof(text))
 
     def share(self) -> "CountMemos":
