@@ -19,7 +19,7 @@ from proxy.compaction.tokenizers.optional import _ENGINES, SELF_TEST
 
 O200K = "o200k_base"
 BATCH_CHARS = 200_000
-PACKAGES = {"tiktoken": "tiktoken", "bpe_openai": "bpe-openai", "quicktok": "quicktok-v1"}
+PACKAGES = {"tiktoken": "tiktoken", "bpe_openai": "bpe-openai"}
 _ALPHABETS = (
     (0x20, 0x7E), (0x61, 0x7A), (0x30, 0x39), (0x09, 0x0D), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x5FF),
     (0x900, 0xE7F), (0x2000, 0x27BF), (0x3040, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xD800, 0xDFFF),
