@@ -18,11 +18,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 
-import tiktoken
-
 from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
 from proxy.compaction.tokenizers.optional import _ENGINES
-from proxy.compaction.tokenizers.patterns import PUBLISHED
 
 Tokens = Callable[[str], list[int]]
 Dice = random.Random
@@ -177,13 +174,7 @@ def _mend(text: str) -> str:
 
 def find_disagreements(vocabulary: str, texts: int, seed: int) -> dict[str, Counter[str]]:
     """How many texts of each kind each engine has other tokens for, or another count; the first are printed."""
-    ours = load_encoding(vocabulary)
-    truth = tiktoken.Encoding(
-        name="published",
-        pat_str="|".join(PUBLISHED[vocabulary]),
-        mergeable_ranks=ours._mergeable_ranks,  # noqa: SLF001 - there is no other way to them
-        special_tokens={},
-    ).encode_ordinary
+    truth = load_encoding(vocabulary, is_published=True).encode_ordinary
     engines = load_engines(vocabulary)
     wrong: dict[str, Counter[str]] = {name: Counter() for name in engines}
     for kind, text in make_texts(texts, seed):

@@ -79,14 +79,18 @@ def _count_tokens_in(data: bytes) -> int:
     raise VocabularyError(message)
 
 
-def load_encoding(name: str) -> tiktoken.Encoding:
-    """One of tiktoken's encodings, from the rank file beside this module. Raises VocabularyError."""
+def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding:
+    """One of tiktoken's encodings, from the rank file beside this module. Raises VocabularyError.
+
+    With the pattern as it `is_published`, it gives the same tokens in more time: for comparison.
+    """
     try:
         packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{name}.xz").read_bytes()
     except OSError as error:
         raise VocabularyError(str(error)) from error
+    pattern = "|".join(PUBLISHED[name]) if is_published else join_pattern(name)
     return tiktoken.Encoding(
-        name=name, pat_str=join_pattern(name), mergeable_ranks=read_ranks(packed), special_tokens=_SPECIAL[name]
+        name=name, pat_str=pattern, mergeable_ranks=read_ranks(packed), special_tokens=_SPECIAL[name]
     )
 
 
