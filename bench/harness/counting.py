@@ -15,9 +15,9 @@ from rules.tokens.families import O200K, find_family
 VOCABULARIES = exact.VOCABULARIES
 
 
-def load_encoding(vocabulary: str = O200K) -> tiktoken.Encoding:
-    """Tiktoken's encoding, from the proxy's own rank file. Slow: keep it."""
-    return exact.load_encoding(vocabulary)
+def load_encoding(vocabulary: str = O200K, *, is_published: bool = False) -> tiktoken.Encoding:
+    """Tiktoken's encoding, from the proxy's own rank file, with the proxy's pattern or the published one. Keep it."""
+    return exact.load_encoding(vocabulary, is_published=is_published)
 
 
 def make_counter(encoding: tiktoken.Encoding) -> CountTokens:

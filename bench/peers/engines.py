@@ -19,7 +19,7 @@ from proxy.compaction.tokenizers.optional import _ENGINES, SELF_TEST
 
 O200K = "o200k_base"
 BATCH_CHARS = 200_000
-PACKAGES = {"tiktoken": "tiktoken", "bpe_openai": "bpe-openai", "quicktok": "quicktok-v1"}
+PACKAGES = {"tiktoken": "tiktoken", "ours": "tiktoken", "bpe_openai": "bpe-openai"}
 _ALPHABETS = (
     (0x20, 0x7E), (0x61, 0x7A), (0x30, 0x39), (0x09, 0x0D), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x5FF),
     (0x900, 0xE7F), (0x2000, 0x27BF), (0x3040, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xD800, 0xDFFF),
@@ -34,7 +34,10 @@ Count = Callable[[str], int]
 @cache
 def load_engines(vocabulary: str) -> dict[str, Count | str]:
     """Counts by the name of the engine; or what kept it from loading."""
-    engines: dict[str, Count | str] = {"tiktoken": count_pieces(load_encoding(vocabulary))}
+    engines: dict[str, Count | str] = {
+        "tiktoken": count_pieces(load_encoding(vocabulary, is_published=True)),
+        "ours": count_pieces(load_encoding(vocabulary)),
+    }
     for name, load in _ENGINES:
         try:
             engines[name] = load(vocabulary)
@@ -113,7 +116,7 @@ def _describe(name: str, engine: Count | str, *, seconds: dict[str, list[float]]
     failed, missed, asked = count_misses(name, random_texts)
     package = PACKAGES[name]
     return {
-        "name": f"{package} {version(package)}",
+        "name": f"{package} {version(package)}" + (", regrouped" if name == "ours" else ""),
         "seconds": seconds[name],
         "self_test_misses": failed,
         "random_misses": missed,

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from bench.peers.environments import PEERS
 
+_ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = {
     "langchain": ("langchain>=1.4,<2",),
     "litellm": ("litellm>=1.106,<2",),
     "headroom": ("headroom-ai[proxy]>=0.42,<0.43",),
-    "engines": ("tiktoken>=0.13,<1", "bpe-openai>=0.1.4,<0.2", "quicktok-v1>=0.4,<0.5"),
+    "engines": (f"{_ROOT}[speed]", "tiktoken", "bpe-openai", "quicktok-v1>=0.4,<0.5"),
 }
 """Packages, by the name of the environment."""
 ON_DEMAND = {"llmlingua": ("llmlingua>=0.2.2,<0.3", "torch>=2.6,<=2.13.0")}

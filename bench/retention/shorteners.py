@@ -47,7 +47,8 @@ def tidy_ours(
     text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
 ) -> str:
     """Tidied for a budget, with everything switched on where `tidying` does not say otherwise."""
-    return tidy_text(text, tidying or Tidying(), is_file=is_file, fits=lambda short: count(short) <= limit_tokens)
+    switches = tidying or Tidying()
+    return tidy_text(text, switches, is_file=lambda: is_file, fits=lambda short: count(short) <= limit_tokens)
 
 
 def tidy_worthwhile(

@@ -44,7 +44,7 @@ def show_accuracy(arguments: argparse.Namespace) -> None:
 
 
 def show_cold(arguments: argparse.Namespace) -> None:
-    encoding = load_encoding()
+    ours, theirs = load_encoding(), load_encoding(is_published=True)
     messages = load_message_texts()
     rows = []
     for name, texts in (
@@ -52,7 +52,7 @@ def show_cold(arguments: argparse.Namespace) -> None:
         ("the same as one text", ["\n".join(messages)]),
         ("tools' outputs", load_tool_outputs()),
     ):
-        rounds = measure_cold(texts, encoding, arguments.rounds)
+        rounds = measure_cold(texts, ours, theirs, arguments.rounds)
         rows.append(describe_cold(name, texts, rounds))
     print_table(
         f"Cold: texts not seen before, processor time, medians of {arguments.rounds} rounds by turns;"

@@ -42,19 +42,21 @@ class Warm:
     both: float
 
 
-def measure_cold(texts: Sequence[str], encoding: tiktoken.Encoding, rounds: int) -> list[Round]:
-    """Count all the texts `rounds` times, each time with a counter that knows none of them."""
+def measure_cold(
+    texts: Sequence[str], ours_by: tiktoken.Encoding, theirs_by: tiktoken.Encoding, rounds: int
+) -> list[Round]:
+    """Count all the texts `rounds` times, each time with a counter of ours that knows none of them."""
     batches = list(batch(texts, BATCH_CHARS))
     results = []
     for number in range(rounds):
-        count = make_counter(encoding)
+        count = make_counter(ours_by)
         ours = theirs = 0.0
         for place, part in enumerate(batches):
             if (place + number) % 2:
                 ours += _time(count, part)
-                theirs += _time(encoding.encode_ordinary, part)
+                theirs += _time(theirs_by.encode_ordinary, part)
             else:
-                theirs += _time(encoding.encode_ordinary, part)
+                theirs += _time(theirs_by.encode_ordinary, part)
                 ours += _time(count, part)
         results.append(Round(ours, theirs))
     return results

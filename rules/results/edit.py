@@ -38,11 +38,15 @@ class Result:
         return self.call is not None and has_argument(self.call, treatment.exempt_arguments)
 
     @property
+    def is_error(self) -> bool:
+        """Whether the client or the result's own text calls it an error. The texts are searched each time."""
+        return self.message.is_error or any(map(says_failure, self.message.texts))
+
+    @property
     def budget(self) -> Budget:
-        """What it may cost: twice as much for an error, said by the client or by the result's own text."""
-        message, budget = self.message, self.treatment.budget
-        is_error = message.is_error or any(map(says_failure, message.texts))
-        return budget.for_error() if is_error else budget
+        """What it may cost: twice as much for an error."""
+        budget = self.treatment.budget
+        return budget.for_error() if self.is_error else budget
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def test_tidying_takes_no_more_than_two_copies(kind: str) -> None:
     """One of the pieces, and one of the new text."""
     text = KINDS[kind]()
     tidying = Tidying(ansi=True, progress=True, json=True, tables=True)
-    peak = _peak_bytes(lambda: tidy_text(text, tidying, is_file=False, fits=lambda _: True))
+    peak = _peak_bytes(lambda: tidy_text(text, tidying, is_file=lambda: False, fits=lambda _: True))
     assert peak <= 3 * len(text.encode()) + SMALL_BYTES
 
 

@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 
 import tiktoken
 
+from proxy.compaction.tokenizers.patterns import PUBLISHED, join_pattern
 from proxy.lru import BytesLRU
 from rules.conversation import CountTokens
 
@@ -26,33 +27,8 @@ MEMO_BYTES = 16 * 1024 * 1024
 LARGE_CHARS, LARGE_MEMO_BYTES = 4 * 1024 * 1024, 40 * 1024 * 1024
 """The rules ask for a result's count several times; counting 20 MB takes seconds. One or two of them are remembered."""
 
+VOCABULARIES = tuple(PUBLISHED)
 # Source: openai/tiktoken, tiktoken_ext/openai_public.py (MIT).
-_PATTERNS = {
-    "o200k_base": "|".join(  # noqa: FLY002 - one alternative a line reads better
-        (
-            r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
-            r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
-            r"""\p{N}{1,3}""",
-            r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
-            r"""\s*[\r\n]+""",
-            r"""\s+(?!\S)""",
-            r"""\s+""",
-        )
-    ),
-    "cl100k_base": "|".join(  # noqa: FLY002
-        (
-            r"""'(?i:[sdmt]|ll|ve|re)""",
-            r"""[^\r\n\p{L}\p{N}]?+\p{L}++""",
-            r"""\p{N}{1,3}+""",
-            r""" ?[^\s\p{L}\p{N}]++[\r\n]*+""",
-            r"""\s++$""",
-            r"""\s*[\r\n]""",
-            r"""\s+(?!\S)""",
-            r"""\s""",
-        )
-    ),
-}
-VOCABULARIES = tuple(_PATTERNS)
 _SPECIAL = {
     "o200k_base": {"<|endoftext|>": 199_999, "<|endofprompt|>": 200_018},
     "cl100k_base": {
@@ -105,14 +81,18 @@ def _count_tokens_in(data: bytes) -> int:
     raise VocabularyError(message)
 
 
-def load_encoding(name: str) -> tiktoken.Encoding:
-    """One of tiktoken's encodings, from the rank file beside this module. Raises VocabularyError."""
+def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding:
+    """One of tiktoken's encodings, from the rank file beside this module. Raises VocabularyError.
+
+    With the pattern as it `is_published`, it gives the same tokens in more time: for comparison.
+    """
     try:
         packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{name}.xz").read_bytes()
     except OSError as error:
         raise VocabularyError(str(error)) from error
+    pattern = "|".join(PUBLISHED[name]) if is_published else join_pattern(name)
     return tiktoken.Encoding(
-        name=name, pat_str=_PATTERNS[name], mergeable_ranks=read_ranks(packed), special_tokens=_SPECIAL[name]
+        name=name, pat_str=pattern, mergeable_ranks=read_ranks(packed), special_tokens=_SPECIAL[name]
     )
 
 

@@ -14,8 +14,8 @@ MAX_JSON_CHARS = 524_288
 """A longer text stays as it is: it would not fit any usual budget, and its check holds the interpreter too long."""
 MAX_DEPTH = 64
 """Deeper nesting is not taken for JSON: the same everywhere, however much of the stack is in use."""
-_DELETE_BLANKS = str.maketrans("", "", " \t\r\n")
-_ONLY_BRACKETS = str.maketrans("", "", '",:0123456789+-.eEtrufalsn')
+_ENDS = frozenset({"{}", "[]"})
+_ONLY_BRACKETS = str.maketrans("", "", ",:0123456789+-.eEtrufalsn")
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -24,11 +24,9 @@ def shorten_json(text: str, *, spaces: bool, tables: bool) -> str | None:
 
     White space around it stays. A text with a table is re-spaced, too.
     """
-    if not (spaces or tables) or not MIN_JSON_CHARS <= len(text) <= MAX_JSON_CHARS:
+    if not (spaces or tables) or not may_be_json(text):
         return None
     body = text.strip()
-    if body[:1] + body[-1:] not in {"{}", "[]"}:
-        return None
     compact = respace_json(body)
     if compact is None:
         return None
@@ -39,6 +37,14 @@ def shorten_json(text: str, *, spaces: bool, tables: bool) -> str | None:
     return text[:start] + short + text[start + len(body) :]
 
 
+def may_be_json(text: str) -> bool:
+    """Whether a text may be a JSON object or array, of a length that is looked at, by its ends alone."""
+    if not MIN_JSON_CHARS <= len(text) <= MAX_JSON_CHARS:
+        return False
+    body = text.strip()
+    return body[:1] + body[-1:] in _ENDS
+
+
 def respace_json(text: str) -> str | None:
     """A JSON text without the white space outside of its strings, every other character as it was.
 
@@ -46,24 +52,21 @@ def respace_json(text: str) -> str | None:
     """
     try:
         _RAW.decode(text)
+        compact = msgspec.json.format(text, indent=-1)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
+    return compact if _is_shallow(compact) else None
+
+
+def _is_shallow(compact: str) -> bool:
+    """Whether the brackets of a JSON text without blanks nest no deeper than MAX_DEPTH."""
+    # One that stands right behind another that closes takes its place. In a string neither counts, or both do.
+    opening = compact.count("[") + compact.count("{")
+    if opening - compact.count("},{") - compact.count("],[") <= MAX_DEPTH:
+        return True
     # There is no control character in JSON: while the text is split at its quotes, they stand for escaped ones.
-    escaped = "\\" in text
-    if escaped:
-        text = text.replace("\\\\", "\x00\x01").replace('\\"', "\x00\x02")
-    parts = text.split('"')
-    between = '"'.join(parts[::2]).translate(_DELETE_BLANKS)
-    if not _is_shallow(between):
-        return None
-    parts[::2] = between.split('"')
-    text = '"'.join(parts)
-    return text.replace("\x00\x02", '\\"').replace("\x00\x01", "\\\\") if escaped else text
-
-
-def _is_shallow(between: str) -> bool:
-    """Whether the brackets nest no deeper than MAX_DEPTH. Each round takes the innermost away."""
-    brackets = between.translate(_ONLY_BRACKETS)
+    brackets = "".join(compact.replace("\\\\", "\x00").replace('\\"', "\x00").split('"')[::2]).translate(_ONLY_BRACKETS)
+    # Each round takes the innermost away.
     for _ in range(MAX_DEPTH):
         brackets = brackets.replace("[]", "").replace("{}", "")
         if not brackets:

@@ -18,18 +18,28 @@ MIN_CHARS = 160
 
 
 def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:
-    texts, tidying, budget = result.message.texts, result.treatment.tidying, result.budget
+    texts, tidying, budget = result.message.texts, result.treatment.tidying, result.treatment.budget
     if tidying is None:
         return texts
-    share = Budget(
-        budget.max_tokens // len(texts), None if budget.max_bytes is None else budget.max_bytes // len(texts)
-    )
 
     def fits(text: str) -> bool:
-        return (share.max_bytes is None or measure_bytes(text) <= share.max_bytes) and count(text) <= share.max_tokens
+        # What fits any result's budget fits an error's: only in between it matters which of them it is.
+        if _fits_share(text, budget, len(texts), count):
+            return True
+        return _fits_share(text, budget.for_error(), len(texts), count) and result.is_error
 
-    is_file = result.call is not None and reads_json_file(result.call)
+    def is_file() -> bool:
+        return result.call is not None and reads_json_file(result.call)
+
     return tuple(tidy_text(text, tidying, is_file=is_file, fits=fits) for text in texts)
+
+
+def _fits_share(text: str, budget: Budget, texts: int, count: CountTokens) -> bool:
+    """Whether one of so many texts keeps to its share of their budget."""
+    max_bytes = budget.max_bytes
+    if max_bytes is not None and measure_bytes(text) > max_bytes // texts:
+        return False
+    return count(text) <= budget.max_tokens // texts
 
 
 def _wants(messages: Sequence[Message], places: Sequence[Place]) -> list[Place]:

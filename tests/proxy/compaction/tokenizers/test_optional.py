@@ -14,7 +14,7 @@ from proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
 from proxy.config.policies.policy import PolicyConfig
 from rules.conversation import CountTokens
 
-QUICKTOK, BPE_OPENAI = "quicktok", "bpe_openai"
+BPE_OPENAI, BINDINGS = "bpe_openai", "bpe_openai._bindings"
 Load = Callable[[str], CountTokens]
 
 
@@ -28,22 +28,16 @@ def counts(encoding: tiktoken.Encoding) -> dict[str, CountTokens]:
 @pytest.fixture(autouse=True)
 def _none_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is installed where the tests run."""
-    for module in (QUICKTOK, BPE_OPENAI, "bpe_openai._bindings"):
+    for module in (BPE_OPENAI, BINDINGS):
         monkeypatch.setitem(sys.modules, module, None)
 
 
-def _install(monkeypatch: pytest.MonkeyPatch, engine: str, load: Load) -> None:
-    """A module that stands for an engine, whose counts `load` makes."""
-    make = {
-        QUICKTOK: ("quicktok", "get_encoding"),
-        BPE_OPENAI: ("bpe_openai._bindings", "tokenizer_for_encoding"),
-    }
-    name, function = make[engine]
-    module = ModuleType(name)
-    setattr(module, function, lambda vocabulary: SimpleNamespace(count=load(vocabulary)))
-    monkeypatch.setitem(sys.modules, name, module)
-    if engine == BPE_OPENAI:
-        monkeypatch.setitem(sys.modules, engine, ModuleType(engine))
+def _install(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
+    """Modules that stand for the engine's, whose counts `load` makes."""
+    bindings = ModuleType(BINDINGS)
+    bindings.tokenizer_for_encoding = lambda vocabulary: SimpleNamespace(count=load(vocabulary))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, BPE_OPENAI, ModuleType(BPE_OPENAI))
+    monkeypatch.setitem(sys.modules, BINDINGS, bindings)
 
 
 def _fail(error: Exception) -> Load:
@@ -76,103 +70,76 @@ def test_where_none_is_installed_nothing_is_said(vocabulary: str) -> None:
     assert log.lines == []
 
 
-@pytest.mark.parametrize("engine", [QUICKTOK, BPE_OPENAI])
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_one_that_agrees_is_used(
-    monkeypatch: pytest.MonkeyPatch, engine: str, vocabulary: str, counts: dict[str, CountTokens]
+    monkeypatch: pytest.MonkeyPatch, vocabulary: str, counts: dict[str, CountTokens]
 ) -> None:
     """For the vocabulary that it was asked for, and the log says so."""
-    _install(monkeypatch, engine, counts.__getitem__)
+    _install(monkeypatch, counts.__getitem__)
     log = ListLog()
     count = find_engine(vocabulary, log)
 
     assert count is not None
     assert count("The quick brown fox") == counts[vocabulary]("The quick brown fox")
-    assert log.lines == [{"event": "engine", "engine": engine, "vocabulary": vocabulary}]
+    assert log.lines == [{"event": "engine", "engine": BPE_OPENAI, "vocabulary": vocabulary}]
 
 
-@pytest.mark.parametrize("engine", [QUICKTOK, BPE_OPENAI])
-def test_one_that_disagrees_is_refused(
-    monkeypatch: pytest.MonkeyPatch, engine: str, counts: dict[str, CountTokens]
-) -> None:
+def test_one_that_disagrees_is_refused(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
     """Be it on one text only, or because it counts by the other vocabulary."""
     count, log = counts["o200k_base"], ListLog()
     last = SELF_TEST[-1][0]
     for load in (lambda _: counts["cl100k_base"], lambda _: lambda text: count(text) + (text == last)):
-        _install(monkeypatch, engine, load)
+        _install(monkeypatch, load)
         assert find_engine("o200k_base", log) is None
 
-    assert [(line["event"], line["engine"]) for line in log.lines] == [("engine_refused", engine)] * 2
+    assert [(line["event"], line["engine"]) for line in log.lines] == [("engine_refused", BPE_OPENAI)] * 2
 
 
-@pytest.mark.parametrize("engine", [QUICKTOK, BPE_OPENAI])
 @pytest.mark.parametrize("make", [_fail, _fail_later])
 @pytest.mark.parametrize(
     "error",
     [RuntimeError(), ValueError(), KeyError("o200k_base"), OSError(), AttributeError(), TypeError(), ImportError()],
 )
 def test_one_that_raises_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch, engine: str, make: Callable[[Exception], Load], error: Exception
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[Exception], Load], error: Exception
 ) -> None:
     """While it loads or while it counts; what it says is not logged."""
-    _install(monkeypatch, engine, make(error))
+    _install(monkeypatch, make(error))
     log = ListLog()
 
     assert find_engine("o200k_base", log) is None
-    broken = {"event": "engine_broken", "engine": engine, "vocabulary": "o200k_base", "reason": type(error).__name__}
+    broken = {
+        "event": "engine_broken",
+        "engine": BPE_OPENAI,
+        "vocabulary": "o200k_base",
+        "reason": type(error).__name__,
+    }
     assert log.lines == [broken]
 
 
-@pytest.mark.parametrize("engine", [QUICKTOK, BPE_OPENAI])
-def test_another_package_of_that_name_is_no_engine(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+def test_another_package_of_that_name_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has nothing of what an engine has."""
-    module = "bpe_openai._bindings" if engine == BPE_OPENAI else engine
-    monkeypatch.setitem(sys.modules, engine, ModuleType(engine))
-    monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    for module in (BPE_OPENAI, BINDINGS):
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
     log = ListLog()
 
     assert find_engine("o200k_base", log) is None
-    assert [(line["event"], line["engine"]) for line in log.lines] == [("engine_broken", engine)]
+    assert [(line["event"], line["engine"]) for line in log.lines] == [("engine_broken", BPE_OPENAI)]
 
 
-def test_the_next_one_is_tried(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
-    """Behind one that is broken, and behind one that disagrees."""
-    for load in (_fail(RuntimeError()), lambda _: len):
-        _install(monkeypatch, QUICKTOK, load)
-        _install(monkeypatch, BPE_OPENAI, counts.__getitem__)
-        log = ListLog()
-
-        assert find_engine("cl100k_base", log) is not None
-        assert [line["engine"] for line in log.lines] == [QUICKTOK, BPE_OPENAI]
-
-
-def test_the_first_that_agrees_is_enough(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
-    """No other is even loaded."""
-    _install(monkeypatch, QUICKTOK, counts.__getitem__)
-    _install(monkeypatch, BPE_OPENAI, _fail(AssertionError()))
-
-    assert find_engine("o200k_base", ListLog()) is not None
-
-
-@pytest.mark.parametrize(("engine", "refusal"), [(QUICKTOK, TypeError), (BPE_OPENAI, UnicodeEncodeError)])
-def test_lone_surrogates_are_repaired(
-    monkeypatch: pytest.MonkeyPatch, engine: str, refusal: type[Exception], counts: dict[str, CountTokens]
-) -> None:
+def test_lone_surrogates_are_repaired(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
     """What the engine refuses to count is counted as tiktoken counts it; all else reaches it as it is."""
     seen: list[str] = []
 
     def load(vocabulary: str) -> CountTokens:
         def count(text: str) -> int:
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise refusal(*error.args) from None
+            text.encode()
             seen.append(text)
             return counts[vocabulary](text)
 
         return count
 
-    _install(monkeypatch, engine, load)
+    _install(monkeypatch, load)
     count = find_engine("o200k_base", ListLog())
     assert count is not None
     for text in ("a\ud800b", "\udc00" * 9, "\ud83d\ude00 \ud83d", "plain \U0001f600"):
@@ -187,7 +154,7 @@ def test_compactors_count_by_the_engine(monkeypatch: pytest.MonkeyPatch, counts:
     def load(vocabulary: str) -> CountTokens:
         return lambda text: sizes.append(len(text)) or counts[vocabulary](text)  # type: ignore[func-returns-value]
 
-    _install(monkeypatch, QUICKTOK, load)
+    _install(monkeypatch, load)
     monkeypatch.setattr("proxy.compaction.pool.load_encoding", pytest.fail)
     log = ListLog()
     count = Compactors(log).choose(PolicyConfig(), "gpt-4o").count

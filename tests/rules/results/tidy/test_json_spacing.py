@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.results.tidy.json_spacing import MAX_JSON_CHARS, respace_json, shorten_json
+from rules.results.tidy.json_spacing import MAX_DEPTH, MAX_JSON_CHARS, respace_json, shorten_json
 
 SCALARS = st.sampled_from(
     ["1", "-0", "1.0", "1e5", "1E+400", "0.1000000000000000055", "123456789012345678901234567890", "true", "null"]
@@ -67,6 +67,26 @@ def test_only_blanks_between_values_go(text: str) -> None:
 )  # fmt: skip
 def test_what_is_not_json_to_the_letter_is_left(text: str) -> None:
     assert respace_json(text) is None
+
+
+@given(
+    depth=st.integers(MAX_DEPTH - 2, MAX_DEPTH + 2),
+    is_object=st.booleans(),
+    siblings=st.lists(st.sampled_from(['"},{"', '"],["', '"[[[["', '"\\\\"', '[{"a":{}},{"b":[]}]']), max_size=60),
+)
+def test_it_may_be_so_deep_and_no_deeper(depth: int, siblings: list[str], *, is_object: bool) -> None:
+    """Whatever stands beside it, brackets in strings too; siblings that follow each other add nothing."""
+    field = '"a":' if is_object else ""
+    opening, closing = ("{", "}") if is_object else ("[", "]")
+    beside = "".join(f',"b":{sibling}' if is_object else f",{sibling}" for sibling in siblings)
+    text = (
+        f"{opening}{field}" * (depth - 1)
+        + f"{opening}{field}1{closing}"
+        + f"{closing}" * (depth - 2)
+        + beside
+        + closing
+    )
+    assert (respace_json(text) is not None) == (depth <= MAX_DEPTH)
 
 
 BODY = (

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from support.builders import assistant, call, conversation, count, result, transcripts, user
 from support.results import tidy_tool_results
@@ -85,6 +86,19 @@ def test_json_is_written_anew_if_it_then_fits_the_results_own_budget() -> None:
         ):
             message = replace(result("a", *texts), is_error=is_error)
             assert bool(tidy(message, policy=policy).decisions) is expected
+
+
+def test_nobody_asks_whether_a_result_failed_if_its_budget_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes longer than all else for most results: it is asked only of JSON that fits an error's budget alone."""
+    asked: list[str] = []
+    monkeypatch.setattr("rules.results.edit.says_failure", lambda text: asked.append(text) or True)
+    tokens = count(SPACED) * 3 // 4
+    for max_tokens, expected in ((tokens, 0), (tokens * 2 // 3, 1), (tokens // 8, 0)):
+        asked.clear()
+        policy = replace(POLICY, result_budget=Budget(max_tokens))
+        messages = (result("a", SPACED), result("b", GREEN), result("c", "plain text " * 40))
+        tidy(*messages, policy=policy)
+        assert asked == [SPACED] * expected
 
 
 def test_a_file_that_is_read_is_not_written_anew() -> None:

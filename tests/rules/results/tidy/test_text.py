@@ -20,7 +20,7 @@ SWITCHES = st.builds(Tidying, *[st.booleans()] * 4)
 
 
 def tidy(text: str, tidying: Tidying = ALL, *, is_file: bool = False, room: int = 10**9) -> str:
-    return tidy_text(text, tidying, is_file=is_file, fits=lambda short: len(short) <= room)
+    return tidy_text(text, tidying, is_file=lambda: is_file, fits=lambda short: len(short) <= room)
 
 
 @given(text=TEXTS, tidying=SWITCHES, is_file=st.booleans(), room=st.integers(0, 200))
@@ -89,11 +89,11 @@ def test_fits_is_asked_once(colour: str) -> None:
 
     records = [{"name": f"record {number}", "size": number} for number in range(30)]
     text = msgspec.json.format(msgspec.json.encode(records)).decode()
-    assert tidy_text(colour + text, ALL, is_file=False, fits=fits) == text
+    assert tidy_text(colour + text, ALL, is_file=lambda: False, fits=fits) == text
     assert len(asked) == 1
     assert len(asked[0]) < len(text) / 2
     for nothing_to_gain in ("plain text " * 30, "[1,2,3,4]" * 30, '{"a":"' + "b " * 80 + '"}'):
-        tidy_text(nothing_to_gain, ALL, is_file=False, fits=fits)
+        tidy_text(nothing_to_gain, ALL, is_file=lambda: False, fits=fits)
     assert len(asked) == 1
 
 

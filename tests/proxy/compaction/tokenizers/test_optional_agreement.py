@@ -1,0 +1,54 @@
+"""The engine of the extra `speed`, where it is installed, beside tiktoken with its published patterns."""
+
+import pytest
+from support.model_learning import ListLog
+
+from bench.tokens import agreement
+from bench.tokens.agreement import KINDS, Engine, find_disagreements, make_texts
+from proxy.compaction.tokenizers.exact import VOCABULARIES, load_encoding
+from proxy.compaction.tokenizers.optional import find_engine
+
+TEXTS = 30 * len(KINDS)
+pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")  # bpe-openai's own
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_what_we_use_has_the_published_tokens(vocabulary: str) -> None:
+    """Tiktoken with our patterns, and the engine; each text asked for tokens and for the count."""
+    wrong = find_disagreements(vocabulary, TEXTS, seed=7)
+    used = {name: kinds for name, kinds in wrong.items() if not name.startswith("quicktok")}
+
+    assert used
+    assert not any(used.values())
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_the_engine_passes_the_self_test(vocabulary: str) -> None:
+    """The package itself, not one that stands for it."""
+    pytest.importorskip("bpe_openai")
+
+    assert find_engine(vocabulary, ListLog()) is not None
+
+
+def test_texts_are_of_every_kind_and_the_same_in_every_run() -> None:
+    """So that a run can be repeated; another seed gives other texts."""
+    texts = list(make_texts(TEXTS, 1))
+
+    assert {kind for kind, _ in texts} == set(KINDS)
+    assert texts == list(make_texts(TEXTS, 1)) != list(make_texts(TEXTS, 2))
+    assert any("<|endoftext|>" in text for _, text in texts)
+    assert any("\ud800" in text for _, text in texts)
+
+
+def test_other_tokens_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison can fail: on those of another vocabulary, and on a count that is wrong."""
+    tokens, others = (load_encoding(vocabulary).encode_ordinary for vocabulary in VOCABULARIES)
+    engines = {
+        "other tokens": Engine(others, lambda text: len(tokens(text))),
+        "another count": Engine(tokens, lambda text: len(tokens(text)) + 1),
+    }
+    monkeypatch.setattr(agreement, "load_engines", lambda _: engines)
+
+    wrong = find_disagreements(VOCABULARIES[0], TEXTS, seed=7)
+
+    assert all(kinds.total() > TEXTS / 2 for kinds in wrong.values())
