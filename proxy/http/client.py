@@ -6,7 +6,9 @@ Law: a request goes to the host of the upstream that the configuration names, wh
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,7 +17,7 @@ from yarl import URL
 
 from proxy.config.network.forward_proxies import ForwardProxy
 from proxy.config.schema import UpstreamConfig
-from proxy.http.aiohttp_fixes import Connector, Request, ending_with_connection
+from proxy.http.aiohttp_fixes import Connector, Request, Way, send_plainly
 from proxy.http.credentials import drop_query_keys
 from proxy.http.errors import PathNotAllowedError, ProxyError, UpstreamInvalidError, UpstreamUnreachableError
 from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
@@ -36,6 +38,8 @@ _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
 READ_BYTES = 64 * 1024
 """Twice this is held of an answer that its client does not take yet, and what came with it."""
+MAX_UPSTREAMS = 64
+"""Whose ways are remembered at once."""
 Body = bytes | AsyncIterator[bytes]
 
 
@@ -46,17 +50,26 @@ def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> 
     credential the upstream is not to be shown; the host is always the upstream's. Raises PathNotAllowedError where the
     operator's own key would go to a path that it is not for.
     """
-    base = urlsplit(upstream.base_url)
     path = origin_form(path)
     if "?" in path and upstream.shown != "client":
         path = drop_query_keys(path)
+    allowed_paths = None if upstream.api_key is None else tuple(upstream.allowed_paths)
+    # Only what a codec claims is remembered: elsewhere in a path, and in a query, there may be a key.
+    build = _build_url if is_api and "?" not in path else _build_url.__wrapped__
+    return build(upstream.base_url, path, allowed_paths, is_api=is_api)
+
+
+@lru_cache(maxsize=64)
+def _build_url(base_url: str, path: str, allowed_paths: tuple[str, ...] | None, *, is_api: bool) -> URL:
+    """The address of a path; `allowed_paths` if the operator's own key goes with it. Raises PathNotAllowedError."""
+    base = urlsplit(base_url)
     if path == "/v1" or path.startswith(("/v1/", "/v1?")):
         path = base.path + path[3:]
     elif is_api:
         path = base.path + path
     if not path.startswith(("/", "*")):
         path = f"/{path}"
-    if upstream.api_key is not None and not is_allowed(path.partition("?")[0], base.path, upstream.allowed_paths):
+    if allowed_paths is not None and not is_allowed(path.partition("?")[0], base.path, allowed_paths):
         message = (
             "this proxy's own key goes only to paths under upstream.base_url, also behind dot segments; ask for /v1/X,"
             " or have the path listed in upstream.allowed_paths"
@@ -89,6 +102,14 @@ async def read_bounded(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes 
     return bytes(body)
 
 
+class _Known(NamedTuple):
+    """What is found out of an upstream once."""
+
+    upstream: UpstreamConfig
+    way: Way
+    proxy: ForwardProxy | None
+
+
 class UpstreamClient:
     """Sends requests. One per proxy; close it when done."""
 
@@ -104,10 +125,22 @@ class UpstreamClient:
             max_field_size=MAX_HEAD_BYTES,
             max_headers=MAX_HEADER_FIELDS,
         )
+        self._ways: dict[int, _Known] = {}
 
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
+
+    def _find_way(self, upstream: UpstreamConfig) -> _Known:
+        """Find out how requests to an upstream travel, and remember it."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
+        )
+        if len(self._ways) >= MAX_UPSTREAMS:  # those of configurations that were reloaded
+            self._ways.clear()
+        known = _Known(upstream, Way(timeout, upstream.tls or True), upstream.route.proxy)
+        self._ways[id(upstream)] = known
+        return known
 
     @asynccontextmanager
     async def send(
@@ -123,12 +156,17 @@ class UpstreamClient:
             if headers.get("Content-Length") != str(len(body)):
                 headers["Content-Length"] = str(len(body))  # where the client's stood
             body = _pieces(body) if len(body) > PIECE_BYTES else body
-        proxy = upstream.route.proxy
-        how = _choose_way(url, headers, upstream, proxy)
+        known = self._ways.get(id(upstream))
+        way, proxy = (known if known is not None and known.upstream is upstream else self._find_way(upstream))[1:]
+        is_plain = proxy is None and method == "POST" and isinstance(body, bytes) and "Upgrade" not in headers
+        how: dict[str, Any] = {} if is_plain else _choose_way(url, headers, way, proxy)
         is_absolute = "proxy" in how and url.scheme == "http" and "server_hostname" not in how
         target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
         try:
-            response = await self._session.request(method, target, data=body, allow_redirects=False, **how)
+            if is_plain and isinstance(body, bytes):
+                response = await send_plainly(self._session, url, headers, body, way)
+            else:
+                response = await self._session.request(method, target, data=body, allow_redirects=False, **how)
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             if isinstance(error.__cause__, ProxyError):
                 raise error.__cause__ from None  # the body's own fault
@@ -140,23 +178,17 @@ class UpstreamClient:
             _check_head(response, url)
             _check_codings(response, url)
             _check_proxy(response, url, proxy, is_tunnelled="server_hostname" in how)
-            with ending_with_connection(response):
-                yield response
+            yield response
         finally:
             response.close() if not response.content.at_eof() else response.release()
 
 
-def _choose_way(
-    url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig, proxy: ForwardProxy | None
-) -> dict[str, Any]:
+def _choose_way(url: URL, headers: CIMultiDict[str], way: Way, proxy: ForwardProxy | None) -> dict[str, Any]:
     """How a request travels: its headers, timeouts, TLS, and the proxy with the password that only the proxy is shown.
 
     An upstream without TLS is asked in absolute form, but for a WebSocket, which has a tunnel.
     """
-    timeout = aiohttp.ClientTimeout(
-        total=None, connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
-    )
-    how: dict[str, Any] = {"headers": headers, "timeout": timeout, "ssl": upstream.tls or True}
+    how: dict[str, Any] = {"headers": headers, "timeout": way.timeout, "ssl": way.tls}
     if proxy is None:
         return how
     shown = {} if proxy.authorization is None else {"Proxy-Authorization": proxy.authorization}
@@ -177,13 +209,15 @@ def _check_proxy(response: aiohttp.ClientResponse, url: URL, proxy: ForwardProxy
 
 
 def _check_head(response: aiohttp.ClientResponse, url: URL) -> None:
-    if sum(len(name) + len(value) for name, value in response.raw_headers) > MAX_HEAD_BYTES:
+    if sum(map(len, chain.from_iterable(response.raw_headers))) > MAX_HEAD_BYTES:
         raise UpstreamInvalidError(describe_large_head(url))
 
 
 def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
     """Nobody would undo another transfer coding than chunked: we pass the bytes on, and the header ends on this hop."""
-    codings = [coding.strip().lower() for coding in response.headers.getall("Transfer-Encoding", ())]
+    if "Transfer-Encoding" not in response.headers:
+        return
+    codings = [coding.strip().lower() for coding in response.headers.getall("Transfer-Encoding")]
     if codings not in ([], ["chunked"]):
         message = f"{name_host(url)} answered with a transfer coding other than chunked, which nobody asked for"
         raise UpstreamInvalidError(message)
