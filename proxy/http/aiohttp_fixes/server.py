@@ -10,8 +10,9 @@ import struct
 from contextlib import suppress
 from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.helpers import must_be_empty_body, rfc822_formatted_time, should_remove_content_length
 
 _RESET = struct.pack("ii", 1, 0)
 """Linger for no time: closing sends a reset."""
@@ -34,15 +35,45 @@ class PlainResponse(web.StreamResponse):
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Send the head."""
-        if loses_what_follows(request) or not request.content.is_eof():
+        if self._payload_writer is not None or self._eof_sent:
+            return self._payload_writer
+        if not request.content.is_eof() or loses_what_follows(request):
             self.force_close()
-        return await super().prepare(request)
+        self._must_be_empty_body = must_be_empty_body(request.method, self._status)
+        self._req, writer = request, request.writer
+        self._payload_writer = writer
+        if self._keep_alive is None:
+            self._keep_alive = request.keep_alive
+        self._frame(request, writer)
+        version = request.version
+        await writer.write_headers(f"HTTP/{version[0]}.{version[1]} {self._status} {self._reason}", self._headers)
+        if self._send_headers_immediately:
+            writer.send_headers()
+        return writer
 
-    async def _prepare_headers(self) -> None:
-        given = {"content-type", "server"} & {name.lower() for name in self.headers}
-        await super()._prepare_headers()
-        for name in {"content-type", "server"} - given:
-            self.headers.popall(name, None)
+    def _frame(self, request: web.BaseRequest, writer: AbstractStreamWriter) -> None:
+        """Say where the body ends, and whether the connection does.
+
+        As aiohttp does it, but for the headers that it would make up.
+        """
+        headers, is_newest = self._headers, request.version >= HttpVersion11
+        writer.length = length = self.content_length
+        if self._must_be_empty_body:
+            headers.popall(hdrs.TRANSFER_ENCODING, None)
+            if length is not None and should_remove_content_length(request.method, self._status):
+                del headers[hdrs.CONTENT_LENGTH]
+        elif length is None and is_newest:
+            writer.enable_chunking()
+            headers[hdrs.TRANSFER_ENCODING] = "chunked"
+        elif length is None:
+            self._keep_alive = False
+        if hdrs.DATE not in headers:
+            headers[hdrs.DATE] = rfc822_formatted_time()
+        if hdrs.CONNECTION not in headers:
+            if not self._keep_alive and is_newest:
+                headers[hdrs.CONNECTION] = "close"
+            elif self._keep_alive and request.version == HttpVersion10:
+                headers[hdrs.CONNECTION] = "keep-alive"
 
 
 class OwnRequest(web.BaseRequest):

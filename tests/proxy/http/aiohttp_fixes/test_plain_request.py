@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -24,8 +24,12 @@ VALUE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_ch
 async def _recording(answer: bytes = ANSWER) -> AsyncIterator[tuple[URL, list[bytes]]]:
     """An upstream that keeps the bytes of each request: the head, and as much of the body as it announces."""
     seen: list[bytes] = []
+    serving: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.append(task)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -33,11 +37,17 @@ async def _recording(answer: bytes = ANSWER) -> AsyncIterator[tuple[URL, list[by
                 seen.append(head + await reader.readexactly(length))
                 writer.write(answer)
         except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
             writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/x"), seen
+    if serving:
+        await asyncio.wait(serving, timeout=5)
 
 
 def _session() -> aiohttp.ClientSession:
@@ -94,6 +104,7 @@ async def test_what_is_no_answer_is_told_as_aiohttp_tells_it(answer: bytes, erro
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
         writer.close()
+        await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
