@@ -44,19 +44,18 @@ class PlainResponse(web.StreamResponse):
         self._payload_writer = writer
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive
-        self._frame(request, writer)
+        is_newest = request.version >= HttpVersion11
+        self._frame_body(request, writer, is_newest=is_newest)
+        self._frame_connection(request, is_newest=is_newest)
         version = request.version
         await writer.write_headers(f"HTTP/{version[0]}.{version[1]} {self._status} {self._reason}", self._headers)
         if self._send_headers_immediately:
             writer.send_headers()
         return writer
 
-    def _frame(self, request: web.BaseRequest, writer: AbstractStreamWriter) -> None:
-        """Say where the body ends, and whether the connection does.
-
-        As aiohttp does it, but for the headers that it would make up.
-        """
-        headers, is_newest = self._headers, request.version >= HttpVersion11
+    def _frame_body(self, request: web.BaseRequest, writer: AbstractStreamWriter, *, is_newest: bool) -> None:
+        """Say where the body ends, as aiohttp does."""
+        headers = self._headers
         writer.length = length = self.content_length
         if self._must_be_empty_body:
             headers.popall(hdrs.TRANSFER_ENCODING, None)
@@ -67,6 +66,10 @@ class PlainResponse(web.StreamResponse):
             headers[hdrs.TRANSFER_ENCODING] = "chunked"
         elif length is None:
             self._keep_alive = False
+
+    def _frame_connection(self, request: web.BaseRequest, *, is_newest: bool) -> None:
+        """Say when it was, and whether the connection ends with this answer."""
+        headers = self._headers
         if hdrs.DATE not in headers:
             headers[hdrs.DATE] = rfc822_formatted_time()
         if hdrs.CONNECTION not in headers:
@@ -74,6 +77,24 @@ class PlainResponse(web.StreamResponse):
                 headers[hdrs.CONNECTION] = "close"
             elif self._keep_alive and request.version == HttpVersion10:
                 headers[hdrs.CONNECTION] = "keep-alive"
+
+    def write_at_once(self, chunk: bytes) -> None:
+        """Hand a chunk of the body over to the connection, with the head if that is held, and wait for nothing.
+
+        Raises ConnectionError if the connection is gone.
+        """
+        writer: Any = self._payload_writer
+        if writer is None:
+            message = "the answer has not been begun, or has ended"
+            raise RuntimeError(message)
+        if writer.length is not None:
+            chunk = chunk[: writer.length]
+            writer.length -= len(chunk)
+        framed = b"%x\r\n%b\r\n" % (len(chunk), chunk) if writer.chunked else chunk
+        if writer._headers_buf:  # noqa: SLF001 - it is held
+            framed, writer._headers_buf, writer._headers_written = writer._headers_buf + framed, None, True  # noqa: SLF001
+        if framed:
+            writer._write(framed)  # noqa: SLF001
 
 
 class OwnRequest(web.BaseRequest):
