@@ -26,7 +26,7 @@ from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.services import Services
 from proxy.http.client import target_url
 from proxy.http.errors import OverloadedError, ProxyError
-from proxy.http.headers import Headers, request_headers, write_own_headers
+from proxy.http.headers import Headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody
 from proxy.wire.codec import PROMPT_TOO_LONG, Codec, ErrorText, Request, UndecodableError
@@ -187,7 +187,7 @@ async def _send(
     """The upstream's answer, its body not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
     upstream, arrival = route.upstream, journey.arrival
     url = target_url(upstream, arrival.target, is_api=True)
-    headers = request_headers(arrival.end_to_end, upstream, identity=True)
+    headers = arrival.forward(upstream)
     outgoing = received.write(journey.attempt.body, headers)
     async with services.client.send("POST", url, headers, outgoing, upstream) as answer:
         yield answer

@@ -31,6 +31,7 @@ class JsonLines:
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         atexit.register(self.flush)
 
     def write(self, level: str, event: str, fields: dict[str, Any]) -> None:
@@ -54,12 +55,14 @@ class JsonLines:
 
     def _is_to_be_written_soon(self) -> bool:
         """Whether the running loop will write what waits; False if none runs in this thread."""
+        if threading.get_ident() == self._thread and self._loop is not None and self._loop.is_running():
+            return True  # asking for the running loop is a system call
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return False
         if loop is not self._loop:
-            self._loop = loop
+            self._loop, self._thread = loop, threading.get_ident()
             loop.call_later(WAIT_SECONDS, self._end_wait, loop)
         return True
 

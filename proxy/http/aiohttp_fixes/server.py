@@ -103,7 +103,7 @@ class OwnRequest(web.BaseRequest):
     @classmethod
     def make(cls, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> "OwnRequest":
         """As aiohttp's server has its requests made."""
-        return cls(message, payload, protocol, writer, task, asyncio.get_running_loop())
+        return cls(message, payload, protocol, writer, task, protocol._loop)  # noqa: SLF001 - asking for it costs a system call
 
     async def _prepare_hook(self, resp: web.StreamResponse) -> None:
         if not isinstance(resp, PlainResponse):
