@@ -22,12 +22,11 @@ class SafeTap:
     `tap` is None after a fault.
     """
 
-    __slots__ = ("_recorder", "_request_id", "tap")
+    __slots__ = ("_guard", "tap")
 
     def __init__(self, tap: Tap, recorder: Recorder, request_id: str) -> None:
         self.tap: Tap | None = tap
-        self._recorder = recorder
-        self._request_id = request_id
+        self._guard = fail_open(recorder, request_id, "count")
 
     @property
     def text_chars(self) -> int:
@@ -45,7 +44,7 @@ class SafeTap:
     def _read(self, chunk: bytes | None) -> None:
         tap, self.tap = self.tap, None
         if tap is not None:
-            with fail_open(self._recorder, self._request_id, "count"):
+            with self._guard:
                 tap.finish() if chunk is None else tap.feed(chunk)
                 self.tap = tap
 

@@ -5,7 +5,7 @@ Law: a request goes to the host of the upstream that the configuration names, wh
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -142,45 +142,89 @@ class UpstreamClient:
         self._ways[id(upstream)] = known
         return known
 
-    @asynccontextmanager
-    async def send(
+    def send(
         self, method: str, url: URL, headers: CIMultiDict[str], body: Body | None, upstream: UpstreamConfig
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The upstream's answer, its body not read yet. Leaving cancels what was not read.
 
         Raises UpstreamUnreachableError or UpstreamTimeoutError where no answer came, and UpstreamInvalidError where
         its head is too large or its body coded on this hop; faults of the answer's body are aiohttp's own, and those
         raised inside the block pass through.
         """
+        known = self._ways.get(id(upstream))
+        if known is None or known.upstream is not upstream:
+            known = self._find_way(upstream)
         if isinstance(body, bytes):
             if headers.get("Content-Length") != str(len(body)):
                 headers["Content-Length"] = str(len(body))  # where the client's stood
             body = _pieces(body) if len(body) > PIECE_BYTES else body
-        known = self._ways.get(id(upstream))
-        way, proxy = (known if known is not None and known.upstream is upstream else self._find_way(upstream))[1:]
-        is_plain = proxy is None and method == "POST" and isinstance(body, bytes) and "Upgrade" not in headers
-        how: dict[str, Any] = {} if is_plain else _choose_way(url, headers, way, proxy)
-        is_absolute = "proxy" in how and url.scheme == "http" and "server_hostname" not in how
-        target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
+        return _Sending(self._session, known, method, url, headers, body)
+
+
+class _Sending:
+    """A request that is sent while a block runs. A class: a generator for each request costs three times as much."""
+
+    __slots__ = ("_body", "_headers", "_known", "_method", "_response", "_session", "_url")
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        known: _Known,
+        method: str,
+        url: URL,
+        headers: CIMultiDict[str],
+        body: Body | None,
+    ) -> None:
+        self._session = session
+        self._known = known
+        self._method = method
+        self._url = url
+        self._headers = headers
+        self._body = body
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        """Send it, and wait for the head of its answer."""
+        upstream, way, proxy = self._known
+        url, headers, body = self._url, self._headers, self._body
+        self._body = None  # aiohttp holds it for as long as it has to
+        asks_upgrade = "Upgrade" in headers
+        is_tunnelled = False
         try:
-            if is_plain and isinstance(body, bytes):
+            if proxy is None and isinstance(body, bytes) and self._method == "POST" and not asks_upgrade:
                 response = await send_plainly(self._session, url, headers, body, way)
             else:
-                response = await self._session.request(method, target, data=body, allow_redirects=False, **how)
+                how = _choose_way(url, headers, way, proxy)
+                is_tunnelled = "server_hostname" in how
+                is_absolute = "proxy" in how and url.scheme == "http" and not is_tunnelled
+                target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
+                response = await self._session.request(self._method, target, data=body, allow_redirects=False, **how)
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             if isinstance(error.__cause__, ProxyError):
                 raise error.__cause__ from None  # the body's own fault
             raise explain(error, url, upstream) from error
+        self._response = response
         try:
-            if response.status == SWITCHING_PROTOCOLS and "Upgrade" not in headers:
-                message = f"{name_host(url)} switched protocols, which nobody asked for; check upstream.base_url"
-                raise UpstreamUnreachableError(message)
+            _check_upgrade(response, url, asks_upgrade=asks_upgrade)
             _check_head(response, url)
             _check_codings(response, url)
-            _check_proxy(response, url, proxy, is_tunnelled="server_hostname" in how)
-            yield response
-        finally:
+            _check_proxy(response, url, proxy, is_tunnelled=is_tunnelled)
+        except ProxyError:
+            await self.__aexit__()
+            raise
+        return response
+
+    async def __aexit__(self, *_: object) -> None:
+        """Cancel what was not read."""
+        response = self._response
+        if response is not None:
             response.close() if not response.content.at_eof() else response.release()
+
+
+def _check_upgrade(response: aiohttp.ClientResponse, url: URL, *, asks_upgrade: bool) -> None:
+    if response.status == SWITCHING_PROTOCOLS and not asks_upgrade:
+        message = f"{name_host(url)} switched protocols, which nobody asked for; check upstream.base_url"
+        raise UpstreamUnreachableError(message)
 
 
 def _choose_way(url: URL, headers: CIMultiDict[str], way: Way, proxy: ForwardProxy | None) -> dict[str, Any]:
