@@ -174,8 +174,9 @@ _FIELDS = st.lists(
 
 @given(first=_FIELDS, second=_FIELDS, is_other_path=st.booleans())
 def test_a_head_tells_the_same_whatever_head_was_before_it(first: Any, second: Any, *, is_other_path: bool) -> None:
-    """What is kept of the one before is used for what is the same, and for nothing else: neither for another client's
-    credential, which a proxy before us may send on the same connection, nor for another length.
+    """What is kept of the one before is used for nothing that differs.
+
+    That is another client's credential, which a proxy before us may send on the same connection, or another length.
     """
     other = _head(*second)
     other.raw_path += "z" * is_other_path
