@@ -34,12 +34,11 @@ WriteEvent = Callable[[int, bytes], bytes]
 class Listener(Protocol):
     """Reads along with an answer, chunk by chunk. It raises nothing."""
 
-    @property
-    def text_chars(self) -> int:
-        """How much of the model's text there was so far."""
+    def feed(self, chunk: bytes, arrived_at: float) -> None:
+        """Take in the next bytes, and when they had come."""
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes."""
+    def tell_pace(self) -> Pace:
+        """When the text of a stream came, as far as it has come."""
 
     def finish(self) -> None:
         """The answer has ended."""
@@ -163,11 +162,14 @@ async def relay_answer(
     response = reply.response or await begin_answer(reply, answer, added, holds_head=holds_head)
     event = bytearray() if reply.is_stream and not is_stream and write_event is not None else None
     try:
-        await _pass_body(reply, answer, held, tap, event, is_stream=is_stream)
+        await _pass_body(reply, answer, held, tap, event)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
         reply.broken = not reply.client_left
         reply.reset()
         return response
+    finally:
+        if is_stream and tap is not None:
+            reply.pace = tap.tell_pace()
     reply.last_byte_at = time.monotonic()
     await response.write_eof(b"" if event is None or write_event is None else write_event(answer.status, bytes(event)))
     if tap is not None:
@@ -181,8 +183,6 @@ async def _pass_body(
     held: bytes,
     tap: Listener | None,
     event: bytearray | None,
-    *,
-    is_stream: bool,
 ) -> None:
     """The body, chunk by chunk, to the client, or into an `event`. Raises aiohttp's errors where it was cut."""
     upstream = answer.connection.protocol if answer.connection is not None else None
@@ -194,9 +194,7 @@ async def _pass_body(
         else:
             event += chunk[: MAX_ANSWER_EVENT_BYTES - len(event)]
         if tap is not None:
-            tap.feed(chunk)
-            if is_stream:
-                reply.pace.note(tap.text_chars, arrived)
+            tap.feed(chunk, arrived)
     if upstream is not None and isinstance(upstream.exception(), OSError) and _ends_with_connection(answer):
         raise aiohttp.ClientPayloadError  # by a reset, which aiohttp takes for an end
 
