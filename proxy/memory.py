@@ -5,8 +5,6 @@ last; whoever gives back wakes those who wait, in the order in which they came.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 WORK_FACTOR = 8
@@ -144,23 +142,41 @@ class Account:
         self.held_bytes += size_bytes if is_there else 0
         return is_there
 
-    @asynccontextmanager
-    async def working(self, body_bytes: int, work_bytes: int, *, wait_seconds: float) -> AsyncIterator[bool]:
+    def working(self, body_bytes: int, work_bytes: int, *, wait_seconds: float) -> "Working":
         """Whether there is memory for work on a body, as there is in the block; behind it, for what is kept of it."""
-        before_bytes, wanted_bytes = self.held_bytes, work_bytes
-        is_there = await self.memory.take(self.tenant, wanted_bytes, wait_seconds=wait_seconds)
-        self.held_bytes += wanted_bytes if is_there else 0
-        try:
-            yield is_there
-        finally:
-            self._shrink(max(before_bytes, KEPT_FACTOR * body_bytes))
+        return Working(self, body_bytes, work_bytes, wait_seconds)
 
     def close(self) -> None:
         """The request has been served, or given up."""
-        self._shrink(0)
+        self.shrink(0)
 
-    def _shrink(self, most_bytes: int) -> None:
+    def shrink(self, most_bytes: int) -> None:
+        """Give back what is beyond so much."""
         given_bytes = max(self.held_bytes - most_bytes, 0)
         if given_bytes:
             self.held_bytes -= given_bytes
             self.memory.give(self.tenant, given_bytes)
+
+
+class Working:
+    """A block with memory for work. A class: a generator for each request costs three times as much."""
+
+    __slots__ = ("_account", "_before_bytes", "_body_bytes", "_wait_seconds", "_work_bytes")
+
+    def __init__(self, account: Account, body_bytes: int, work_bytes: int, wait_seconds: float) -> None:
+        self._account = account
+        self._before_bytes = account.held_bytes
+        self._body_bytes = body_bytes
+        self._work_bytes = work_bytes
+        self._wait_seconds = wait_seconds
+
+    async def __aenter__(self) -> bool:
+        """Take it; whether it was there in time."""
+        account = self._account
+        is_there = await account.memory.take(account.tenant, self._work_bytes, wait_seconds=self._wait_seconds)
+        account.held_bytes += self._work_bytes if is_there else 0
+        return is_there
+
+    async def __aexit__(self, *_: object) -> None:
+        """Give it back, but for what is kept of the body."""
+        self._account.shrink(max(self._before_bytes, KEPT_FACTOR * self._body_bytes))

@@ -4,8 +4,7 @@ Law: what there is no room for is refused in words, or streams through unread; n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +14,7 @@ from proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, 
 from proxy.exchange.services import Services
 from proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError
 from proxy.http.request_body import ReceivedBody, receive_body
-from proxy.memory import estimate_work
+from proxy.memory import Working, estimate_work
 from proxy.wire.beginnings import Begun
 
 FindBegun = Callable[[bytes], Begun | None]
@@ -45,26 +44,41 @@ async def receive(
     return replace(received, work_bytes=work_bytes), begun
 
 
-@asynccontextmanager
-async def working(services: Services, request: web.BaseRequest, received: ReceivedBody) -> AsyncIterator[None]:
+class working:  # noqa: N801 - used like a function, as the next one
     """In the block there is memory for work on the body. Raises OverloadedError."""
-    account = services.uploads.find_account(request)
-    if account is None or received.json is None:
-        yield
-        return
-    body_bytes, wait_seconds = len(received.json), services.config.limits.max_plan_seconds
-    async with account.working(body_bytes, received.work_bytes, wait_seconds=wait_seconds) as is_there:
-        if not is_there:
+
+    __slots__ = ("_held",)
+
+    def __init__(self, services: Services, request: web.BaseRequest, received: ReceivedBody) -> None:
+        account = services.uploads.find_account(request)
+        self._held: Working | None = None
+        if account is not None and received.json is not None:
+            wait_seconds = services.config.limits.max_plan_seconds
+            self._held = account.working(len(received.json), received.work_bytes, wait_seconds=wait_seconds)
+
+    async def __aenter__(self) -> None:
+        """Take it."""
+        if self._held is not None and not await self._held.__aenter__():
+            await self._held.__aexit__()
             raise OverloadedError(NO_MEMORY_LEFT)
-        yield
+
+    async def __aexit__(self, *_: object) -> None:
+        """Give it back."""
+        if self._held is not None:
+            await self._held.__aexit__()
 
 
-@contextmanager
-def in_bounds() -> Iterator[None]:
+class in_bounds:  # noqa: N801
     """Raises OverloadedError if there is no thread for the work in the block, or no memory."""
-    try:
-        yield
-    except BusyError as error:
-        raise OverloadedError(NO_THREAD_LEFT) from error
-    except MemoryError as error:
-        raise OverloadedError(NO_MEMORY_LEFT) from error
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Tell it in our words."""
+        if isinstance(error, BusyError):
+            raise OverloadedError(NO_THREAD_LEFT) from error
+        if isinstance(error, MemoryError):
+            raise OverloadedError(NO_MEMORY_LEFT) from error

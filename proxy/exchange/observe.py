@@ -12,6 +12,7 @@ from proxy.state.models.calibration import IN_FULL_SHARE
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
 from proxy.state.tenancy import Tenant
+from proxy.telemetry.pace import Pace
 from proxy.wire.tap import Tap
 from rules.conversation import Conversation
 
@@ -22,32 +23,36 @@ class SafeTap:
     `tap` is None after a fault.
     """
 
-    __slots__ = ("_recorder", "_request_id", "tap")
+    __slots__ = ("_guard", "tap")
 
     def __init__(self, tap: Tap, recorder: Recorder, request_id: str) -> None:
         self.tap: Tap | None = tap
-        self._recorder = recorder
-        self._request_id = request_id
+        self._guard = fail_open(recorder, request_id, "count")
 
-    @property
-    def text_chars(self) -> int:
-        """How much text there was so far."""
-        return 0 if self.tap is None else self.tap.text_chars
-
-    def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes."""
-        self._read(chunk)
+    def feed(self, chunk: bytes, arrived_at: float) -> None:
+        """Take in the next bytes, and when they had come."""
+        tap, self.tap = self.tap, None
+        if tap is not None:
+            with self._guard:
+                tap.feed(chunk, arrived_at)
+                self.tap = tap
 
     def finish(self) -> None:
         """The answer has ended."""
-        self._read(None)
-
-    def _read(self, chunk: bytes | None) -> None:
         tap, self.tap = self.tap, None
         if tap is not None:
-            with fail_open(self._recorder, self._request_id, "count"):
-                tap.finish() if chunk is None else tap.feed(chunk)
+            with self._guard:
+                tap.finish()
                 self.tap = tap
+
+    def tell_pace(self) -> Pace:
+        """When the text that has come so far had come."""
+        tap, self.tap, pace = self.tap, None, Pace()
+        if tap is not None:
+            with self._guard:
+                pace = Pace(tap.first_at, tap.last_at, tap.first_chars, tap.text_chars)
+                self.tap = tap
+        return pace
 
 
 async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap) -> Answered:

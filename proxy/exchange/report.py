@@ -2,13 +2,14 @@
 
 Law: a report is built once, when the request is over; the request's metrics and its log line are written from it. Of a
 fault only its type is written, never what it says. No label value comes from a client unless an upstream has vouched
-for it. The one broad `except` of the program is here.
+for it. What swallows any fault is here, and nowhere else in the program.
 """
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 from proxy.exchange.arrival import OTHER_ENDPOINT, Arrival
@@ -218,15 +219,26 @@ class Recorder:
         (self._log.warning if failed else self._log.info)("request", **fields)
 
 
-@contextmanager
-def fail_open(recorder: Recorder, request_id: str, phase: Phases | str) -> Iterator[None]:
+class fail_open:  # noqa: N801 - it is used like a function, and each of a function's costs 1.3 us of a request
     """Whatever breaks within, the request goes on without it, and the fault is counted under the phase.
 
-    Raises UndecodableError and LimitExceededError, which are no faults.
+    Raises UndecodableError and LimitExceededError, which are no faults. It may be entered again and again.
     """
-    try:
-        yield
-    except (UndecodableError, LimitExceededError):
-        raise
-    except Exception as error:  # noqa: BLE001 - nothing that trimtab adds may cost a request
-        recorder.record_fault(request_id, phase if isinstance(phase, str) else phase.current, error)
+
+    __slots__ = ("_phase", "_recorder", "_request_id")
+
+    def __init__(self, recorder: Recorder, request_id: str, phase: Phases | str) -> None:
+        self._recorder = recorder
+        self._request_id = request_id
+        self._phase = phase
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> bool:
+        """Nothing that trimtab adds may cost a request."""
+        if not isinstance(error, Exception) or isinstance(error, UndecodableError | LimitExceededError):
+            return False
+        phase = self._phase
+        self._recorder.record_fault(self._request_id, phase if isinstance(phase, str) else phase.current, error)
+        return True

@@ -5,9 +5,8 @@ field of a journey is what one stage has returned; only this module and the rout
 """
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from functools import partial
 
 import aiohttp
@@ -26,7 +25,7 @@ from proxy.exchange.report import Answered, Prompt, Report, Target, fail_open
 from proxy.exchange.services import Services
 from proxy.http.client import target_url
 from proxy.http.errors import OverloadedError, ProxyError
-from proxy.http.headers import Headers, request_headers, write_own_headers
+from proxy.http.headers import Headers, write_own_headers
 from proxy.http.relay import Reply, relay_answer, replace_answer
 from proxy.http.request_body import ReceivedBody
 from proxy.wire.beginnings import MIN_BYTES, Begun
@@ -37,6 +36,7 @@ from proxy.wire.overflow.wordings import Kind
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""
 MAX_ATTEMPTS = 2
+_NO_TARGET, _NO_ATTEMPT, _NOTHING_ANSWERED = Target(""), Attempt("aborted"), Answered()
 
 
 @dataclass(slots=True)
@@ -51,12 +51,12 @@ class Journey:
 
     arrival: Arrival
     reply: Reply
-    target: Target = field(default_factory=lambda: Target(""))
-    attempt: Attempt = field(default_factory=lambda: Attempt("aborted"))
+    target: Target = _NO_TARGET
+    attempt: Attempt = _NO_ATTEMPT
     attempts: int = 0
     sent_at: float = 0.0
     opening: Opening | None = None
-    answered: Answered = field(default_factory=Answered)
+    answered: Answered = _NOTHING_ANSWERED
     prefix_kept: float | None = None
     error: ProxyError | None = None
     is_hopeless: bool = False
@@ -202,17 +202,15 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun
     return None
 
 
-@asynccontextmanager
-async def _send(
+def _send(
     services: Services, journey: Journey, route: Route, received: ReceivedBody
-) -> AsyncIterator[aiohttp.ClientResponse]:
+) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
     """The upstream's answer, its body not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
     upstream, arrival = route.upstream, journey.arrival
     url = target_url(upstream, arrival.target, is_api=True)
-    headers = request_headers(arrival.end_to_end, upstream, identity=True)
+    headers = arrival.forward(upstream)
     outgoing = received.write(journey.attempt.body, headers)
-    async with services.client.send("POST", url, headers, outgoing, upstream) as answer:
-        yield answer
+    return services.client.send("POST", url, headers, outgoing, upstream)
 
 
 async def _open(journey: Journey, codec: Codec, answer: aiohttp.ClientResponse) -> Opening:

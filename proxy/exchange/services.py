@@ -1,8 +1,7 @@
 """What requests are served with."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.compaction.offload import Lane, Workers
@@ -34,19 +33,32 @@ class Lifecycle:
         self.idle = asyncio.Event()
         self.idle.set()
 
-    @contextmanager
-    def serving(self, show: Callable[[int], None]) -> Iterator[None]:
+    def serving(self, show: Callable[[int], None]) -> "_Serving":
         """The block serves a request; how many there are is shown when that changes."""
-        self.in_flight += 1
-        self.idle.clear()
-        show(self.in_flight)
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
-            show(self.in_flight)
-            if self.in_flight == 0:
-                self.idle.set()
+        return _Serving(self, show)
+
+
+class _Serving:
+    """A block that counts as a request."""
+
+    __slots__ = ("_lifecycle", "_show")
+
+    def __init__(self, lifecycle: Lifecycle, show: Callable[[int], None]) -> None:
+        self._lifecycle = lifecycle
+        self._show = show
+
+    def __enter__(self) -> None:
+        lifecycle = self._lifecycle
+        lifecycle.in_flight += 1
+        lifecycle.idle.clear()
+        self._show(lifecycle.in_flight)
+
+    def __exit__(self, *_: object) -> None:
+        lifecycle = self._lifecycle
+        lifecycle.in_flight -= 1
+        self._show(lifecycle.in_flight)
+        if lifecycle.in_flight == 0:
+            lifecycle.idle.set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ Law: a request goes to the host of the upstream that the configuration names, wh
 
 import re
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,7 +17,7 @@ from yarl import URL
 
 from proxy.config.network.forward_proxies import ForwardProxy
 from proxy.config.schema import UpstreamConfig
-from proxy.http.aiohttp_fixes import Connector, Request, ending_with_connection
+from proxy.http.aiohttp_fixes import Connector, Request, Way, send_plainly
 from proxy.http.credentials import drop_query_keys
 from proxy.http.errors import PathNotAllowedError, ProxyError, UpstreamInvalidError, UpstreamUnreachableError
 from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
@@ -28,16 +30,18 @@ from proxy.http.unreachable import (
     name_host,
 )
 
-FIRST_BYTES = 1024
+WHOLE_BYTES = 4 * 1024 * 1024
 PIECE_BYTES = 256 * 1024
-"""A larger body is handed over in pieces, so that a slow upstream holds up its sender and nothing else."""
+"""A body of more than the first is handed over in pieces of the second, each when the upstream has taken the last."""
 
 SWITCHING_PROTOCOLS = 101
 _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
 READ_BYTES = 64 * 1024
 """Twice this is held of an answer that its client does not take yet, and what came with it."""
-Body = bytes | tuple[bytes, ...] | AsyncIterator[bytes]
+MAX_UPSTREAMS = 64
+"""Whose ways are remembered at once."""
+Body = bytes | tuple[bytes, ...] | AsyncIterator[bytes | memoryview]
 """Of a request: whole, in pieces that are all there, or as it comes."""
 
 
@@ -48,17 +52,26 @@ def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> 
     credential the upstream is not to be shown; the host is always the upstream's. Raises PathNotAllowedError where the
     operator's own key would go to a path that it is not for.
     """
-    base = urlsplit(upstream.base_url)
     path = origin_form(path)
     if "?" in path and upstream.shown != "client":
         path = drop_query_keys(path)
+    allowed_paths = None if upstream.api_key is None else tuple(upstream.allowed_paths)
+    # Only what a codec claims is remembered: elsewhere in a path, and in a query, there may be a key.
+    build = _build_url if is_api and "?" not in path else _build_url.__wrapped__
+    return build(upstream.base_url, path, allowed_paths, is_api=is_api)
+
+
+@lru_cache(maxsize=64)
+def _build_url(base_url: str, path: str, allowed_paths: tuple[str, ...] | None, *, is_api: bool) -> URL:
+    """The address of a path; `allowed_paths` if the operator's own key goes with it. Raises PathNotAllowedError."""
+    base = urlsplit(base_url)
     if path == "/v1" or path.startswith(("/v1/", "/v1?")):
         path = base.path + path[3:]
     elif is_api:
         path = base.path + path
     if not path.startswith(("/", "*")):
         path = f"/{path}"
-    if upstream.api_key is not None and not is_allowed(path.partition("?")[0], base.path, upstream.allowed_paths):
+    if allowed_paths is not None and not is_allowed(path.partition("?")[0], base.path, allowed_paths):
         message = (
             "this proxy's own key goes only to paths under upstream.base_url, also behind dot segments; ask for /v1/X,"
             " or have the path listed in upstream.allowed_paths"
@@ -91,6 +104,14 @@ async def read_bounded(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes 
     return bytes(body)
 
 
+class _Known(NamedTuple):
+    """What is found out of an upstream once."""
+
+    upstream: UpstreamConfig
+    way: Way
+    proxy: ForwardProxy | None
+
+
 class UpstreamClient:
     """Sends requests. One per proxy; close it when done."""
 
@@ -106,64 +127,117 @@ class UpstreamClient:
             max_field_size=MAX_HEAD_BYTES,
             max_headers=MAX_HEADER_FIELDS,
         )
+        self._ways: dict[int, _Known] = {}
 
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
 
-    @asynccontextmanager
-    async def send(
+    def _find_way(self, upstream: UpstreamConfig) -> _Known:
+        """Find out how requests to an upstream travel, and remember it."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
+        )
+        if len(self._ways) >= MAX_UPSTREAMS:  # those of configurations that were reloaded
+            self._ways.clear()
+        known = _Known(upstream, Way(timeout, upstream.tls or True), upstream.route.proxy)
+        self._ways[id(upstream)] = known
+        return known
+
+    def send(
         self, method: str, url: URL, headers: CIMultiDict[str], body: Body | None, upstream: UpstreamConfig
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The upstream's answer, its body not read yet. Leaving cancels what was not read.
 
         Raises UpstreamUnreachableError or UpstreamTimeoutError where no answer came, and UpstreamInvalidError where
         its head is too large or its body coded on this hop; faults of the answer's body are aiohttp's own, and those
         raised inside the block pass through.
         """
-        data: bytes | AsyncIterator[bytes | memoryview] | None
-        if isinstance(body, bytes | tuple):
-            pieces = (body,) if isinstance(body, bytes) else body
+        known = self._ways.get(id(upstream))
+        if known is None or known.upstream is not upstream:
+            known = self._find_way(upstream)
+        pieces = (body,) if isinstance(body, bytes) else body
+        if isinstance(pieces, tuple):
             size_bytes = sum(map(len, pieces))
             if headers.get("Content-Length") != str(size_bytes):
                 headers["Content-Length"] = str(size_bytes)  # where the client's stood
-            data = _hand_over(pieces) if size_bytes > PIECE_BYTES else b"".join(pieces)
-        else:
-            data = body
-        proxy = upstream.route.proxy
-        how = _choose_way(url, headers, upstream, proxy)
-        is_absolute = "proxy" in how and url.scheme == "http" and "server_hostname" not in how
-        target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
+            body = _hand_over(pieces) if size_bytes > WHOLE_BYTES else pieces
+        return _Sending(self._session, known, method, url, headers, body)
+
+
+class _Sending:
+    """A request that is sent while a block runs. A class: a generator for each request costs three times as much."""
+
+    __slots__ = ("_body", "_headers", "_known", "_method", "_response", "_session", "_url")
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        known: _Known,
+        method: str,
+        url: URL,
+        headers: CIMultiDict[str],
+        body: Body | None,
+    ) -> None:
+        self._session = session
+        self._known = known
+        self._method = method
+        self._url = url
+        self._headers = headers
+        self._body = body
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        """Send it, and wait for the head of its answer."""
+        upstream, way, proxy = self._known
+        url, headers, body = self._url, self._headers, self._body
+        self._body = None  # aiohttp holds it for as long as it has to
+        asks_upgrade = "Upgrade" in headers
+        is_tunnelled = False
         try:
-            response = await self._session.request(method, target, data=data, allow_redirects=False, **how)
+            if proxy is None and isinstance(body, tuple) and self._method == "POST" and not asks_upgrade:
+                response = await send_plainly(self._session, url, headers, body, way)
+            else:
+                how = _choose_way(url, headers, way, proxy)
+                is_tunnelled = "server_hostname" in how
+                is_absolute = "proxy" in how and url.scheme == "http" and not is_tunnelled
+                target = url.origin() if is_absolute and url.raw_path == "*" else url  # RFC 9112 section 3.2.4
+                data = b"".join(body) if isinstance(body, tuple) else body
+                response = await self._session.request(self._method, target, data=data, allow_redirects=False, **how)
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             if isinstance(error.__cause__, ProxyError):
                 raise error.__cause__ from None  # the body's own fault
             raise explain(error, url, upstream) from error
+        self._response = response
         try:
-            if response.status == SWITCHING_PROTOCOLS and "Upgrade" not in headers:
-                message = f"{name_host(url)} switched protocols, which nobody asked for; check upstream.base_url"
-                raise UpstreamUnreachableError(message)
+            _check_upgrade(response, url, asks_upgrade=asks_upgrade)
             _check_head(response, url)
             _check_codings(response, url)
-            _check_proxy(response, url, proxy, is_tunnelled="server_hostname" in how)
-            with ending_with_connection(response):
-                yield response
-        finally:
+            _check_proxy(response, url, proxy, is_tunnelled=is_tunnelled)
+        except ProxyError:
+            await self.__aexit__()
+            raise
+        return response
+
+    async def __aexit__(self, *_: object) -> None:
+        """Cancel what was not read."""
+        response = self._response
+        if response is not None:
             response.close() if not response.content.at_eof() else response.release()
 
 
-def _choose_way(
-    url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig, proxy: ForwardProxy | None
-) -> dict[str, Any]:
+def _check_upgrade(response: aiohttp.ClientResponse, url: URL, *, asks_upgrade: bool) -> None:
+    if response.status == SWITCHING_PROTOCOLS and not asks_upgrade:
+        message = f"{name_host(url)} switched protocols, which nobody asked for; check upstream.base_url"
+        raise UpstreamUnreachableError(message)
+
+
+def _choose_way(url: URL, headers: CIMultiDict[str], way: Way, proxy: ForwardProxy | None) -> dict[str, Any]:
     """How a request travels: its headers, timeouts, TLS, and the proxy with the password that only the proxy is shown.
 
     An upstream without TLS is asked in absolute form, but for a WebSocket, which has a tunnel.
     """
-    timeout = aiohttp.ClientTimeout(
-        total=None, connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
-    )
-    how: dict[str, Any] = {"headers": headers, "timeout": timeout, "ssl": upstream.tls or True}
+    how: dict[str, Any] = {"headers": headers, "timeout": way.timeout, "ssl": way.tls}
     if proxy is None:
         return how
     shown = {} if proxy.authorization is None else {"Proxy-Authorization": proxy.authorization}
@@ -184,24 +258,23 @@ def _check_proxy(response: aiohttp.ClientResponse, url: URL, proxy: ForwardProxy
 
 
 def _check_head(response: aiohttp.ClientResponse, url: URL) -> None:
-    if sum(len(name) + len(value) for name, value in response.raw_headers) > MAX_HEAD_BYTES:
+    if sum(map(len, chain.from_iterable(response.raw_headers))) > MAX_HEAD_BYTES:
         raise UpstreamInvalidError(describe_large_head(url))
 
 
 def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
     """Nobody would undo another transfer coding than chunked: we pass the bytes on, and the header ends on this hop."""
-    codings = [coding.strip().lower() for coding in response.headers.getall("Transfer-Encoding", ())]
+    if "Transfer-Encoding" not in response.headers:
+        return
+    codings = [coding.strip().lower() for coding in response.headers.getall("Transfer-Encoding")]
     if codings not in ([], ["chunked"]):
         message = f"{name_host(url)} answered with a transfer coding other than chunked, which nobody asked for"
         raise UpstreamInvalidError(message)
 
 
 async def _hand_over(pieces: Iterable[bytes]) -> AsyncIterator[memoryview]:
-    """Pieces that are not too large. The first is copied, by aiohttp, which joins it with the head: so it is short."""
-    first_bytes = FIRST_BYTES
+    """Pieces that are not too large, none of them copied."""
     for piece in pieces:
         view = memoryview(piece)
-        yield view[:first_bytes]
-        for start in range(first_bytes, len(view), PIECE_BYTES):
+        for start in range(0, len(view), PIECE_BYTES):
             yield view[start : start + PIECE_BYTES]
-        first_bytes = PIECE_BYTES

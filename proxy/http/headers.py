@@ -42,6 +42,7 @@ REWRITING_HEADERS = frozenset(
 )  # fmt: skip
 """By these some servers take a request for one of another path or method: the operator's own key is not for that."""
 
+_CONNECTION_CHARS = len("connection")
 Headers = Sequence[tuple[str, str]]
 NO_TOKENS: Mapping[str, int] = {}
 
@@ -56,10 +57,11 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 def drop_hop_by_hop(headers: Headers) -> Headers:
     """Without the headers of this hop: the standard ones and those that `Connection` names."""
-    named = {
-        token.strip().lower() for name, value in headers if name.lower() == "connection" for token in value.split(",")
-    }
-    return [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP and name.lower() not in named]
+    ending = HOP_BY_HOP
+    for name, value in headers:
+        if len(name) == _CONNECTION_CHARS and name.lower() == "connection":
+            ending = ending.union(token.strip().lower() for token in value.split(","))
+    return [item for item in headers if item[0].lower() not in ending]
 
 
 def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, Headers]:
@@ -70,7 +72,10 @@ def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, 
 
 def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """What the client receives of an upstream's headers: all but this hop's own and what cannot be sent on."""
-    return [(name, value) for name, value in drop_hop_by_hop(read_headers(raw_headers)) if is_sendable(value)]
+    headers = drop_hop_by_hop(read_headers(raw_headers))
+    if is_sendable("".join([value for _, value in headers])):
+        return headers
+    return [(name, value) for name, value in headers if is_sendable(value)]
 
 
 def is_sendable(text: str) -> bool:

@@ -6,7 +6,7 @@ it were whole.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -34,12 +34,11 @@ WriteEvent = Callable[[int, bytes], bytes]
 class Listener(Protocol):
     """Reads along with an answer, chunk by chunk. It raises nothing."""
 
-    @property
-    def text_chars(self) -> int:
-        """How much of the model's text there was so far."""
+    def feed(self, chunk: bytes, arrived_at: float) -> None:
+        """Take in the next bytes, and when they had come."""
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes."""
+    def tell_pace(self) -> Pace:
+        """When the text of a stream came, as far as it has come."""
 
     def finish(self) -> None:
         """The answer has ended."""
@@ -80,18 +79,18 @@ class Reply:
 
     async def write(self, chunk: bytes) -> None:
         """Write a chunk of the body. Raises ConnectionError or TimeoutError if the client has left or reads no more."""
-        if self.response is None:
+        response, transport = self.response, self.request.transport
+        if response is None:
             message = "the answer has not been begun"
             raise RuntimeError(message)
-        transport = self.request.transport
         # A client that has taken everything so far is not waited for: the chunk goes into the socket, or the buffer.
-        waits = transport is None or transport.get_write_buffer_size() > 0
+        waits = transport is None or len(chunk) > FREE_BYTES or transport.get_write_buffer_size() > 0
         try:
-            if not waits and len(chunk) <= FREE_BYTES:
-                await self.response.write(chunk)
+            if not waits:
+                response.write_at_once(chunk)
                 return
             async with asyncio.timeout(STALLED_SECONDS):
-                await self.response.write(chunk)
+                await response.write(chunk)
         except (ConnectionError, TimeoutError):
             self.client_left = True
             raise
@@ -163,20 +162,14 @@ async def relay_answer(
     response = reply.response or await begin_answer(reply, answer, added, holds_head=holds_head)
     event = bytearray() if reply.is_stream and not is_stream and write_event is not None else None
     try:
-        async for chunk in _chain(held, answer):
-            arrived = time.monotonic()
-            if event is None:
-                await reply.write(chunk)
-            else:
-                event += chunk[: MAX_ANSWER_EVENT_BYTES - len(event)]
-            if tap is not None:
-                tap.feed(chunk)
-                if is_stream:
-                    reply.pace.note(tap.text_chars, arrived)
+        await _pass_body(reply, answer, held, tap, event)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError):
         reply.broken = not reply.client_left
         reply.reset()
         return response
+    finally:
+        if is_stream and tap is not None:
+            reply.pace = tap.tell_pace()
     reply.last_byte_at = time.monotonic()
     await response.write_eof(b"" if event is None or write_event is None else write_event(answer.status, bytes(event)))
     if tap is not None:
@@ -184,17 +177,28 @@ async def relay_answer(
     return response
 
 
+async def _pass_body(
+    reply: Reply,
+    answer: aiohttp.ClientResponse,
+    held: bytes,
+    tap: Listener | None,
+    event: bytearray | None,
+) -> None:
+    """The body, chunk by chunk, to the client, or into an `event`. Raises aiohttp's errors where it was cut."""
+    upstream = answer.connection.protocol if answer.connection is not None else None
+    read, monotonic = answer.content.readany, time.monotonic
+    while chunk := held or await read():
+        held, arrived = b"", monotonic()
+        if event is None:
+            await reply.write(chunk)
+        else:
+            event += chunk[: MAX_ANSWER_EVENT_BYTES - len(event)]
+        if tap is not None:
+            tap.feed(chunk, arrived)
+    if upstream is not None and isinstance(upstream.exception(), OSError) and _ends_with_connection(answer):
+        raise aiohttp.ClientPayloadError  # by a reset, which aiohttp takes for an end
+
+
 def _ends_with_connection(answer: aiohttp.ClientResponse) -> bool:
     """Whether only the connection's end tells where the body ends."""
     return "Content-Length" not in answer.headers and "Transfer-Encoding" not in answer.headers
-
-
-async def _chain(held: bytes, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The body, chunk by chunk. Raises aiohttp's errors where it was cut, by a reset as well."""
-    upstream = answer.connection.protocol if answer.connection is not None else None
-    if held:
-        yield held
-    async for chunk in answer.content.iter_any():
-        yield chunk
-    if _ends_with_connection(answer) and upstream is not None and isinstance(upstream.exception(), OSError):
-        raise aiohttp.ClientPayloadError  # aiohttp takes this for an end

@@ -1,157 +1,40 @@
-"""Connections of clients: where aiohttp's reader of requests stops, how large a head may be, what waits to be sent.
+"""Connections of clients: how their requests are served one after another, and what waits to be sent.
 
-Law: nothing of one request is ever read as part of another. What cannot be read is refused in words before its
-connection ends. This module and http/aiohttp_fixes.py alone touch private parts of aiohttp.
+Law: what cannot be read is refused in words before its connection ends. A connection has one task, and a request none
+of its own. This module and http/aiohttp_fixes alone touch private parts of aiohttp.
 """
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http import HttpRequestParser
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
-from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_writer import StreamWriter
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, RequestHandler, _ErrInfo
 
-from proxy.http.errors import BadFramingError, HeadTooLargeError, ProxyError, UnreadableRequestError
+from proxy.http.errors import HeadTooLargeError, ProxyError, UnreadableRequestError
 from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 from proxy.server.admin.pages import answer_error
+from proxy.server.reading import Reader
 
-MAX_BYTES_PER_BODY_BYTE = 8
-"""Of a chunked body: the smallest chunk, of one byte, takes six. What is beyond that and a head's size is no body."""
 LINGERING_SECONDS = 2.0
 """What a client that was refused may still send before its connection is closed."""
 MAX_WAITING_REQUESTS = 2
 """Of one connection, read ahead: a head of a thousand fields takes half a megabyte in memory."""
-MAX_STOPS = 64
-"""Places at which what has come at once is cut: a body full of empty lines would take long."""
 UNSENT_BYTES = 128 * 1024
 """What the system holds of an answer that has not left yet: a client that reads slowly costs no more of its memory."""
 
-_Read = tuple[Sequence[Any], bool, bytes]
-_NOTHING: _Read = ((), False, b"")
-_END = b"\r\n\r\n"
-"""Of a chunked request, and of any head."""
-
-
-class _Reader:
-    """Stands where aiohttp has its parser, and gives each chunked request one that reads nothing behind it.
-
-    aiohttp's parser, in C, holds the last trailer until the next field comes, which is the next request's first.
-    Source: `_on_header_field` and `cb_on_message_begin` of its _http_parser.pyx, as of 3.14.5.
-
-    A head ends with an empty line, and so does a chunked body: what is fed at once stops there, and where a body of
-    known length ends. A chunked request that nevertheless ends elsewhere is the last of its connection.
-    """
-
-    def __init__(self, make_parser: Callable[[], HttpRequestParser], connection: "_Connection") -> None:
-        self._make_parser = make_parser
-        self._connection = connection
-        self._parser = make_parser()
-        self._body: StreamReader = EMPTY_PAYLOAD
-        self._body_bytes: int | None = 0
-        self._last_bytes = b""
-        self._fed_bytes = 0
-        self._rest = b""
-        self._is_over = False
-
-    def feed_data(self, data: bytes) -> _Read:
-        """The requests whose heads are whole now. Raises aiohttp's HttpProcessingError."""
-        if self.is_over():
-            return _NOTHING
-        found: list[Any] = []
-        is_resumed = bool(self._rest)  # then the parser goes on with what it has, up to the last stop
-        data, self._rest, start = self._rest + data, b"", 0
-        for number in range(MAX_STOPS + 1):
-            if number and self._connection.takes_no_more(len(found)):
-                self._rest = data[start:]
-                break
-            stop = self._find_stop(data, start) if number < MAX_STOPS else len(data)
-            stop = 0 if is_resumed and not number else stop
-            messages, is_upgraded, rest = self._feed(data[start:stop])
-            found += messages
-            if self.is_over():
-                self._connection.end_after_last(found)
-                break
-            if is_upgraded:
-                return found, True, rest + data[stop:]
-            start = stop
-            if start == len(data):
-                break
-        return found, False, b""
-
-    def is_over(self) -> bool:
-        """Whether nothing more is read of this connection."""
-        return self._is_over
-
-    def _find_stop(self, data: bytes, start: int) -> int:
-        """Up to where the data may be fed at once."""
-        if self._body_bytes is not None and not self._body.is_eof():
-            return min(start + self._body_bytes - self._body.total_bytes, len(data))
-        if start == 0 and self._last_bytes:
-            across = (self._last_bytes[-3:] + data[:3]).find(_END)
-            if across >= 0:
-                return across + len(_END) - len(self._last_bytes[-3:])
-        found = data.find(_END, start)
-        return len(data) if found < 0 else found + len(_END)
-
-    def _feed(self, piece: bytes) -> _Read:
-        was_open, was_chunked = not self._body.is_eof(), self._body_bytes is None
-        self._last_bytes = piece[-4:] if len(piece) >= len(_END) else (self._last_bytes + piece)[-4:]
-        self._fed_bytes += len(piece)
-        try:
-            read: Any = self._parser.feed_data(piece)
-            self._check_sizes(was_open=was_open)
-        except HttpProcessingError as error:
-            self._is_over = True
-            if not self._body.is_eof():
-                message = "the chunks or trailers of the request's body cannot be read, or are too large"
-                self._body.set_exception(BadFramingError(message))
-            raise error from None
-        messages, is_upgraded, rest = read
-        if was_open and self._body.is_eof():
-            self._fed_bytes = 0
-            if was_chunked and not messages and (is_upgraded or self._last_bytes == _END):
-                self._parser = self._make_parser()
-            elif was_chunked:
-                self._is_over = True
-                return _NOTHING
-        for message, body in messages:
-            self._body, self._fed_bytes = body, 0
-            self._body_bytes = None if message.chunked else int(message.headers.get("Content-Length", "0"))
-        return messages, is_upgraded, rest
-
-    def _check_sizes(self, *, was_open: bool) -> None:
-        """Raises LineTooLong where a head, or what is in a chunked body beside its bytes, is too large."""
-        if self._fed_bytes <= MAX_HEAD_BYTES:
-            return
-        allowed_bytes = MAX_HEAD_BYTES
-        if was_open:
-            allowed_bytes += MAX_BYTES_PER_BODY_BYTE * self._body.total_bytes
-        if self._fed_bytes > allowed_bytes:
-            raise LineTooLong(b"", MAX_HEAD_BYTES)  # noqa: EM101 - no message, but what aiohttp would quote
-
-    def pause_reading(self) -> None:
-        """As aiohttp's."""
-        self._parser.pause_reading()
-
-    def message_consumed(self) -> None:
-        """As aiohttp's."""
-        self._parser.message_consumed()
-
-    def set_upgraded(self, val: bool) -> None:  # noqa: FBT001 - as aiohttp's
-        """As aiohttp's."""
-        self._parser.set_upgraded(val)
-
 
 class _Connection(RequestHandler):
-    """One client's connection."""
+    """One client's connection. `kept` is what is remembered for as long as it lasts."""
 
-    __slots__ = ("_has_ended", "_is_refusing")
+    __slots__ = ("_has_ended", "_is_refusing", "kept")
 
     def __init__(self, manager: web.Server, **settings: Any) -> None:
         super().__init__(manager, **settings)
@@ -168,7 +51,8 @@ class _Connection(RequestHandler):
             max_msg_queue_size=MAX_WAITING_REQUESTS,
         )
         self._max_msg_queue_size, self._msg_queue_resume_size = MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS // 2
-        self._parser: Any = _Reader(make_parser, self)
+        self._parser: Any = Reader(make_parser, self)
+        self.kept: dict[str, Any] = {}
         self._is_refusing = False
         self._has_ended: asyncio.Event | None = None
 
@@ -197,6 +81,74 @@ class _Connection(RequestHandler):
         """As aiohttp's; nothing more is read of a client that is refused."""
         if not self._is_refusing:
             super().data_received(data)
+
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - as aiohttp's
+        """As aiohttp's, which does not look whether reading has paused at all."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
+    async def start(self) -> None:
+        """As aiohttp's, but that a request is served by the connection's own task: one more costs a small one 8 %."""
+        while not self._force_close:
+            message, body = await self._take_request()
+            if not await self._answer(message, body) or not self._keepalive or self._close or self._force_close:
+                break
+            self._next_keepalive_close_time = close_time = self._loop.time() + self._keepalive_timeout
+            if self._keepalive_handle is None:
+                self._keepalive_handle = self._loop.call_at(close_time, self._process_keepalive)
+        if not self._force_close:
+            self._task_handler = None
+            if self.transport is not None:
+                self.transport.close()
+
+    async def _take_request(self) -> tuple[Any, StreamReader]:
+        """The next request, when its head has come. There is room for another one then."""
+        if not self._messages:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        message, body = self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+        return message, body
+
+    async def _answer(self, message: Any, body: StreamReader) -> bool:
+        """Serve one request; whether its client may ask for more. Whatever breaks ends the connection."""
+        handler: Any = self._request_handler
+        if isinstance(message, _ErrInfo):
+            handler, message = self._make_error_handler(message), ERROR
+        make_request: Any = self._request_factory
+        writer = StreamWriter(self, self._loop)
+        # No name for the task: an error's frames would hold it, and it the error.
+        request = make_request(message, body, self, writer, self._task_handler or asyncio.current_task())
+        is_done = False
+        try:
+            response, is_gone = await self._handle_request(request, None, handler)
+            self._keepalive = bool(response.keep_alive)
+            if not is_gone and not body.is_eof():
+                await self._linger(body)
+            body.set_exception(_PAYLOAD_ACCESS_ERROR)
+            is_done = True
+        except ConnectionError:
+            return False
+        finally:
+            request._task = None  # noqa: SLF001 - else an error's frames would hold it, and it them
+            if not is_done:
+                self.force_close()
+        return not is_gone
+
+    async def _linger(self, body: StreamReader) -> None:
+        """Take for a while what a client still sends that has its answer already; else it would not see that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGERING_SECONDS):
+                while not self._force_close and not body.is_eof():
+                    await body.readany()
+        if not body.is_eof() and not self._force_close:
+            self.close()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None

@@ -9,7 +9,7 @@ MIN_SECONDS = 0.05
 """Text that arrives within a shorter time tells how fast buffers are emptied, not how fast a model writes."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pace:
     """When the model's text arrived. Times are of the monotonic clock, 0.0 if no text has come.
 
@@ -21,14 +21,6 @@ class Pace:
     last_at: float = 0.0
     first_chars: int = 0
     chars: int = 0
-
-    def note(self, chars: int, now: float) -> None:
-        """A chunk has arrived; `chars` is how much text there is with it."""
-        if chars <= self.chars:
-            return
-        if not self.chars:
-            self.first_at, self.first_chars = now, chars
-        self.chars, self.last_at = chars, now
 
     def tokens_per_second(self, tokens: int) -> float | None:
         """The rate at which the text came, which has so many tokens.

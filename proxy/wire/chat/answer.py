@@ -66,7 +66,17 @@ class _Answer(msgspec.Struct):
     message: msgspec.Raw = msgspec.Raw(b"null")
 
 
+class _Event(msgspec.Struct):
+    """The same if its choices are what they should be: then one look is enough."""
+
+    choices: list[_Choice] | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    message: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_NULL = msgspec.Raw(b"null")
 _decode = msgspec.json.Decoder(_Answer).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
 _decode_started = msgspec.json.Decoder(_Started | None).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 
@@ -84,39 +94,53 @@ def hold_first_event(*, keeps_all: bool) -> FirstEvent:
 def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
     """The usage, going on from that before, and the texts of an answer, or of one event; nothing of any other JSON."""
     try:
-        answer = _decode(data)
+        answer: _Answer | _Event = _decode_event(data)
     except DECODE_ERRORS:
-        return usage, ()  # `[DONE]`, an error, or garbage
+        try:
+            answer = _decode(data)
+        except DECODE_ERRORS:
+            return usage, ()  # `[DONE]`, an error, or garbage
+    if answer.message != _NULL:
+        with suppress(*DECODE_ERRORS):
+            started = _decode_started(answer.message)
+            if started is not None:
+                usage = read_usage(started.usage, usage)
+    if answer.usage != _NULL:
+        with suppress(*DECODE_ERRORS):
+            usage = read_usage(answer.usage, usage)
+    if isinstance(answer, _Event):
+        return usage, _read_choices(answer.choices or ())
     with suppress(*DECODE_ERRORS):
-        started = _decode_started(answer.message)
-        if started is not None:
-            usage = read_usage(started.usage, usage)
-    with suppress(*DECODE_ERRORS):
-        usage = read_usage(answer.usage, usage)
-    with suppress(*DECODE_ERRORS):
-        choices = _decode_choices(answer.choices) or ()
-        return usage, [piece for choice in choices for piece in _read_choice(choice)]
+        return usage, _read_choices(_decode_choices(answer.choices) or ())
     return usage, ()
 
 
-def _read_choice(choice: _Choice) -> Iterator[Piece]:
-    delta = choice.delta or choice.message
-    for kind, text in () if delta is None else _read_delta(delta):
-        if text:
-            yield Piece((choice.index, kind), text, is_reasoning=kind == "reasoning")
+def _read_choices(choices: Sequence[_Choice]) -> list[Piece]:
+    pieces: list[Piece] = []
+    for choice in choices:
+        delta, index = choice.delta or choice.message, choice.index
+        if delta is None:
+            continue
+        if delta.content:
+            pieces.append(Piece((index, "content"), delta.content))
+        if delta.reasoning_content or delta.reasoning:
+            text = delta.reasoning_content or delta.reasoning or ""
+            pieces.append(Piece((index, "reasoning"), text, is_reasoning=True))
+        if delta.refusal:
+            pieces.append(Piece((index, "refusal"), delta.refusal))
+        if delta.tool_calls:
+            written = (text for call in delta.tool_calls for text in _read_call(call))
+            pieces += [Piece((index, kind), text) for kind, text in written if text]
+    return pieces
 
 
-def _read_delta(delta: _Delta) -> Iterator[tuple[str, str | None]]:
-    yield "content", delta.content
-    yield "reasoning", delta.reasoning_content or delta.reasoning
-    yield "refusal", delta.refusal
-    for call in delta.tool_calls or ():
-        if call.function is not None:
-            yield "name", call.function.name
-            yield "arguments", call.function.arguments
-        if call.custom is not None:
-            yield "name", call.custom.name
-            yield "arguments", call.custom.input
+def _read_call(call: _Call) -> Iterator[tuple[str, str | None]]:
+    if call.function is not None:
+        yield "name", call.function.name
+        yield "arguments", call.function.arguments
+    if call.custom is not None:
+        yield "name", call.custom.name
+        yield "arguments", call.custom.input
 
 
 def is_part_of_answer(line: bytes) -> bool:

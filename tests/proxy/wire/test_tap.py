@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.bounds import bounded
 
 from proxy.wire.chat.answer import make_tap
 from proxy.wire.sse import MAX_EVENT_BYTES, EventReader
-from proxy.wire.tap import MAX_HELD_BYTES, PIECE_BYTES, Piece, Tap
+from proxy.wire.tap import LAST_CHUNKS, MAX_HELD_BYTES, PIECE_BYTES, Piece, Tap
 from proxy.wire.usage import Usage
 
 
@@ -147,3 +149,42 @@ def test_a_long_line_in_small_chunks_is_never_copied() -> None:
         assert events._rest is rest
 
     assert len(rest) == len(b"data: ") + 64_000
+
+
+_NOTHING = st.sampled_from([b": ping\n\n", b'data: {"x":1}\n\n', b"data: [DONE]\n\n"])
+_SOME = st.text("abc", min_size=1, max_size=9).map(lambda text: _write({"text": text}))
+
+
+@given(chunks=st.lists(_NOTHING | _SOME, max_size=60), ends=st.lists(_NOTHING, max_size=LAST_CHUNKS - 1))
+@pytest.mark.parametrize("unread_bytes", [1, 200, 16_384])
+def test_text_is_noted_when_it_came_however_much_is_read_together(
+    chunks: list[bytes], ends: list[bytes], unread_bytes: int
+) -> None:
+    """The first chunk that has some begins it, and the last one ends it; comments, a role and [DONE] do neither."""
+    tap = Tap(_read_event, is_stream=True)
+    with bounded(max_unread_bytes=unread_bytes):
+        for index, chunk in enumerate([*chunks, *ends]):
+            tap.feed(chunk, 10.0 + index)
+        texts = [(index, chunk) for index, chunk in enumerate(chunks) if b"text" in chunk]
+        assert tap.text_chars == sum(len(chunk) - len(_write({"text": ""})) for _, chunk in texts)
+    assert tap.first_at == (10.0 + texts[0][0] if texts else 0.0)
+    if texts and texts[-1][0] == len(chunks) - 1:
+        assert tap.last_at == 10.0 + texts[-1][0]
+
+
+def test_a_stream_is_read_at_once_until_there_is_text() -> None:
+    """And from then on when much has come, or when somebody asks."""
+    read = []
+
+    def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
+        read.append(data)
+        return _read_event(data, usage)
+
+    tap = Tap(note, is_stream=True)
+    for text in ("", "a", "b", "c"):
+        tap.feed(_write({"text": text}))
+    assert len(read) == 2
+    assert tap.text_chars == 3
+    tap.feed(_write({"tokens": 7}))
+    assert len(read) == 4
+    assert tap.usage == Usage(7)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from proxy.http.aiohttp_fixes import Connector, ending_with_connection
+from proxy.http.aiohttp_fixes import Connector
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 UNASKED = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nanother"
@@ -52,9 +52,8 @@ async def test_a_kept_connection_that_is_reset_is_no_fault():
         response = await session.get(upstream.url)
         assert response.connection is not None
         closed = response.connection.protocol.closed
-        with ending_with_connection(response):
-            upstream.writers[0].write(b"body")
-            assert await response.read() == b"body"
+        upstream.writers[0].write(b"body")
+        assert await response.read() == b"body"
         connection = upstream.writers[0].get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         upstream.writers[0].transport.abort()

@@ -1,0 +1,119 @@
+"""Answers of ours through aiohttp's server.
+
+Law: an answer has no header that the upstream did not send, but for `Date` and what frames the body. What cannot be
+read of a connection ends it.
+"""
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.helpers import must_be_empty_body, rfc822_formatted_time, should_remove_content_length
+
+_RESET = struct.pack("ii", 1, 0)
+"""Linger for no time: closing sends a reset."""
+
+
+def loses_what_follows(request: web.BaseRequest) -> bool:
+    """Whether what came at once behind a request is lost: the parser drops it behind an upgrade that it does not know.
+
+    Then the connection must end with the answer, so that the client asks again.
+    """
+    return request.headers.get("Upgrade", "websocket").lower() != "websocket"
+
+
+class PlainResponse(web.StreamResponse):
+    """A response with no header that the upstream did not send, but for `Date` and what frames the body."""
+
+    def hold_head(self) -> None:
+        """Send the head together with the first bytes of the body, not before."""
+        self._send_headers_immediately = False
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the head."""
+        if self._payload_writer is not None or self._eof_sent:
+            return self._payload_writer
+        if not request.content.is_eof() or loses_what_follows(request):
+            self.force_close()
+        self._must_be_empty_body = must_be_empty_body(request.method, self._status)
+        self._req, writer = request, request.writer
+        self._payload_writer = writer
+        if self._keep_alive is None:
+            self._keep_alive = request.keep_alive
+        is_newest = request.version >= HttpVersion11
+        self._frame_body(request, writer, is_newest=is_newest)
+        self._frame_connection(request, is_newest=is_newest)
+        version = request.version
+        await writer.write_headers(f"HTTP/{version[0]}.{version[1]} {self._status} {self._reason}", self._headers)
+        if self._send_headers_immediately:
+            writer.send_headers()
+        return writer
+
+    def _frame_body(self, request: web.BaseRequest, writer: AbstractStreamWriter, *, is_newest: bool) -> None:
+        """Say where the body ends, as aiohttp does."""
+        headers = self._headers
+        writer.length = length = self.content_length
+        if self._must_be_empty_body:
+            headers.popall(hdrs.TRANSFER_ENCODING, None)
+            if length is not None and should_remove_content_length(request.method, self._status):
+                del headers[hdrs.CONTENT_LENGTH]
+        elif length is None and is_newest:
+            writer.enable_chunking()
+            headers[hdrs.TRANSFER_ENCODING] = "chunked"
+        elif length is None:
+            self._keep_alive = False
+
+    def _frame_connection(self, request: web.BaseRequest, *, is_newest: bool) -> None:
+        """Say when it was, and whether the connection ends with this answer."""
+        headers = self._headers
+        if hdrs.DATE not in headers:
+            headers[hdrs.DATE] = rfc822_formatted_time()
+        if hdrs.CONNECTION not in headers:
+            if not self._keep_alive and is_newest:
+                headers[hdrs.CONNECTION] = "close"
+            elif self._keep_alive and request.version == HttpVersion10:
+                headers[hdrs.CONNECTION] = "keep-alive"
+
+    def write_at_once(self, chunk: bytes) -> None:
+        """Hand a chunk of the body over to the connection, with the head if that is held, and wait for nothing.
+
+        Raises ConnectionError if the connection is gone.
+        """
+        writer: Any = self._payload_writer
+        if writer is None:
+            message = "the answer has not been begun, or has ended"
+            raise RuntimeError(message)
+        if writer.length is not None:
+            chunk = chunk[: writer.length]
+            writer.length -= len(chunk)
+        framed = b"%x\r\n%b\r\n" % (len(chunk), chunk) if writer.chunked else chunk
+        if writer._headers_buf:  # noqa: SLF001 - it is held
+            framed, writer._headers_buf, writer._headers_written = writer._headers_buf + framed, None, True  # noqa: SLF001
+        if framed:
+            writer._write(framed)  # noqa: SLF001
+
+
+class OwnRequest(web.BaseRequest):
+    """A request whose answer, if it is our own, names no library in `Server`."""
+
+    @classmethod
+    def make(cls, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> "OwnRequest":
+        """As aiohttp's server has its requests made."""
+        return cls(message, payload, protocol, writer, task, protocol._loop)  # noqa: SLF001 - asking for it costs a system call
+
+    async def _prepare_hook(self, resp: web.StreamResponse) -> None:
+        if not isinstance(resp, PlainResponse):
+            resp.headers.popall("Server", None)
+
+
+def reset_transport(transport: asyncio.Transport) -> None:
+    """End a connection so that the other side notices."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):  # it is gone already
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    transport.abort()

@@ -1,0 +1,129 @@
+"""How long an upstream is waited for, and what its end means."""
+
+import asyncio
+
+import aiohttp
+import pytest
+from aiohttp.http_parser import RawResponseMessage
+
+from proxy.http.aiohttp_fixes.protocol import UpstreamProtocol
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
+
+
+class _Transport(asyncio.Transport):
+    """Takes everything, and tells nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def _connect(read_timeout: float | None) -> UpstreamProtocol:
+    protocol = UpstreamProtocol(asyncio.get_running_loop())
+    protocol.connection_made(_Transport())
+    protocol.set_response_params(read_timeout=read_timeout, read_until_eof=True)
+    return protocol
+
+
+async def _read(protocol: UpstreamProtocol) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
+    return await asyncio.wait_for(protocol.read(), 5)
+
+
+async def test_an_upstream_that_says_nothing_is_given_up():
+    protocol = _connect(0.01)
+    protocol.start_timeout()
+    with pytest.raises(aiohttp.SocketTimeoutError):
+        await _read(protocol)
+
+
+async def test_a_body_that_stops_is_given_up():
+    """The time runs from the last piece on."""
+    protocol = _connect(0.02)
+    protocol.start_timeout()
+    protocol.data_received(HEAD + b"bo")
+    _, body = await _read(protocol)
+    assert await body.readany() == b"bo"
+    with pytest.raises(aiohttp.SocketTimeoutError):
+        await asyncio.wait_for(body.readany(), 5)
+
+
+async def test_each_piece_gives_the_next_one_the_whole_time():
+    """One timer looks after all of them: where it finds that something has come, it looks again later."""
+    protocol = _connect(0.5)
+    protocol.start_timeout()
+    before = protocol._fires_at
+    protocol._look()  # as if it were time, before anything is overdue
+    assert protocol.exception() is None
+    protocol.data_received(HEAD)
+    assert protocol._deadline >= before
+    assert protocol._fires_at >= before
+
+
+async def test_between_two_answers_nobody_is_waited_for():
+    """A connection that is kept may be silent for as long as it likes."""
+    protocol = _connect(0.01)
+    protocol.start_timeout()
+    protocol.data_received(HEAD + b"body")
+    _, body = await _read(protocol)
+    assert await body.read() == b"body"
+    protocol._look()
+    assert protocol.exception() is None
+    assert not protocol.should_close
+
+
+async def test_a_shorter_time_is_kept_after_a_longer_one():
+    """Two upstreams of the configuration may share a connection, and differ in their time-outs."""
+    protocol = _connect(600)
+    protocol.start_timeout()
+    protocol.data_received(HEAD + b"body")
+    await (await _read(protocol))[1].read()
+    protocol.set_response_params(read_timeout=0.01, read_until_eof=True)
+    protocol.start_timeout()
+    with pytest.raises(aiohttp.SocketTimeoutError):
+        await _read(protocol)
+
+
+@pytest.mark.parametrize("way", ["lost", "closed"])
+async def test_a_connection_that_has_ended_leaves_no_timer(way: str):
+    protocol = _connect(600)
+    protocol.start_timeout()
+    assert protocol._read_timeout_handle is not None
+    protocol.close() if way == "closed" else protocol.connection_lost(None)
+    assert protocol._read_timeout_handle is None
+
+
+async def test_a_body_whose_connection_has_ended_breaks_off():
+    """Its reader is told, whatever the parser makes of the end."""
+    protocol = _connect(None)
+    protocol.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+    _, body = await _read(protocol)
+    assert await body.readany() == b"half"
+    protocol.data_received(b"no length\r\n")  # the parser fails, and aiohttp closes the connection
+    protocol.connection_lost(None)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await asyncio.wait_for(body.readany(), 5)
+
+
+async def test_a_connection_that_takes_nothing_is_not_kept_and_not_timed():
+    """An upstream is waited for once it has taken what it was sent."""
+    protocol = _connect(600)
+    protocol.pause_writing()
+    assert protocol.should_close
+    assert protocol._read_timeout_handle is None
+    protocol.resume_writing()
+    assert not protocol.should_close
+    assert protocol._read_timeout_handle is not None
+    protocol.close()

@@ -1,0 +1,72 @@
+"""Answers through aiohttp's server: nothing is made up, and their end is told truly."""
+
+import pytest
+from aiohttp import web
+from support.client import ask_raw
+
+from proxy.http.aiohttp_fixes import OwnRequest, PlainResponse
+from proxy.server.app import listen_at
+from proxy.server.connections import Server
+
+
+async def _ask(response: PlainResponse, asked: bytes, body: bytes = b"body") -> tuple[list[bytes], bytes]:
+    """The lines of the head, but for `Date`, and the body of an answer."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        await response.prepare(request)
+        await response.write_eof(body)
+        return response
+
+    server = Server(answer, request_factory=OwnRequest.make, access_log=None)
+    async with listen_at(server, "127.0.0.1:0") as (_, url):
+        head, _, rest = (await ask_raw(url, asked)).partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert sum(line.startswith(b"Date: ") for line in lines) == 1
+    return [line for line in lines if not line.startswith(b"Date: ")], rest
+
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+async def test_a_body_of_known_length_is_framed_by_it():
+    lines, body = await _ask(PlainResponse(headers={"X-A": "1", "Content-Length": "4"}), GET)
+    assert lines == [b"HTTP/1.1 200 OK", b"X-A: 1", b"Content-Length: 4", b"Connection: close"]
+    assert body == b"body"
+
+
+async def test_a_body_of_unknown_length_is_chunked():
+    lines, body = await _ask(PlainResponse(headers={"Content-Type": "text/plain"}), GET)
+    expected = [b"HTTP/1.1 200 OK", b"Content-Type: text/plain", b"Transfer-Encoding: chunked", b"Connection: close"]
+    assert lines == expected
+    assert body == b"4\r\nbody\r\n0\r\n\r\n"
+
+
+async def test_to_http_1_0_the_end_of_the_connection_is_the_end():
+    """It knows no chunks."""
+    lines, body = await _ask(PlainResponse(), b"GET / HTTP/1.0\r\n\r\n")
+    assert lines[0] == b"HTTP/1.0 200 OK"
+    assert not any(line.startswith(b"Transfer-Encoding") for line in lines)
+    assert body == b"body"
+
+
+@pytest.mark.parametrize(("method", "status"), [(b"HEAD", 200), (b"GET", 204), (b"GET", 304)])
+async def test_an_answer_without_a_body_has_none(method: bytes, status: int):
+    """A length may be told of what a GET would have; nothing is chunked."""
+    lines, body = await _ask(PlainResponse(status=status), GET.replace(b"GET", method), b"")
+    assert body == b""
+    assert not any(line.startswith(b"Transfer-Encoding") for line in lines)
+
+
+async def test_a_head_that_is_held_goes_out_with_the_body():
+    response = PlainResponse(headers={"Content-Length": "4"})
+    response.hold_head()
+    _, body = await _ask(response, GET)
+    assert body == b"body"
+
+
+async def test_a_date_that_the_upstream_sent_is_kept():
+    date = "Thu, 01 Jan 1970 00:00:00 GMT"
+    response = PlainResponse(headers={"Date": date, "Server": "theirs", "Content-Length": "4"})
+    lines, _ = await _ask(response, GET)
+    assert b"Server: theirs" in lines
+    assert response.headers["Date"] == date

@@ -1,0 +1,131 @@
+"""Where one request ends and the next begins, whatever stands between them; tests/attack/test_trailers.py goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.http.aiohttp_fixes import OwnRequest
+from proxy.server.connections import Server
+from proxy.server.reading import MAX_STOPS
+
+END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+Seen = tuple[str, bytes, tuple[str, ...]]
+
+
+@asynccontextmanager
+async def _run(seen: list[Seen], *, reads: bool = True) -> AsyncIterator[int]:
+    """A server that notes each request: its target, its body, the names of its fields. Its port."""
+
+    async def note(request: web.BaseRequest) -> web.Response:
+        body = b"".join([piece async for piece in request.content.iter_any()]) if reads else b""
+        if request.raw_path != "/end":
+            seen.append((request.raw_path, body, tuple(request.headers)))
+        return web.Response(text="x")
+
+    server = Server(note, request_factory=OwnRequest.make, access_log=None)
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _send(port: int, pieces: Sequence[bytes]) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for piece in (*pieces, END):
+        writer.write(piece)
+        await asyncio.sleep(0)
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    return answer
+
+
+def _write_plain(number: int, body: bytes) -> bytes:
+    return b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (number, len(body), body)
+
+
+def _write_chunked(number: int, body: bytes, trailers: bytes) -> bytes:
+    chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+    head = b"POST /%d HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" % number
+    return head + chunk + b"0\r\n" + trailers + b"\r\n"
+
+
+_BODIES = st.sampled_from(
+    [b"", b"ab", b"\r\n\r\n", b"0\r\n\r\n", b"a\r\n\r\nGET / HTTP/1.1\r\nHost: b\r\n\r\n", b"\r\n\r"]
+)
+_TRAILERS = st.sampled_from([b"", b"X-T: 1\r\n", b"X-T:\r\n", b"X-T: 1\r\nX-T: 0\r\n"])
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), _BODIES, _TRAILERS), min_size=1, max_size=5),
+    st.lists(st.integers(1, 60), max_size=12),
+)
+def test_every_request_is_read_alone(requests: list[tuple[bool, bytes, bytes]], sizes: list[int]) -> None:
+    """In any order and cut anywhere: its own target, its own body, its own fields, and no trailer."""
+    written = b""
+    for number, (is_chunked, body, trailers) in enumerate(requests):
+        written += _write_chunked(number, body, trailers) if is_chunked else _write_plain(number, body)
+    pieces, start = [], 0
+    for size in sizes:
+        pieces.append(written[start : start + size])
+        start += size
+    seen: list[Seen] = []
+
+    async def run() -> None:
+        async with _run(seen) as port:
+            await _send(port, [*pieces, written[start:]])
+
+    asyncio.run(run())
+    assert [(target, body) for target, body, _ in seen] == [(f"/{n}", body) for n, (_, body, _) in enumerate(requests)]
+    assert all(names[0] == "Host" and "X-T" not in names for _, _, names in seen)
+
+
+@pytest.mark.parametrize("lines", [MAX_STOPS - 2, MAX_STOPS, MAX_STOPS * 30])
+async def test_a_body_of_empty_lines_is_no_way_around(lines: int) -> None:
+    """Beyond so many the connection ends behind it: what follows is served alone, or not at all."""
+    seen: list[Seen] = []
+    first = _write_chunked(0, b"\r\n\r\n" * lines, b"X-T: 1\r\n")
+    async with _run(seen) as port:
+        answer = await _send(port, [first + _write_plain(1, b"ab")])
+    assert seen[0][:2] == ("/0", b"\r\n\r\n" * lines)
+    assert seen[1:] in ([], [("/1", b"ab", ("Host", "Content-Length"))])
+    assert answer.count(b"HTTP/1.1 200") in {len(seen), len(seen) + 1}
+
+
+async def test_more_requests_at_once_than_are_queued_are_all_served() -> None:
+    """Each in its turn, chunked ones among them."""
+    seen: list[Seen] = []
+    written = b"".join(
+        _write_chunked(number, b"ab", b"X-T: 1\r\n") if number % 3 else _write_plain(number, b"ab")
+        for number in range(200)
+    )
+    async with _run(seen) as port:
+        answer = await _send(port, [written])
+    assert [target for target, _, _ in seen] == [f"/{number}" for number in range(200)]
+    assert answer.count(b"HTTP/1.1 200") == 201
+    assert not any("X-T" in names for _, _, names in seen)
+
+
+async def test_a_body_that_nobody_takes_pauses_its_sender_and_loses_nothing() -> None:
+    """Of a large chunked body what follows waits, and comes whole."""
+    seen: list[Seen] = []
+    body = bytes(range(256)) * 8000
+    async with _run(seen) as port:
+        await _send(port, [_write_chunked(0, body, b"X-T: 1\r\n") + _write_plain(1, b"ab")])
+    assert [(target, read) for target, read, _ in seen] == [("/0", body), ("/1", b"ab")]
+
+
+async def test_a_body_that_is_not_read_leaves_nothing_behind() -> None:
+    """It is read to its end and dropped, and its trailers with it."""
+    seen: list[Seen] = []
+    async with _run(seen, reads=False) as port:
+        await _send(port, [_write_chunked(0, b"ab" * 500, b"X-T: 1\r\n"), _write_plain(1, b"")])
+    assert [names for _, _, names in seen] == [("Host", "Transfer-Encoding"), ("Host", "Content-Length")]

@@ -1,0 +1,119 @@
+"""Lines of JSON that wait for a moment."""
+
+import asyncio
+import io
+import subprocess
+import sys
+import threading
+
+import orjson
+import pytest
+
+from proxy.telemetry.json_lines import MAX_WAITING_BYTES, WAIT_SECONDS, JsonLines
+
+
+class _Told(io.BytesIO):
+    """Tells when it has been written to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = asyncio.Event()
+
+    def flush(self) -> None:
+        super().flush()
+        self.written.set()
+
+
+def _read(stream: io.BytesIO) -> list[str]:
+    return [orjson.loads(line)["n"] for line in stream.getvalue().splitlines()]
+
+
+async def test_the_lines_of_requests_wait_and_are_written_together_in_time() -> None:
+    """Nothing is written with the request; all of it is when the wait is over, and again in the next wait."""
+    stream = _Told()
+    lines = JsonLines(stream)
+    for number in (1, 2):
+        lines.write("info", "request", {"n": number})
+    assert _read(stream) == []
+    for expected in ([1, 2], [1, 2, 3]):
+        await asyncio.wait_for(stream.written.wait(), WAIT_SECONDS + 5)
+        assert _read(stream) == expected
+        stream.written.clear()
+        lines.write("info", "request", {"n": 3})
+
+
+@pytest.mark.parametrize(("level", "event"), [("info", "draining"), ("warning", "request"), ("error", "request")])
+async def test_everything_else_is_written_at_once_and_in_order(level: str, event: str) -> None:
+    """A line that is written at once takes with it those that wait: no line overtakes another."""
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+    lines.write("info", "request", {"n": 1})
+    lines.write(level, event, {"n": 2})
+    assert _read(stream) == [1, 2]
+
+
+async def test_what_waits_is_bounded() -> None:
+    """Of many lines no more wait than a pipe takes at once."""
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+    for _ in range(3):
+        lines.write("info", "request", {"n": "x" * (MAX_WAITING_BYTES // 2)})
+    assert len(_read(stream)) >= 2
+
+
+def test_without_a_loop_nothing_waits() -> None:
+    """Nobody would write it later."""
+    stream = io.BytesIO()
+    JsonLines(stream).write("info", "request", {"n": 1})
+    assert _read(stream) == [1]
+
+
+async def test_a_thread_without_a_loop_writes_at_once() -> None:
+    """And whole lines: those of two threads are never mixed."""
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+    threads = [threading.Thread(target=lines.write, args=("info", "request", {"n": n})) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(_read(stream)) == list(range(8))
+
+
+def test_a_wait_that_a_closed_loop_has_left_is_begun_anew() -> None:
+    """The next loop writes what the one before has not."""
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+
+    async def log(number: int, seconds: float) -> None:
+        lines.write("info", "request", {"n": number})
+        await asyncio.sleep(seconds)
+
+    asyncio.run(log(1, 0))
+    assert _read(stream) == []
+    asyncio.run(log(2, 2 * WAIT_SECONDS))
+    assert _read(stream) == [1, 2]
+
+
+def test_a_process_that_ends_has_written_everything() -> None:
+    """Also if its loop ends before the wait is over, by an error."""
+    program = (
+        "import asyncio, sys\n"
+        "from proxy.telemetry.logs import configure_log, get_log\n"
+        "configure_log('info', 'json')\n"
+        "async def main():\n"
+        "    get_log().info('request', n=1)\n"
+        "    raise SystemExit(3)\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert ended.returncode == 3
+    assert [orjson.loads(line)["n"] for line in ended.stderr.splitlines()] == [1]
+
+
+async def test_a_stream_that_takes_nothing_any_more_fails_nobody() -> None:
+    """The request whose line it is has been served."""
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+    stream.close()
+    lines.write("warning", "request", {"n": 1})
