@@ -30,6 +30,30 @@ class Start:
     compactors: Compactors
 
 
+class WorkerLog:
+    """The log, each line of which says which worker wrote it."""
+
+    def __init__(self, log: Any, worker: int) -> None:
+        self._log = log
+        self._worker = worker
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Log an event."""
+        self._log.debug(event, worker=self._worker, **fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log an event."""
+        self._log.info(event, worker=self._worker, **fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log an event."""
+        self._log.warning(event, worker=self._worker, **fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Log an event."""
+        self._log.error(event, worker=self._worker, **fields)
+
+
 class _Told:
     """The configuration by which workers begin, and what the log says of it once for all of them."""
 

@@ -1,14 +1,16 @@
 """`trimtab serve` with several workers: what the supervisor says once for all; the rest is tested end to end."""
 
 from collections.abc import Callable
+from unittest.mock import Mock, call
 
 import pytest
 from support.model_learning import ListLog
 
-from proxy.cli.supervise import _Told
+from proxy.cli.supervise import WorkerLog, _Told
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
 from proxy.config.schema import Config
+from proxy.telemetry.logs import LEVELS
 
 
 def make(*settings: str) -> Config:
@@ -49,3 +51,11 @@ def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
     assert told.config is before
     assert {line["event"] for line in log.lines} == {event}
     assert "PLANTED" not in str(log.lines)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_line_of_a_worker_says_whose_it_is(level: str) -> None:
+    """At every level, beside what it says."""
+    log = Mock()
+    getattr(WorkerLog(log, 2), level)("event", key=1)
+    assert log.mock_calls == [getattr(call, level)("event", worker=2, key=1)]
