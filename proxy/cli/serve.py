@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,16 @@ import click
 import uvloop
 
 from proxy.cli.options import config_option, log_format_option, log_level_option, set_option, wrong_use
+from proxy.cli.supervise import Start, WorkerLog, start_workers
 from proxy.compaction.offload import SWITCH_SECONDS
 from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle
-from proxy.server.app import run_proxy
+from proxy.server.app import Proxy, run_proxy
 from proxy.server.reload import reload_when_told, tell_proxies, warn_of_bare_credentials, warn_of_open_addresses
+from proxy.server.workers.cores import count_workers
+from proxy.server.workers.supervisor import END_AT_ONCE
+from proxy.server.workers.worker import LEAVING, READY
 from proxy.tasks import Tasks
 from proxy.telemetry.logs import configure_log, get_log
 
@@ -53,15 +57,27 @@ def serve(
     load_again = partial(load_file, config_path, everything, may_be_empty=False)
     configure_log(log_level, log_format)
     _raise_file_limit()
+    load, count = load_again if config_path else None, count_workers(config)
+    try:
+        with wrong_use():
+            if count == 1:
+                _run(_serve(config, load, get_log()))
+                return
+            start = start_workers(config, load, count, get_log())
+            if isinstance(start, int):
+                sys.exit(start)
+            _run(_serve_as_worker(start))
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
+        click.echo(f"trimtab: cannot listen on {where}: {reason}", err=True)
+        sys.exit(1)
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """Run the loop of this process to its end."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        try:
-            with wrong_use():
-                runner.run(_serve(config, load_again if config_path else None))
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
-            click.echo(f"trimtab: cannot listen on {where}: {reason}", err=True)
-            sys.exit(1)
+        runner.run(main)
 
 
 def _raise_file_limit() -> None:
@@ -71,8 +87,8 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
-    log = get_log()
+async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) -> None:
+    """Be the one process that serves, until a signal ends it."""
     stop, reload = asyncio.Event(), asyncio.Event()
     loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,28 +96,65 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     warn_of_open_addresses(config, log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
-        sys.setswitchinterval(SWITCH_SECONDS)
-        gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
+        _settle_in()
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
         tell_proxies(config, log)
         warn_of_bare_credentials(config, log)
-        reloading = Tasks(lambda error: log.error("reload_failed", error=type(error).__name__))
-        _ = reloading.start(reload_when_told(reload, proxy.current, load, log))
-        await stop.wait()
-        await reloading.close()
-        limits = proxy.services.config.limits
-        log.info("draining", seconds=limits.drain_seconds, delay_seconds=limits.shutdown_delay_seconds)
+        await _serve_until(stop, reload, proxy, load, log)
+
+
+async def _serve_as_worker(start: Start) -> None:
+    """Be one process of several, until the supervisor ends it, or is gone. Each line of the log says which.
+
+    A first SIGTERM may come twice: from systemd or a terminal, and from the supervisor.
+    """
+    worker = start.worker
+    log = WorkerLog(get_log(), worker.number)
+    stop, reload = asyncio.Event(), asyncio.Event()
+    loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(END_AT_ONCE, _end_at_once, END_AT_ONCE, lifecycle, log)
+    loop.add_signal_handler(signal.SIGHUP, reload.set)
+    loop.add_reader(worker.line, worker.hear_end, stop.set)
+    async with run_proxy(start.config, log, start.compactors, lifecycle, worker=worker) as proxy:
+        _settle_in()
+        worker.tell(READY)
+        await _serve_until(stop, reload, proxy, start.load, log)
+        worker.tell(LEAVING)
+        loop.remove_reader(worker.line)
+
+
+def _settle_in() -> None:
+    """Have the interpreter do as a server needs it, once all is loaded."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
+
+
+async def _serve_until(
+    stop: asyncio.Event, reload: asyncio.Event, proxy: Proxy, load: Callable[[], Config] | None, log: Any
+) -> None:
+    """Read the configuration again when told to, until it is time to stop."""
+    reloading = Tasks(lambda error: log.error("reload_failed", error=type(error).__name__))
+    _ = reloading.start(reload_when_told(reload, proxy.current, load, log))
+    await stop.wait()
+    await reloading.close()
+    limits = proxy.services.config.limits
+    log.info("draining", seconds=limits.drain_seconds, delay_seconds=limits.shutdown_delay_seconds)
 
 
 def _stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecycle, log: Any) -> None:
-    """At the first signal, have the proxy drain; at the second, end the process: nothing that still runs may hold it.
+    """At the first signal, have the proxy drain; at the second, end the process."""
+    if stop.is_set():
+        _end_at_once(number, lifecycle, log)
+    stop.set()
+
+
+def _end_at_once(number: signal.Signals, lifecycle: Lifecycle, log: Any) -> None:
+    """End the process: nothing that still runs may hold it.
 
     The status is 128 and the signal's number, as shells have it.
     """
-    if not stop.is_set():
-        stop.set()
-        return
     try:
         log.warning("ended_at_once", signal=number.name, requests=lifecycle.in_flight)
         lifecycle.reset_clients()

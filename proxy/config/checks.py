@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from proxy.config.document import Path, Problem, is_within, name_path
 from proxy.config.globs import covers
 from proxy.config.policies.policy import PolicyConfig
-from proxy.config.schema import Config, UpstreamConfig
+from proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
 from proxy.config.validation import show
 
 WHOLE = 1.0
@@ -32,7 +32,7 @@ class _Policy:
 def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
     """What contradicts something else; `wrong` are the paths whose values stand in for others that are wrong."""
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
-    found = [*_check_addresses(config, wrong), *_check_credentials(config, wrong)]
+    found = [*_check_addresses(config, wrong), *_check_workers(config, wrong), *_check_credentials(config, wrong)]
     for policy in _list_policies(config):
         found += _check_waters(policy, wrong)
         if not is_within(("upstreams",), wrong):
@@ -56,6 +56,16 @@ def _check_addresses(config: Config, wrong: set[Path]) -> Iterator[Problem]:
     is_same = config.metrics_listen == config.listen and not config.listen.endswith(":0")
     if is_same and not is_within(("listen",), wrong) and not is_within(("metrics_listen",), wrong):
         yield Problem(("metrics_listen",), "must be another address than listen; null serves both there")
+
+
+def _check_workers(config: Config, wrong: set[Path]) -> Iterator[Problem]:
+    """Each process needs memory to work with; `auto` takes no more of them than there is memory for."""
+    workers, memory = ("workers",), ("limits", "max_memory_bytes")
+    if config.workers == "auto" or is_within(workers, wrong) or is_within(memory, wrong):
+        return
+    needed_bytes = config.workers * MIN_MEMORY_BYTES
+    if needed_bytes > config.limits.max_memory_bytes:
+        yield Problem(workers, f"{config.workers} of them need limits.max_memory_bytes of at least {needed_bytes}")
 
 
 def _check_credentials(config: Config, wrong: set[Path]) -> Iterator[Problem]:

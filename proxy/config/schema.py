@@ -6,6 +6,7 @@ Law: frozen, and every key has a default. What a file says is read by config/loa
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from math import ceil
 from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
@@ -21,6 +22,7 @@ from proxy.config.values import (
     OwnKey,
     Store,
     Tenant,
+    WorkerCount,
     require,
     split_address,
 )
@@ -29,6 +31,11 @@ from rules.policy import Prices
 
 MAX_MODEL_CHARS = 256
 """A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
+
+MIN_MEMORY_BYTES = 512 * 1024 * 1024
+"""Of one process: what it is when idle, its caches, and some requests."""
+
+MIN_HELD_BYTES = 1024
 
 S = TypeVar("S")
 
@@ -54,10 +61,14 @@ class LimitsConfig(Section):
     max_body_bytes: int = Field(33_554_432, ge=1024, description="a larger body streams through uncompacted")
     max_concurrent_requests: int = Field(1024, ge=1, description="more than this are answered 503")
     max_memory_bytes: int = Field(
-        2_147_483_648, ge=536_870_912, description="of the process; requests for which it has no room are answered 503"
+        2_147_483_648,
+        ge=MIN_MEMORY_BYTES,
+        description="of all workers together; requests for which there is no room are answered 503",
     )
     max_held_bytes: int | None = Field(
-        None, ge=1024, description="of request bodies read at once; null: what max_memory_bytes leaves room for"
+        None,
+        ge=MIN_HELD_BYTES,
+        description="of request bodies read at once; null: what max_memory_bytes leaves room for",
     )
     max_plan_seconds: float = Field(
         2.0, gt=0, description="what a request waits for a thread; then it goes out unplanned if that is safe, else 503"
@@ -69,6 +80,17 @@ class LimitsConfig(Section):
         0.0, ge=0, description="after SIGTERM /trimtab/ready says no, and requests are still taken, for so long"
     )
     drain_seconds: float = Field(20.0, ge=0, description="what requests in flight have to finish after that")
+
+    def divide(self, workers: int) -> Self:
+        """What each of so many processes takes on, so that all of them together take on this; never less than works."""
+        held_bytes = self.max_held_bytes
+        return self.model_copy(
+            update={
+                "max_concurrent_requests": ceil(self.max_concurrent_requests / workers),
+                "max_memory_bytes": max(self.max_memory_bytes // workers, MIN_MEMORY_BYTES),
+                "max_held_bytes": None if held_bytes is None else max(held_bytes // workers, MIN_HELD_BYTES),
+            }
+        )
 
 
 class PricesConfig(Section):
@@ -100,6 +122,9 @@ class Config(Section):
     )
     metrics_path: Annotated[str, Wanted("a path that begins with /")] = Field(
         "/metrics", pattern="^/", description="where Prometheus scrapes"
+    )
+    workers: WorkerCount = Field(
+        1, description="processes that share the port and the limits; auto: one for each core, as memory allows"
     )
     mode: Literal["enforce", "observe", "off"] = Field(
         "enforce", description="enforce | observe (decide and count, forward the original) | off"
@@ -162,6 +187,10 @@ class Config(Section):
         """The same with the proxies that the environment names. Raises UnusableProxyError."""
         upstreams = {name: upstream.routed_by(environment) for name, upstream in self.upstreams.items()}
         return self.model_copy(update={"upstream": self.upstream.routed_by(environment), "upstreams": upstreams})
+
+    def as_worker_of(self, workers: int) -> Self:
+        """The same for one of so many processes; this very object for one alone."""
+        return self if workers == 1 else self.model_copy(update={"limits": self.limits.divide(workers)})
 
     def open_addresses(self) -> dict[str, str]:
         """Addresses beyond this machine where no key is asked for, and what that means."""

@@ -21,6 +21,8 @@ MIN_SUMMARY_TOKENS = 64
 """A shorter summary could not hold its four headings."""
 MIN_CONTEXT_WINDOW = 1024
 MAX_DIGITS = 18
+MAX_WORKERS = 256
+"""More processes than the largest machines have cores for."""
 ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages")
 """What clients add to an address themselves; the longer ones first. Addresses of Azure AI Foundry end in /models."""
 SERVER_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
@@ -133,6 +135,16 @@ def _check_window(window: object) -> object:
     return int(window)
 
 
+def _check_workers(workers: object) -> object:
+    if workers == "auto":
+        return workers
+    if isinstance(workers, bool) or not isinstance(workers, int | str) or not _is_number(workers):
+        raise refused()
+    if not 1 <= int(workers) <= MAX_WORKERS:
+        raise refused()
+    return int(workers)
+
+
 def _check_share(share: object) -> object:
     """From nothing to all; or auto."""
     if share == "auto":
@@ -232,6 +244,9 @@ OwnKey = Annotated[_Key, AfterValidator(_check_own_key)]
 Address = Annotated[str, AfterValidator(_check_address), Wanted("HOST:PORT, the port 0 to 65535")]
 ContextWindow = Annotated[
     Literal["auto"] | int, BeforeValidator(_check_window), Wanted("auto, or a whole number of tokens")
+]
+WorkerCount = Annotated[
+    Literal["auto"] | int, BeforeValidator(_check_workers), Wanted(f"auto, or a whole number from 1 to {MAX_WORKERS}")
 ]
 AutoShare = Annotated[
     Literal["auto"] | float, BeforeValidator(_check_share), Wanted("auto, or a number, 0 or more and at most 1")

@@ -2,7 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterable
+import socket
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from proxy.http.request_body import Uploads
 from proxy.memory import Memory, bound_caches, bound_requests
 from proxy.server.connections import LINGERING_SECONDS, Server
 from proxy.server.router import Current, handle, handle_pages
+from proxy.server.workers.worker import Worker
 from proxy.state.models.catalogue import load_catalogue
 from proxy.state.models.service import Models
 from proxy.state.stores import SummaryStore, find_key_file, open_store
@@ -60,10 +62,12 @@ async def run_proxy(
     compactors: Compactors | None = None,
     lifecycle: Lifecycle | None = None,
     codecs: Iterable[Codec] = CODECS,
+    worker: Worker | None = None,
 ) -> AsyncIterator[Proxy]:
     """A proxy that takes requests until the block is left; then those in flight may finish.
 
     `lifecycle` is one of the caller's, that shows from outside how far it is. `codecs` are the dialects it speaks.
+    `worker` is which process of several this one is; None if it is alone.
     Raises OSError where it cannot listen, ConfigError where its store cannot be.
     """
     keep_header_bytes()
@@ -71,9 +75,9 @@ async def run_proxy(
     compactors = compactors or Compactors(log, caches_bytes=caches_bytes)
     catalogue: asyncio.Future[None] | None = None
     try:
-        async with _open_services(config, log, compactors, lifecycle or Lifecycle()) as services:
+        async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
             current = Current(replace(services, codecs=by_path(codecs)))
-            async with _serve_pages(current) as pages_url, _serve_requests(current) as url:
+            async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:
                 base_urls = tuple(upstream.base_url for upstream in config.discovered_upstreams())
                 # Slow, and not needed at the start.
                 catalogue = asyncio.get_running_loop().run_in_executor(None, load_catalogue, base_urls)
@@ -87,11 +91,12 @@ async def run_proxy(
 
 @asynccontextmanager
 async def _open_services(
-    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle
+    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle, worker: Worker | None
 ) -> AsyncIterator[Services]:
     """What requests are served with, closed in the end. Raises ConfigError for a store that cannot be."""
-    metrics = Metrics()
-    store, tenancy = _open_store(config, metrics, log)
+    metrics = Metrics(worker.metrics if worker is not None else None)
+    spare_key = secrets.token_bytes(KEY_BYTES) if worker is None else worker.spare_key
+    store, tenancy = _open_store(config, metrics, log, spare_key)
     client = UpstreamClient()
     summaries = Summaries(store, client, SummaryCalls(metrics, log))
     models = Models(store, client, metrics, log)
@@ -113,7 +118,7 @@ async def _open_services(
 
 
 @asynccontextmanager
-async def _serve_requests(current: Current) -> AsyncIterator[str]:
+async def _serve_requests(current: Current, worker: Worker | None) -> AsyncIterator[str]:
     """While the block runs, take requests at `listen`; then those in flight may finish. Its address. Raises OSError."""
     lifecycle = current.services.lifecycle
     server = Server(
@@ -125,14 +130,16 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
         lingering_time=LINGERING_SECONDS,
     )
     lifecycle.reset_clients = partial(_reset_clients, server)
-    async with listen_at(server, current.services.config.listen) as (site, url):
+    sockets = worker.sockets if worker else ()
+    async with listen_at(server, current.services.config.listen, sockets) as (runner, url):
         lifecycle.ready = True
         yield url
         lifecycle.ready = False
         delay_seconds = current.services.config.limits.shutdown_delay_seconds
         if delay_seconds:
             await asyncio.sleep(delay_seconds)  # for load balancers to notice
-        await site.stop()
+        for site in runner.sites:
+            await site.stop()
         server.pre_shutdown()  # connections without a request
         try:
             async with asyncio.timeout(current.services.config.limits.drain_seconds):
@@ -142,15 +149,22 @@ async def _serve_requests(current: Current) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def listen_at(server: web.Server, address: str) -> AsyncIterator[tuple[web.TCPSite, str]]:
-    """While the block runs, have a server listen at HOST:PORT; its site and its address. Raises OSError."""
+async def listen_at(
+    server: web.Server, address: str, sockets: Sequence[socket.socket] = ()
+) -> AsyncIterator[tuple[web.ServerRunner, str]]:
+    """While the block runs, have a server listen at HOST:PORT; its runner and its address. Raises OSError.
+
+    The sockets, if there are any, are bound to it already.
+    """
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     try:
         await runner.setup()
         host, port = split_address(address)
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield site, site_url(host, runner.addresses[0][1])
+        for one in sockets:
+            await web.SockSite(runner, one).start()
+        if not sockets:
+            await web.TCPSite(runner, host, port).start()
+        yield runner, site_url(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
 
@@ -162,7 +176,7 @@ def _reset_clients(server: web.Server) -> None:
 
 
 @asynccontextmanager
-async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
+async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator[str | None]:
     """While the block runs, our own pages at `metrics_listen`; its address, None where there is none.
 
     It is the first to come and the last to go, so that a drain can be watched. Raises OSError.
@@ -178,7 +192,7 @@ async def _serve_pages(current: Current) -> AsyncIterator[str | None]:
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         lingering_time=LINGERING_SECONDS,
     )
-    async with listen_at(server, address) as (_, url):
+    async with listen_at(server, address, worker.page_sockets if worker else ()) as (_, url):
         yield url
 
 
@@ -186,18 +200,18 @@ def _make_tenancy(config: Config, key: bytes) -> Tenancy:
     return Tenancy(config.tenant, key, config.client_keys or ())
 
 
-def _open_store(config: Config, metrics: Metrics, log: Any) -> tuple[SummaryStore, Tenancy]:
+def _open_store(config: Config, metrics: Metrics, log: Any, spare_key: bytes) -> tuple[SummaryStore, Tenancy]:
     """The summaries' store, and the key for clients that show no credential, which lies beside it.
 
-    Raises ConfigError for a store that cannot be.
+    `spare_key` stands for one that does not lie there. Raises ConfigError for a store that cannot be.
     """
     store = open_store(config, lambda name: metrics.store_errors.labels(name).inc(), log)
     key_file = find_key_file(config)
     if key_file is None:
-        return store, _make_tenancy(config, secrets.token_bytes(KEY_BYTES))
+        return store, _make_tenancy(config, spare_key)
     try:
         return store, _make_tenancy(config, load_key(key_file))
     except KeyFileError as error:
         # Nothing is lost but what clients without a credential find again after a restart.
         log.warning("key_missing", reason=str(error))
-        return store, _make_tenancy(config, secrets.token_bytes(KEY_BYTES))
+        return store, _make_tenancy(config, spare_key)

@@ -14,21 +14,27 @@ from proxy.server.router import Current
 from proxy.state.models.catalogue import load_catalogue
 from proxy.tasks import Tasks
 
-FIXED_KEYS = ("listen", "metrics_listen", "store", "store_ttl_seconds")
+FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")
 """What takes effect with a restart only."""
+
+
+def keep_fixed(before: Config, config: Config) -> tuple[Config, list[str]]:
+    """A new configuration without what takes effect with a restart only, and the keys of that which differ."""
+    fixed = {key: getattr(before, key) for key in FIXED_KEYS}
+    kept = [key for key, value in fixed.items() if getattr(config, key) != value]
+    return config.model_copy(update=fixed), kept
 
 
 def adopt(current: Current, config: Config) -> list[str]:
     """Serve requests to come by another configuration; the keys that differ but keep their values until a restart."""
     services = current.services
-    fixed = {key: getattr(services.config, key) for key in FIXED_KEYS}
-    kept = [key for key, value in fixed.items() if getattr(config, key) != value]
+    config, kept = keep_fixed(services.config, config)
     # What all requests share is bounded anew at once: what those in flight hold is counted there.
     services.uploads.rebound(config.limits.max_held_bytes)
     services.memory.add(config.limits.max_memory_bytes - services.config.limits.max_memory_bytes)
     services.uploads.silence_seconds = config.limits.client_silence_seconds
     tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=config.client_keys or ())
-    current.services = replace(services, config=config.model_copy(update=fixed), tenancy=tenancy)
+    current.services = replace(services, config=config, tenancy=tenancy)
     for upstream in config.discovered_upstreams():
         services.models.seek_windows(upstream)
     return kept

@@ -55,7 +55,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     """Answer one request, whatever it is."""
     codec = services.codecs.get(request.path) if request.method == "POST" else None
     if codec is None and is_own(services.config, request.path):
-        return _answer_page(services, request, of_pages=False)
+        return await _answer_page(services, request, of_pages=False)
     journey = Journey(read_arrival(request, codec, services.tenancy), Reply(request))
     services.recorder.record_arrival(journey.arrival)
     with services.lifecycle.serving(services.recorder.metrics.in_flight.set):
@@ -89,14 +89,14 @@ async def _serve(services: Services, journey: Journey, codec: Codec | None) -> w
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     """Answer one request at `metrics_listen`, where there are our own pages and nothing else."""
-    return _answer_page(services, request, of_pages=True)
+    return await _answer_page(services, request, of_pages=True)
 
 
-def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
+async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages: bool) -> web.StreamResponse:
     headers = read_headers(request.raw_headers)
     try:
         admit_site(services.config, request, of_pages=of_pages)
-        answer = answer_page(services, request.path, headers, of_pages=of_pages)
+        answer = await answer_page(services, request.path, headers, of_pages=of_pages)
     except ProxyError as error:
         answer = answer_error(error)
     found = find_secrets(find_shown(headers, request.raw_path))

@@ -107,7 +107,8 @@ def _write_text() -> list[Processor]:
 
 def _simplify(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """The event as a terminal may have it: a request as one sentence, and no level where it is the usual one."""
-    shown = {"event": describe_request(event)} if event["event"] == "request" else event
+    worker = {"worker": event["worker"]} if "worker" in event else {}
+    shown = {"event": describe_request(event)} | worker if event["event"] == "request" else event
     kept = {"timestamp": event["timestamp"], "level": event["level"]}
     if kept["level"] == "info":
         del kept["level"]

@@ -22,7 +22,9 @@ from prometheus_client import (
     ProcessCollector,
 )
 from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
 
+from proxy.telemetry.shared import AllWorkers, SharedMetrics
 from rules.conversation import Decision
 
 MAX_MODEL_LABELS = 50
@@ -83,10 +85,13 @@ class _Row(Generic[C]):
 
 
 class Metrics:
-    """The collectors of one proxy, in a registry of its own: kind, help, labels, and the name if it is not the same."""
+    """The collectors of one proxy, in a registry of its own: kind, help, labels, and the name if it is not the same.
+
+    If they are `shared`, they are those of one worker of several, which has said whose values it writes.
+    """
 
     requests = _Row(Counter, "Requests answered.", "model endpoint status outcome")
-    in_flight = _Row(Gauge, "Requests being served.", name="requests_in_flight")
+    in_flight = _Row(Gauge, "Requests being served.", name="requests_in_flight", multiprocess_mode="livesum")
     prompt_tokens = _Row(Counter, "Prompt tokens, as the client sent them and as forwarded.", "model stage")
     tokens_saved = _Row(Counter, "Prompt tokens saved, gross.", "model rule")
     tokens_added = _Row(Counter, "Prompt tokens that a rule had to add.", "model rule")
@@ -146,8 +151,10 @@ class Metrics:
         buckets=_RATE_BUCKETS,
     )
 
-    def __init__(self) -> None:
+    def __init__(self, shared: SharedMetrics | None = None) -> None:
         self.registry: CollectorRegistry = _Registry()
+        self.is_shared = shared is not None
+        self._page: Collector = self.registry if shared is None else AllWorkers(self.registry, shared)
         self._models: set[str] = set()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -181,5 +188,5 @@ class Metrics:
                 self.cuts.labels(model, decision.rule).inc()
 
     def render(self) -> bytes:
-        """All of it in Prometheus' text form."""
-        return generate_latest(self.registry)
+        """All of it in Prometheus' text form, of all workers if the values are shared."""
+        return generate_latest(self._page)

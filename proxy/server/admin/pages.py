@@ -4,7 +4,8 @@ Law: whatever is under /trimtab is ours; none of it ever reaches an upstream. He
 the rest for whom the gate lets in.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -19,7 +20,7 @@ from proxy.wire.dialects import DEFAULT
 
 ROOT = "/trimtab"
 
-Page = Callable[[Services], web.Response]
+Page = Callable[[Services], Awaitable[web.Response]]
 
 
 def is_own(config: Config, path: str) -> bool:
@@ -27,7 +28,7 @@ def is_own(config: Config, path: str) -> bool:
     return path in {config.metrics_path, ROOT} or path.startswith(f"{ROOT}/")
 
 
-def answer_page(services: Services, path: str, headers: Headers, *, of_pages: bool) -> web.Response:
+async def answer_page(services: Services, path: str, headers: Headers, *, of_pages: bool) -> web.Response:
     """The page at a path, or why there is none; `of_pages` is asked at `metrics_listen`, which has an address for us.
 
     Who asks for more than health and readiness must be let in. At an address of their own the pages are for whoever
@@ -37,7 +38,7 @@ def answer_page(services: Services, path: str, headers: Headers, *, of_pages: bo
     try:
         if path not in OPEN_PAGES and not (of_pages and config.admin_token is None):
             admit_admin(config, headers)
-        return _find_page(config, path, of_pages=of_pages)(services)
+        return await _find_page(config, path, of_pages=of_pages)(services)
     except ProxyError as error:
         return answer_error(error)
 
@@ -65,25 +66,27 @@ def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
     return answer
 
 
-def show_health(_services: Services) -> web.Response:
+async def show_health(_services: Services) -> web.Response:
     """Whether the process lives: it answers."""
     return web.Response(body=b'{"status":"ok"}', content_type="application/json")
 
 
-def show_ready(services: Services) -> web.Response:
+async def show_ready(services: Services) -> web.Response:
     """Whether it takes requests."""
     ready = services.lifecycle.ready
     body = b'{"status":"ready"}' if ready else b'{"status":"draining"}'
     return web.Response(body=body, status=200 if ready else 503, content_type="application/json")
 
 
-def show_metrics(services: Services) -> web.Response:
+async def show_metrics(services: Services) -> web.Response:
     """What Prometheus reads."""
-    body = services.recorder.metrics.render()
+    metrics = services.recorder.metrics
+    # Those of several processes are read from files.
+    body = await asyncio.to_thread(metrics.render) if metrics.is_shared else metrics.render()
     return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-def show_models(services: Services) -> web.Response:
+async def show_models(services: Services) -> web.Response:
     """What is known of models."""
     return web.Response(body=write_models(services), content_type="application/json")
 

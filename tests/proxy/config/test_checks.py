@@ -30,6 +30,7 @@ AGAINST_KEY = "contradicts api_key, which is never shown then; take one of the t
             "{listen: 'h:1', metrics_listen: 'h:1'}",
             "metrics_listen (line 1): must be another address than listen; null serves both there",
         ),
+        ("workers: 5", "workers (line 1): 5 of them need limits.max_memory_bytes of at least 2684354560"),
         ("upstream: {credential: key}", "upstream.credential (line 1): key needs api_key beside it"),
         (
             "upstreams: {a: {base_url: 'http://a', credential: client, api_key: sk-PLANTED}}",
@@ -47,6 +48,9 @@ def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> 
     "text",
     [
         "{listen: 'h:0', metrics_listen: 'h:0'}",
+        "workers: 4",
+        "{workers: 256, limits: {max_memory_bytes: 137438953472}}",
+        "{workers: auto, limits: {max_memory_bytes: 536870912}}",
         "{defaults: {low_water: 0.79, high_water: 0.8}}",
         "{defaults: {low_water: 0.99}}",
         "{defaults: {high_water: 0.01}}",
@@ -56,6 +60,9 @@ def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> 
     ],
     ids=[
         "port 0 is another one each time",
+        "memory for four",
+        "memory for all",
+        "auto takes what there is memory for",
         "low water below high water",
         "a high water above it is found",
         "a low water below it is found",

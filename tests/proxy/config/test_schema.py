@@ -5,6 +5,8 @@ from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from proxy.config.document import Document, name_path
@@ -12,7 +14,7 @@ from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.policies.tools import ToolConfig
-from proxy.config.schema import MAX_MODEL_CHARS, Config, Same
+from proxy.config.schema import MAX_MODEL_CHARS, MIN_MEMORY_BYTES, Config, LimitsConfig, Same
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
@@ -198,3 +200,33 @@ def test_a_key_stands_for_one_object() -> None:
         False,
         False,
     )
+
+
+@given(
+    workers=st.integers(1, 256),
+    requests=st.integers(1, 10_000),
+    memory_bytes=st.integers(MIN_MEMORY_BYTES, 2**40),
+    held_bytes=st.none() | st.integers(1024, 2**40),
+)
+def test_workers_together_take_on_what_the_configuration_says(workers, requests, memory_bytes, held_bytes) -> None:
+    """Rounded up for requests; never less than a process needs to work, and one alone takes on all."""
+    limits = LimitsConfig(
+        max_concurrent_requests=requests, max_memory_bytes=memory_bytes, max_held_bytes=held_bytes
+    ).divide(workers)
+    assert requests <= workers * limits.max_concurrent_requests < requests + workers
+    assert MIN_MEMORY_BYTES <= limits.max_memory_bytes <= max(memory_bytes / workers, MIN_MEMORY_BYTES)
+    assert (limits.max_held_bytes is None) is (held_bytes is None)
+    assert held_bytes is None or 1024 <= (limits.max_held_bytes or 0) <= max(held_bytes / workers, 1024)
+    if workers == 1:
+        assert limits == LimitsConfig(
+            max_concurrent_requests=requests, max_memory_bytes=memory_bytes, max_held_bytes=held_bytes
+        )
+
+
+def test_one_process_alone_has_the_very_configuration() -> None:
+    """Several have their part of the limits, and all else as it is."""
+    config = Config()
+    assert config.as_worker_of(1) is config
+    part = config.as_worker_of(4)
+    assert part.limits.max_memory_bytes == config.limits.max_memory_bytes // 4
+    assert part.model_copy(update={"limits": config.limits}) == config

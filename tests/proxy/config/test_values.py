@@ -118,3 +118,17 @@ def test_an_empty_secret_is_refused(setting: str) -> None:
 def test_none_at_all_may_be_said(setting: str) -> None:
     """A user may have no password, and an empty proxy is none."""
     assert load_config(settings=[setting], environment={}).upstream.api_key is None
+
+
+@pytest.mark.parametrize("workers", ["1", "256", "auto"])
+def test_a_number_of_workers_is_taken(workers: str) -> None:
+    """Or the word that leaves it to the machine."""
+    settings = [f"workers={workers}", "limits.max_memory_bytes=137438953472"]
+    assert str(load_config(settings=settings, environment={}).workers) == workers
+
+
+@pytest.mark.parametrize("workers", ["0", "-1", "257", "1.5", "true", "many", "null", "[2]"])
+def test_no_other_number_of_workers_is_taken(workers: str) -> None:
+    """The sentence says which are."""
+    with pytest.raises(ConfigError, match="must be auto, or a whole number from 1 to 256"):
+        load_config(settings=[f"workers={workers}"], environment={})

@@ -98,6 +98,14 @@ def test_a_line_is_json_when_nobody_is_looking(configure: Configure) -> None:
     }
 
 
+def test_a_request_as_text_says_which_worker_served_it(configure: Configure) -> None:
+    """If there are several, behind the sentence."""
+    stream = configure(form="text", is_terminal=True)
+    get_log().info("request", worker=2, **REQUEST)
+    (line,) = stream.lines
+    assert line.endswith(f"{TO} worker=2")
+
+
 @pytest.mark.parametrize(
     ("fields", "line"),
     [

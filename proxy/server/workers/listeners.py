@@ -1,0 +1,118 @@
+"""The sockets of one address, for several processes.
+
+Law: an address that another program has is an error at the start, never shared with it. Each worker has sockets of its
+own, among which the kernel spreads connections; if it cannot, all have the same. What waits at the sockets of a worker
+that died waits for the one in its place.
+"""
+
+import socket
+import sys
+from collections.abc import Sequence
+
+from proxy.config.values import site_url, split_address
+
+IS_SPREAD = sys.platform.startswith("linux")
+"""Whether the kernel spreads connections among sockets with SO_REUSEPORT. macOS gives all to the last.
+
+Source: Linux, socket(7); a connection goes by the hash of its addresses and ports.
+"""
+
+
+class Listeners:
+    """Sockets bound to `address`, HOST:PORT; port 0 picks a free one, the same for all. Raises OSError.
+
+    Connections wait at those of the first worker from the start. Every other worker listens at its own itself; until
+    then no connection comes there. Workers are numbered from 1.
+    """
+
+    def __init__(self, address: str, workers: int, *, is_spread: bool = IS_SPREAD) -> None:
+        self._is_spread = is_spread
+        host, port = split_address(address)
+        self._held: list[socket.socket] = []
+        self._sockets: dict[int, list[socket.socket]] = {}
+        alone: list[socket.socket] = []
+        try:
+            _listen_alone(host, port, alone)
+            self._held = self._share(alone) if is_spread else alone
+            for number in range(1, workers + 1):
+                self._sockets[number] = self._bind()
+            for one in self._sockets[1]:
+                one.listen()
+        except OSError:
+            for one in alone:
+                one.close()
+            self.close()
+            raise
+        for one in alone if is_spread else ():
+            one.close()
+        self.url = site_url(host, self._held[0].getsockname()[1])
+
+    def of(self, number: int) -> Sequence[socket.socket]:
+        """The sockets of a worker."""
+        return self._sockets[number]
+
+    def keep(self, number: int) -> None:
+        """In a worker: close all but its own."""
+        own = set(map(id, self._sockets[number]))
+        for one in self._list():
+            if id(one) not in own:
+                one.close()
+
+    def renew(self, number: int) -> None:
+        """Give up a worker's sockets for new ones: what comes meanwhile goes to other workers. Raises OSError."""
+        if self._is_spread:
+            before, self._sockets[number] = self._sockets[number], self._bind()
+            for one in before:
+                one.close()
+
+    def close(self) -> None:
+        """Close all sockets of this process."""
+        for one in self._list():
+            one.close()
+
+    def _list(self) -> list[socket.socket]:
+        return [*self._held, *(one for several in self._sockets.values() for one in several)]
+
+    def _share(self, alone: Sequence[socket.socket]) -> list[socket.socket]:
+        """Sockets at the same places that keep them for this process, and never listen."""
+        for one in alone:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        return [_bind_beside(one) for one in alone]
+
+    def _bind(self) -> list[socket.socket]:
+        """Sockets for one worker: its own, or those of all."""
+        return [_bind_beside(one) for one in self._held] if self._is_spread else self._held
+
+
+def _listen_alone(host: str, port: int, made: list[socket.socket]) -> None:
+    """Listen at all addresses of a host, at one port, where nobody else does. Raises OSError.
+
+    Only a socket that shares its place with none notices that the place is taken.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, kind, protocol, _, place in dict.fromkeys(found):
+        one = _make(family, kind, protocol)
+        made.append(one)
+        one.bind((place[0], port, *place[2:]))
+        one.listen()
+        port = one.getsockname()[1]
+
+
+def _bind_beside(other: socket.socket) -> socket.socket:
+    """A socket at the same place. Raises OSError."""
+    one = _make(other.family, other.type, other.proto)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        one.bind(other.getsockname())
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
+def _make(family: int, kind: int, protocol: int) -> socket.socket:
+    one = socket.socket(family, kind, protocol)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as asyncio does: IPv4 has sockets of its own
+    return one

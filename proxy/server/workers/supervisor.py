@@ -1,0 +1,255 @@
+"""The process that starts the workers, starts the dead again, and passes signals on.
+
+Law: it has no event loop, no thread and no request, so that it may fork at any time and never fails for what a request
+does. It waits for signals and for its workers, and for nothing else. A worker that cannot start the first time is an
+error of the configuration or of the machine: it is said once, and the supervisor ends. From then on the dead come back.
+"""
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.server.workers.ground import Ground
+from proxy.server.workers.restarts import Restarts
+from proxy.server.workers.worker import LEAVING, READY, Worker
+
+END_AT_ONCE = signal.SIGQUIT
+"""To a worker: reset the connections and end. SIGTERM may reach it twice, from systemd or a terminal and from us."""
+SLACK_SECONDS = 10.0
+"""What workers have beyond the drain before they are killed."""
+LAST_SECONDS = 1.0
+"""What they have to reset their connections after a second signal."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+KILLED = 128
+"""And the signal's number: the status of a process that a signal has ended, as shells have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What workers run, as far as the supervisor must know.
+
+    `reload` reads the configuration again, and tells whether workers are to do so; it must not raise. `drain_seconds`
+    are what a worker may take to end. `tell_ready` is called once, when all workers take requests.
+    """
+
+    reload: Callable[[], bool]
+    drain_seconds: Callable[[], float]
+    tell_ready: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Place:
+    """A worker's place: the process in it, 0 if there is none, and when it is to be started, None if it is not.
+
+    `generation` counts the reloads that it began with.
+    """
+
+    number: int
+    pid: int = 0
+    line: socket.socket | None = None
+    is_ready: bool = False
+    started_at: float = 0.0
+    due_at: float | None = None
+    generation: int = 0
+    restarts: Restarts = field(default_factory=Restarts)
+
+
+class Supervisor:
+    """Runs the workers of a program. Nothing else in the process may wait for children or handle signals."""
+
+    def __init__(self, ground: Ground, program: Program, log: Any) -> None:
+        self._ground = ground
+        self._program = program
+        self._log = log
+        self._places = [_Place(number) for number in range(1, ground.count + 1)]
+        self._signals: list[int] = []
+        self._wake, self._woken = socket.socketpair()
+        self._generation = 0
+        self._has_begun = self._is_told = False
+        self._stop_signal: int | None = None
+        self._kill_at: float | None = None
+        self._status = 0
+
+    def run(self) -> Worker | int:
+        """In a worker's process: the worker. In this one: the status to end with, once no worker is left."""
+        self._take_signals()
+        self._places[0].due_at = time.monotonic()  # the others once this one has shown that it can
+        while True:
+            for place in self._places:
+                if place.due_at is not None and place.due_at <= time.monotonic():
+                    worker = self._start(place)
+                    if worker is not None:
+                        return worker
+            self._wait()
+            while self._signals:
+                self._handle_signal(self._signals.pop(0))
+            if self._is_over():
+                self._ground.metrics.close()
+                return self._status
+
+    def _take_signals(self) -> None:
+        for one in (self._wake, self._woken):
+            one.settimeout(0)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, lambda number, _: self._signals.append(number))
+
+    def _start(self, place: _Place) -> Worker | None:
+        """Fork a worker; in its process it is returned."""
+        place.due_at, place.started_at = None, time.monotonic()
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            ours.close()
+            theirs.close()
+            self._log.error("worker_not_started", worker=place.number, reason=os.strerror(error.errno or 0))
+            self._plan_restart(place)
+            return None
+        if pid == 0:
+            ours.close()
+            return self._become(place, theirs)
+        theirs.close()
+        place.pid, place.line, place.is_ready, place.generation = pid, ours, False, self._generation
+        self._ground.metrics.roster.write(place.number, pid, place.restarts.total)
+        return None
+
+    def _become(self, place: _Place, line: socket.socket) -> Worker:
+        """In the new process: leave everything that is the supervisor's."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's Ctrl-C reaches everybody; the supervisor tells us
+            signal.signal(number, signal.SIG_IGN)
+        for one in (self._wake, self._woken, *(other.line for other in self._places if other.line is not None)):
+            one.close()
+        line.settimeout(0)
+        return self._ground.become(place.number, line)
+
+    def _wait(self) -> None:
+        """Until a signal, a word or an end of a worker, or the time for something."""
+        moments = [place.due_at for place in self._places if place.due_at is not None]
+        moments += [] if self._kill_at is None else [self._kill_at]
+        seconds = max(min(moments) - time.monotonic(), 0.0) if moments else None
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        by_line = {place.line.fileno(): place for place in self._places if place.line is not None}
+        for line in by_line:
+            poll.register(line, select.POLLIN)
+        found = poll.poll(None if seconds is None else seconds * 1000 + 1)
+        with suppress(BlockingIOError):
+            self._woken.recv(4096)
+        for line, _ in found:
+            if line in by_line:
+                self._hear(by_line[line])
+        if self._kill_at is not None and self._kill_at <= time.monotonic():
+            self._kill_all()
+
+    def _hear(self, place: _Place) -> None:
+        """What a worker says; that its line has ended says that it has."""
+        if place.line is None:
+            return
+        try:
+            words = place.line.recv(16)
+        except ConnectionError:
+            words = b""
+        if not words:
+            self._bury(place)
+            return
+        if READY in words:
+            self._note_ready(place)
+        if LEAVING in words and self._stop_signal is None:
+            self._renew(place)  # it leaves by itself: what comes now is for the others
+
+    def _note_ready(self, place: _Place) -> None:
+        place.is_ready = True
+        if not self._has_begun:
+            self._has_begun = True
+            for other in self._places[1:]:
+                other.due_at = time.monotonic()
+        if place.generation != self._generation:
+            self._send(place, signal.SIGHUP)
+        if self._is_told:
+            self._log.info("worker_ready", worker=place.number, process=place.pid)
+        elif all(other.is_ready for other in self._places):
+            self._is_told = True
+            self._program.tell_ready()
+
+    def _bury(self, place: _Place) -> None:
+        """A worker has ended: whatever it had under way is over."""
+        _, waited = os.waitpid(place.pid, 0)
+        code, pid = os.waitstatus_to_exitcode(waited), place.pid
+        if place.line is not None:
+            place.line.close()
+        place.pid, place.line, place.is_ready = 0, None, False
+        self._ground.metrics.forget(place.number)
+        self._ground.metrics.roster.write(place.number, 0, place.restarts.total)
+        how = {"status": code} if code >= 0 else {"signal": signal.Signals(-code).name}
+        if self._stop_signal is not None:
+            if code not in {0, -signal.SIGTERM}:  # by the signal, if it had not begun yet
+                self._status = self._status or 1
+                self._log.error("worker_died", worker=place.number, process=pid, **how)
+        elif not self._has_begun:
+            self._status = code if code > 0 else KILLED - code
+            if code <= 0:  # else it has said why
+                self._log.error("worker_cannot_start", worker=place.number, process=pid, **how)
+        else:
+            self._plan_restart(place)
+            seconds = round(max((place.due_at or 0.0) - time.monotonic(), 0.0), 1)
+            tell = self._log.error if code else self._log.info
+            tell("worker_died", worker=place.number, process=pid, **how, again_in_seconds=seconds)
+
+    def _plan_restart(self, place: _Place) -> None:
+        pause_seconds = place.restarts.note(time.monotonic() - place.started_at)
+        place.due_at = time.monotonic() + pause_seconds
+        if pause_seconds:
+            self._renew(place)  # nothing waits for it so long
+
+    def _renew(self, place: _Place) -> None:
+        try:
+            self._ground.renew(place.number)
+        except OSError as error:
+            self._log.error("listener_not_renewed", worker=place.number, reason=os.strerror(error.errno or 0))
+
+    def _handle_signal(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            if self._program.reload():
+                self._generation += 1
+                for place in self._places:
+                    if place.is_ready:
+                        place.generation = self._generation
+                        self._send(place, number)
+        elif self._stop_signal is None and self._has_begun:
+            self._stop(number, signal.SIGTERM, self._program.drain_seconds() + SLACK_SECONDS)
+        else:
+            self._status = KILLED + number
+            self._stop(number, END_AT_ONCE, LAST_SECONDS)
+
+    def _stop(self, number: int, passed_on: int, seconds: float) -> None:
+        """Have all workers end, and none begin; those that have not in time are killed."""
+        self._stop_signal, self._kill_at = number, time.monotonic() + seconds
+        self._ground.stop_listening()
+        for place in self._places:
+            place.due_at = None
+            self._send(place, signal.SIGKILL if passed_on == END_AT_ONCE and not place.is_ready else passed_on)
+
+    def _kill_all(self) -> None:
+        self._kill_at = None
+        for place in self._places:
+            if place.pid:
+                self._log.error("worker_killed", worker=place.number, process=place.pid)
+                self._send(place, signal.SIGKILL)
+
+    def _send(self, place: _Place, number: int) -> None:
+        if place.pid:
+            with suppress(ProcessLookupError):
+                os.kill(place.pid, number)
+
+    def _is_over(self) -> bool:
+        """Whether no worker is left, and none is to come."""
+        return all(place.pid == 0 and place.due_at is None for place in self._places)

@@ -1,0 +1,307 @@
+"""Several processes on one port: one dies, all reload, all drain, and figures and summaries are those of one."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from programs.serving import own_environment, read_log, serving
+from support.client import CHAT, SMALL, post
+from support.sessions import make_session, requests_of
+from upstreams.recording import event
+
+TWO = ("--set", "workers=2")
+ONE_CUT = 40
+"""A request of the session whose cut part fits one question."""
+STREAMS = 24
+"""So many connections reach both workers: all but once in eight million runs."""
+
+
+async def ask(url: str, body: Any = CHAT, **headers: str) -> Any:
+    """A request on a connection of its own."""
+    async with aiohttp.ClientSession() as session:
+        response, _ = await post(session, url + "/chat/completions", body, **headers)
+        return response
+
+
+async def ask_many(url: str, count: int) -> None:
+    """Requests at once, each on its own connection, all answered well."""
+    assert {response.status for response in await asyncio.gather(*(ask(url) for _ in range(count)))} == {200}
+
+
+async def read_metrics(url: str) -> dict[str, float]:
+    """The page, by names with labels."""
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        text = await response.text()
+    return {key: float(value) for key, value in re.findall(r"^([^#].*) (\S+)$", text, re.MULTILINE)}
+
+
+def find_workers(process: Process) -> list[int]:
+    """The processes that the supervisor has forked."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(pid) for pid in children.read_text("ascii").split()]
+
+
+def find_folder(process: Process) -> Path:
+    """Where the workers write their metrics."""
+    open_files = {one.readlink() for one in Path(f"/proc/{process.pid}/fd").iterdir()}
+    (lock,) = [path for path in open_files if "trimtab-metrics-" in str(path)]
+    return lock.parent
+
+
+def count_threads(process: Process) -> int:
+    """Of the supervisor."""
+    return len(list(Path(f"/proc/{process.pid}/task").iterdir()))
+
+
+def sum_samples(page: dict[str, float], name: str) -> float:
+    """All series of a name."""
+    return sum(value for key, value in page.items() if key.partition("{")[0] == name)
+
+
+def hold_streams(upstream: Any) -> asyncio.Event:
+    """From now on an answer is half a stream, and its rest once the event is set."""
+    release = asyncio.Event()
+
+    async def hold(_recorded, request):
+        response = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("half"))
+        await release.wait()
+        await response.write(event("rest"))
+        await response.write_eof()
+        return response
+
+    upstream.answer = hold
+    return release
+
+
+async def read_stream(url: str, begun: "asyncio.Queue[int]") -> bool:
+    """Whether a stream came to its end; one that began is noted."""
+    async with aiohttp.ClientSession() as session:
+        try:
+            async with session.post(url + "/chat/completions", json=CHAT | {"stream": True}) as response:
+                begun.put_nowait(1)
+                return (await response.read()).endswith(event("rest"))
+        except aiohttp.ClientError:
+            return False
+
+
+async def begin_streams(url: str, tasks: asyncio.TaskGroup) -> list["asyncio.Task[bool]"]:
+    """Streams that have all begun, each on its own connection."""
+    begun: asyncio.Queue[int] = asyncio.Queue()
+    streams = [tasks.create_task(read_stream(url, begun)) for _ in range(STREAMS)]
+    for _ in streams:
+        await asyncio.wait_for(begun.get(), 10)
+    return streams
+
+
+async def test_a_worker_that_is_killed_takes_only_its_open_requests_with_it(upstream):
+    """The other's streams come to their end; it is back; and all that was counted before is still counted."""
+    async with serving(*TWO, "--upstream", upstream.url) as (process, url):
+        metrics = url.removesuffix("/v1") + "/metrics"
+        await ask_many(url, STREAMS)
+        plain, release = upstream.answer, hold_streams(upstream)
+        async with asyncio.TaskGroup() as tasks:
+            streams = await begin_streams(url, tasks)
+            assert (await read_metrics(metrics))["trimtab_requests_in_flight"] == STREAMS
+            os.kill(find_workers(process)[0], signal.SIGKILL)
+            lines = await read_log(process, "worker_ready")
+            release.set()
+        finished = [stream.result() for stream in streams]
+        assert 0 < sum(finished) < STREAMS
+        (died,) = [line for line in lines if line["event"] == "worker_died"]
+        assert (died["worker"], died["signal"], died["again_in_seconds"]) == (1, "SIGKILL", 0)
+        upstream.answer = plain
+        await ask_many(url, STREAMS)
+        for _ in range(8):  # whoever of the two answers
+            page = await read_metrics(metrics)
+            assert sum_samples(page, "trimtab_requests_total") == 2 * STREAMS + sum(finished)
+            assert page["trimtab_requests_in_flight"] == 0
+            assert page['trimtab_worker_restarts_total{worker="1"}'] == 1
+            assert sum_samples(page, "trimtab_worker_up") == 2
+        assert count_threads(process) == 1  # so it may fork
+
+
+async def test_a_reload_holds_for_all_and_for_those_that_come_later(upstream, tmp_path):
+    """Each says so; an invalid one is said once, and no worker takes it over."""
+    file = tmp_path / "trimtab.yaml"
+
+    def write(text: str) -> None:
+        file.write_text(f"upstream: {{base_url: {upstream.url}}}\n{text}", encoding="utf-8")
+
+    write("models: [{match: 'm*', context_window: 40000}]")
+    async with serving(*TWO, "--config", str(file), "--set", "defaults.completion_reserve=0") as (process, url):
+        write("models: [{match: 'm*', context_window: 30000}]\nstore_ttl_seconds: 60")
+        process.send_signal(signal.SIGHUP)
+        lines = await read_log(process, "reloaded")
+        lines += await read_log(process, "reloaded")
+        assert {line["worker"] for line in lines if line["event"] == "reloaded"} == {1, 2}
+        assert {line["key"] for line in lines if line["event"] == "reload_incomplete"} == {"store_ttl_seconds"}
+        write("nope: 1")
+        process.send_signal(signal.SIGHUP)
+        (line,) = await read_log(process, "configuration_invalid")
+        assert "worker" not in line
+        for pid in find_workers(process):
+            os.kill(pid, signal.SIGKILL)
+        await read_log(process, "worker_ready")
+        await read_log(process, "worker_ready")
+        limits = {(await ask(url)).headers["x-trimtab-tokens"].partition("limit=")[2] for _ in range(8)}
+        assert limits == {"30000"}
+
+
+@pytest.mark.parametrize("to_all", [False, True], ids=["to the supervisor", "to all, as systemd sends it"])
+async def test_all_workers_drain(to_all, upstream):
+    """Streams in flight come to their end, no connection is taken any more, status 0; nothing is left behind."""
+    release = hold_streams(upstream)
+    async with serving(*TWO, "--upstream", upstream.url) as (process, url):
+        async with asyncio.TaskGroup() as tasks:
+            streams = await begin_streams(url, tasks)
+            workers, folder = find_workers(process), find_folder(process)
+            for pid in (process.pid, *workers) if to_all else (process.pid,):
+                os.kill(pid, signal.SIGTERM)
+            lines = await read_log(process, "draining")
+            lines += await read_log(process, "draining")
+            assert {line["worker"] for line in lines} == {1, 2}
+            await refuse(url)
+            release.set()
+        assert all(stream.result() for stream in streams)
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert not os.access(folder, os.F_OK)
+
+
+async def refuse(url: str) -> None:
+    """Wait until new connections are refused."""
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                await ask(url, b"{}")
+            except aiohttp.ClientConnectorError:
+                return
+            except aiohttp.ClientError:
+                continue
+
+
+async def test_a_second_signal_ends_all_at_once(upstream):
+    """Streams are reset, so that nobody takes them for whole."""
+    hold_streams(upstream)
+    async with serving(*TWO, "--upstream", upstream.url) as (process, url), asyncio.TaskGroup() as tasks:
+        streams = await begin_streams(url, tasks)
+        process.send_signal(signal.SIGTERM)
+        await read_log(process, "draining")
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 10) == 130
+        assert not any([await stream for stream in streams])
+
+
+async def test_workers_end_with_their_supervisor(upstream):
+    """They drain, and leave no process behind."""
+    release = hold_streams(upstream)
+    async with serving(*TWO, "--upstream", upstream.url) as (process, url):
+        async with asyncio.TaskGroup() as tasks:
+            streams = await begin_streams(url, tasks)
+            process.kill()
+            await read_log(process, "draining")
+            release.set()
+        assert all(stream.result() for stream in streams)
+        await asyncio.wait_for(process.stderr.read(), 10)  # ends with the last that has it
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "said"),
+    [
+        (["workers=2", "metrics_listen=127.0.0.1:TAKEN"], 1, "trimtab: cannot listen on 127.0.0.1:0 or 127.0.0.1:"),
+        (["workers=8"], 2, "trimtab: workers: 8 of them need limits.max_memory_bytes of at least 4294967296"),
+        (["workers=0"], 2, "trimtab: workers: 0 must be auto, or a whole number from 1 to 256"),
+    ],
+)
+async def test_what_keeps_workers_from_starting_is_said_once(settings, status, said, upstream):
+    """With the status that one process has, and no worker."""
+    taken = upstream.url.removesuffix("/v1").rpartition(":")[2]
+    arguments = [word for setting in settings for word in ("--set", setting.replace("TAKEN", taken))]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "proxy",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        *arguments,
+        stderr=PIPE,
+        env=own_environment(),
+    )
+    _, told = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == status
+    (line,) = told.decode().splitlines()
+    assert line.startswith(said)
+
+
+async def test_pages_have_an_address_of_their_own(upstream):
+    """The same for all workers, and its port too may be for the system to choose."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, *TWO),
+        *("--set", "metrics_listen=127.0.0.1:0", "--set", "store=memory"),
+        stderr=PIPE,
+        env=own_environment(),
+    )
+    lines = await read_log(process, "listening")
+    assert [line["event"] for line in lines] == ["store_not_shared", "listening"]
+    assert lines[-1]["workers"] == 2
+    await ask_many(lines[-1]["url"], 4)
+    for _ in range(8):
+        assert sum_samples(await read_metrics(lines[-1]["metrics"]), "trimtab_requests_total") == 4
+    async with aiohttp.ClientSession() as session:
+        ready = lines[-1]["metrics"].removesuffix("/metrics") + "/trimtab/ready"
+        async with session.get(ready) as response:
+            assert (response.status, await response.read()) == (200, b'{"status":"ready"}')
+    process.send_signal(signal.SIGTERM)
+    await process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("key", ["Bearer sk-test", ""], ids=["with a key", "without"])
+async def test_a_summary_that_both_want_is_asked_for_once(key, upstream):
+    """By whichever worker comes first; the other finds what it wrote."""
+    session = make_session(60, result_words=120)
+    bodies = [{"model": "m", "messages": messages, "tools": session["tools"]} for messages in requests_of(session)]
+    plain, release, asked = upstream.answer, asyncio.Event(), asyncio.Event()
+
+    async def hold(recorded, request):
+        if recorded.asks_for_summary:
+            asked.set()
+            await release.wait()
+        return await plain(recorded, request)
+
+    upstream.answer = hold
+    settings = [word for setting in (*SMALL, "defaults.summary.max_tokens=300") for word in ("--set", setting)]
+    async with serving(*TWO, *settings, "--upstream", upstream.url) as (process, url):
+        waiting = [asyncio.ensure_future(ask(url, bodies[ONE_CUT], Authorization=key)) for _ in range(STREAMS)]
+        await asyncio.wait_for(asked.wait(), 20)
+        release.set()
+        assert {response.status for response in await asyncio.gather(*waiting)} == {200}
+        assert {(await ask(url, bodies[ONE_CUT], Authorization=key)).status for _ in range(8)} == {200}
+        workers: Counter[int] = Counter()
+        while workers.total() < STREAMS + 8:
+            workers[(await read_log(process, "request"))[-1]["worker"]] += 1
+        assert set(workers) == {1, 2}
+        assert len(upstream.summaries) == 1
+        sent = {recorded.sha256 for recorded in upstream.chats}
+        assert len(sent) <= 2  # as it was before the cut, and with it
+
+
+async def test_each_line_says_which_worker_wrote_it(upstream):
+    """But for those of the supervisor."""
+    async with serving(*TWO, "--upstream", upstream.url) as (process, url):
+        await ask_many(url, 4)
+        process.send_signal(signal.SIGTERM)
+        lines = [orjson.loads(line) for line in (await process.stderr.read()).splitlines()]
+    assert Counter(line["event"] for line in lines) == {"request": 4, "draining": 2}
+    assert all(line["worker"] in {1, 2} for line in lines)

@@ -1,0 +1,68 @@
+"""A supervisor of two workers that do no more than a test wants of them: `python supervised.py WHAT`.
+
+What workers do is a line of standard output each: `NUMBER PROCESS WHAT`. `serve` waits for SIGTERM, `die` ends as soon
+as it is ready, `fail` before, `killed` is killed before, `deaf` takes no notice of SIGTERM, `leave` says that it leaves
+and stays.
+"""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from proxy.config.load import load_config
+from proxy.server.workers import supervisor
+from proxy.server.workers.ground import Ground
+from proxy.server.workers.supervisor import Program, Supervisor
+from proxy.server.workers.worker import LEAVING, READY, Worker
+from proxy.telemetry.logs import configure_log, get_log
+
+EXIT = 3
+
+
+def say(worker: Worker, what: str) -> None:
+    """One line, whole."""
+    os.write(1, f"{worker.number} {os.getpid()} {what}\n".encode())
+
+
+def be_worker(worker: Worker, what: str) -> int:
+    """Its status."""
+    signals = {signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    if what == "fail":
+        return EXIT
+    if what == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    worker.tell(READY)
+    if what == "die":
+        return EXIT
+    if what == "leave" and worker.number == 1:
+        worker.tell(LEAVING)
+    say(worker, "ready")
+    while True:
+        number = signal.Signals(signal.sigwait(signals))
+        say(worker, number.name)
+        if number == signal.SIGQUIT or (number == signal.SIGTERM and what != "deaf"):
+            return 0
+
+
+def main(what: str) -> int:
+    """Run the supervisor, or a worker."""
+    if what == "deaf":  # nobody waits as long as outside of tests
+        supervisor.SLACK_SECONDS = 0.2
+    configure_log()
+    log = get_log()
+    ground = Ground.open(load_config(settings=["listen=127.0.0.1:0"], environment={}), 2)
+    tasks = Path("/proc/self/task")
+    threads = len(list(tasks.iterdir())) if tasks.is_dir() else 1
+    program = Program(
+        lambda: what != "invalid", lambda: 0.0, lambda: log.info("listening", url=ground.requests.url, threads=threads)
+    )
+    found = Supervisor(ground, program, log).run()
+    return found if isinstance(found, int) else be_worker(found, what)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        sys.exit(main(sys.argv[1]))

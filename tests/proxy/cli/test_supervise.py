@@ -1,0 +1,61 @@
+"""`trimtab serve` with several workers: what the supervisor says once for all; the rest is tested end to end."""
+
+from collections.abc import Callable
+from unittest.mock import Mock, call
+
+import pytest
+from support.model_learning import ListLog
+
+from proxy.cli.supervise import WorkerLog, _Told
+from proxy.config.errors import ConfigError
+from proxy.config.load import load_config
+from proxy.config.schema import Config
+from proxy.telemetry.logs import LEVELS
+
+
+def make(*settings: str) -> Config:
+    """A configuration."""
+    return load_config(settings=settings, environment={})
+
+
+def fail_with(error: Exception) -> Callable[[], Config]:
+    """A file that cannot be read."""
+
+    def load() -> Config:
+        raise error
+
+    return load
+
+
+def test_workers_to_come_begin_with_what_was_reloaded() -> None:
+    """But for what takes effect with a restart only."""
+    told = _Told(make("workers=2"), lambda: make("workers=3", "mode=off", "limits.drain_seconds=7"), ListLog())
+    assert told.reload()
+    assert (told.config.mode, told.config.workers) == ("off", 2)
+    assert told.drain_seconds() == 7
+
+
+@pytest.mark.parametrize(
+    ("load", "event"),
+    [
+        (None, "nothing_to_reload"),
+        (fail_with(ConfigError("mode: no\nnope: no")), "configuration_invalid"),
+        (fail_with(RecursionError("PLANTED")), "reload_failed"),
+    ],
+)
+def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
+    """It is said, without a word that may be a key, and the one before stays."""
+    log, before = ListLog(), make("mode=off")
+    told = _Told(before, load, log)
+    assert not told.reload()
+    assert told.config is before
+    assert {line["event"] for line in log.lines} == {event}
+    assert "PLANTED" not in str(log.lines)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_line_of_a_worker_says_whose_it_is(level: str) -> None:
+    """At every level, beside what it says."""
+    log = Mock()
+    getattr(WorkerLog(log, 2), level)("event", key=1)
+    assert log.mock_calls == [getattr(call, level)("event", worker=2, key=1)]

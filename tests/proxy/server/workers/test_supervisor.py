@@ -1,0 +1,166 @@
+"""The process that starts the workers, over real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import orjson
+import pytest
+
+PROGRAM = Path(__file__).parents[3] / "programs" / "supervised.py"
+ROOT = PROGRAM.parents[2]
+
+
+class Supervised:
+    """A supervisor that runs; `log` are its lines so far."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self.log: list[dict[str, object]] = []
+
+    def read_log(self, event: str) -> dict[str, object]:
+        """The next line of the log that is this event."""
+        while True:
+            line = orjson.loads(read_line(self.process.stderr))
+            self.log.append(line)
+            if line["event"] == event:
+                return line
+
+    def read_worker(self) -> tuple[int, int, str]:
+        """What a worker says next: its number, its process, and the word."""
+        number, pid, what = read_line(self.process.stdout).decode().split()
+        return int(number), int(pid), what
+
+    def read_both(self) -> dict[int, tuple[int, str]]:
+        """What both workers say next, by their numbers."""
+        return {number: (pid, what) for number, pid, what in (self.read_worker(), self.read_worker())}
+
+    def end(self, *numbers: int) -> int:
+        """Send signals, one after the other was heard; the status."""
+        for number in numbers:
+            self.process.send_signal(number)
+        return self.process.wait(10)
+
+
+def read_line(stream: "IO[bytes] | None") -> bytes:
+    """The next line; an error if there is none."""
+    assert stream is not None
+    line = stream.readline()
+    assert line
+    return line
+
+
+@contextmanager
+def supervising(what: str) -> Iterator[Supervised]:
+    """A supervisor whose workers do this."""
+    command = [sys.executable, str(PROGRAM), what]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        try:
+            yield Supervised(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def test_it_says_once_that_all_are_ready_and_passes_the_end_on() -> None:
+    """It has one thread, two workers of its own, and status 0 once they have ended."""
+    with supervising("serve") as running:
+        assert running.read_log("listening")["threads"] == 1
+        both = running.read_both()
+        assert set(both) == {1, 2}
+        assert running.end(signal.SIGTERM) == 0
+        assert {what for _, what in running.read_both().values()} == {"SIGTERM"}
+        assert [line["event"] for line in running.log] == ["listening"]
+
+
+def test_a_reload_reaches_all_workers() -> None:
+    """Those that come later, too: but these begin with it."""
+    with supervising("serve") as running:
+        running.read_log("listening")
+        both = running.read_both()
+        running.process.send_signal(signal.SIGHUP)
+        assert {what for _, what in running.read_both().values()} == {"SIGHUP"}
+        os.kill(both[1][0], signal.SIGKILL)
+        running.read_log("worker_ready")
+        number, pid, what = running.read_worker()
+        assert (number, what) == (1, "ready")
+        assert pid != both[1][0]
+        assert running.end(signal.SIGTERM) == 0
+        assert {what for _, what in running.read_both().values()} == {"SIGTERM"}
+
+
+def test_what_is_not_to_be_reloaded_reaches_nobody() -> None:
+    """An invalid configuration is the supervisor's to tell of."""
+    with supervising("invalid") as running:
+        running.read_log("listening")
+        running.read_both()
+        running.process.send_signal(signal.SIGHUP)
+        assert running.end(signal.SIGTERM) == 0
+        assert {what for _, what in running.read_both().values()} == {"SIGTERM"}
+
+
+@pytest.mark.parametrize(("what", "status"), [("fail", 3), ("killed", 137)])
+def test_a_worker_that_cannot_start_is_no_loop(what: str, status: int) -> None:
+    """The first is the only one; its status is the supervisor's. What it has not said itself is said."""
+    with supervising(what) as running:
+        assert running.process.wait(10) == status
+        assert running.process.stderr is not None
+        said = [orjson.loads(line) for line in running.process.stderr.read().splitlines()]
+    assert [(line["event"], line["signal"]) for line in said] == [("worker_cannot_start", "SIGKILL")] * (
+        what == "killed"
+    )
+
+
+def test_workers_that_die_again_and_again_come_back_ever_later() -> None:
+    """Each at its own pace; the supervisor ends at once when told to."""
+    with supervising("die") as running:
+        pauses: dict[object, list[object]] = {1: [], 2: []}
+        while min(map(len, pauses.values())) < 4:
+            line = running.read_log("worker_died")
+            assert line["status"] == 3
+            pauses[line["worker"]].append(line["again_in_seconds"])
+        assert all(several[:4] == [0.0, 0.5, 1.0, 2.0] for several in pauses.values())
+        assert running.end(signal.SIGTERM) == 0
+
+
+def test_a_worker_that_leaves_by_itself_gets_no_more_connections_and_one_comes_in_its_place() -> None:
+    """As if an operator ended one: its requests end, and new ones go elsewhere."""
+    with supervising("leave") as running:
+        running.read_log("listening")
+        both = running.read_both()
+        os.kill(both[1][0], signal.SIGTERM)
+        assert running.read_worker() == (1, both[1][0], "SIGTERM")
+        line = running.read_log("worker_died")
+        assert (line["level"], line["status"], line["again_in_seconds"]) == ("info", 0, 0.0)
+        assert running.read_worker()[::2] == (1, "ready")
+        assert running.end(signal.SIGTERM) == 0
+
+
+def test_workers_that_do_not_end_are_killed() -> None:
+    """Once the drain is over, and it is said: status 1."""
+    with supervising("deaf") as running:
+        running.read_log("listening")
+        both = running.read_both()
+        assert running.end(signal.SIGTERM) == 1
+        assert running.read_log("worker_killed")["process"] in {pid for pid, _ in both.values()}
+    for pid, _ in both.values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_all_at_once(second: signal.Signals) -> None:
+    """The status names it."""
+    with supervising("deaf") as running:
+        running.read_log("listening")
+        running.read_both()
+        running.process.send_signal(signal.SIGINT)
+        assert {what for _, what in running.read_both().values()} == {"SIGTERM"}
+        assert running.end(second) == 128 + second
+        assert {what for _, what in running.read_both().values()} == {"SIGQUIT"}

@@ -1,0 +1,145 @@
+"""Metrics of several processes at one address."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prometheus_client import values
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.shared import FOLDER_PREFIX, Roster, SharedMetrics
+
+WORKERS = 3
+
+steps = st.lists(st.tuples(st.integers(1, WORKERS), st.sampled_from(["count", "time", "begin", "die"])), max_size=40)
+
+
+@pytest.fixture(autouse=True)
+def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are made in this process leave no trace."""
+    monkeypatch.setattr(values, "ValueClass", values.ValueClass)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[SharedMetrics]:
+    """For three workers."""
+    made = SharedMetrics.open(WORKERS, (tmp_path,))
+    yield made
+    made.close()
+
+
+def make_worker(shared: SharedMetrics, number: int) -> Metrics:
+    """The metrics of a worker that begins."""
+    shared.write_as(number)
+    return Metrics(shared)
+
+
+def read(metrics: Metrics) -> dict[str, float]:
+    """The page as it is asked of one worker: each sample by its name, or by its name and the worker."""
+    families = text_string_to_metric_families(metrics.render().decode())
+    return {
+        f"{sample.name}{sample.labels.get('worker', '')}{sample.labels.get('le', '')}": sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps)
+def test_every_worker_tells_what_all_have_counted(steps, tmp_path_factory) -> None:
+    """Counters and histograms are sums, of those too that have died; what is under way is that of those that live."""
+    shared = SharedMetrics.open(WORKERS, (tmp_path_factory.mktemp("metrics"),))
+    living = {number: make_worker(shared, number) for number in range(1, WORKERS + 1)}
+    counted, observed, begun = 0, 0, dict.fromkeys(living, 0)
+    for number, step in steps:
+        metrics = living[number]
+        if step == "count":
+            metrics.requests.labels("m", "chat", "200", "unchanged").inc()
+            counted += 1
+        elif step == "time":
+            metrics.overhead.labels("plan").observe(0.003)
+            observed += 1
+        elif step == "begin":
+            begun[number] += 1
+            metrics.in_flight.set(begun[number])
+        else:
+            shared.forget(number)
+            living[number], begun[number] = make_worker(shared, number), 0
+    for metrics in living.values():
+        page = read(metrics)
+        assert page.get("trimtab_requests_total", 0) == counted
+        assert page.get("trimtab_overhead_seconds_count", 0) == observed
+        assert page.get("trimtab_overhead_seconds_bucket0.004", 0) == observed
+        assert page.get("trimtab_overhead_seconds_bucket0.002", 0) == 0
+        assert page["trimtab_requests_in_flight"] == sum(begun.values())
+    shared.close()
+
+
+def test_each_process_is_told_apart(shared: SharedMetrics) -> None:
+    """What a process takes is nobody else's; a worker that is away is down, and has none."""
+    shared.roster.write(1, os.getpid(), 2)
+    page = read(make_worker(shared, 1))
+    assert [page[f"trimtab_worker_up{number}"] for number in (1, 2, 3)] == [1, 0, 0]
+    assert page["trimtab_worker_restarts_total1"] == 2
+    assert page["process_resident_memory_bytes1"] > 0
+    assert page["process_resident_memory_bytessupervisor"] > 0
+    assert "process_resident_memory_bytes2" not in page
+    assert "process_resident_memory_bytes" not in page
+    assert not [name for name in page if name.startswith("python_gc")]
+    assert page["trimtab_build_info"] == 1
+
+
+def test_a_page_says_the_kind_and_help_of_each_metric(shared: SharedMetrics) -> None:
+    """Those without a value are on it, too, as on the page of one process; each stands once."""
+    alone = Metrics().render().decode()
+    page = make_worker(shared, 1).render().decode()
+    told = [line for line in page.splitlines() if line.startswith("# TYPE")]
+    assert {line for line in alone.splitlines() if line.startswith("# TYPE trimtab")} <= set(told)
+    assert len(told) == len(set(told))
+
+
+def test_a_folder_is_the_owners_alone_and_goes_in_the_end(tmp_path: Path) -> None:
+    """Nobody else reads what is counted."""
+    shared = SharedMetrics.open(1, (tmp_path,))
+    assert shared.path.stat().st_mode & 0o777 == 0o700
+    shared.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_memory_cannot_be_written_temporary_files_stand_in(tmp_path: Path, monkeypatch) -> None:
+    """As on systems that have no such folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    shared = SharedMetrics.open(1, (Path("/nowhere"),))
+    assert shared.path.parent == tmp_path
+    shared.close()
+
+
+def test_a_run_that_was_killed_leaves_nothing_behind_for_long(tmp_path: Path) -> None:
+    """The next run removes its folder, and none whose processes live."""
+    code = (
+        "import os, sys; from pathlib import Path; from proxy.telemetry.shared import SharedMetrics;"
+        "SharedMetrics.open(1, (Path(sys.argv[1]),)); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    (left,) = tmp_path.glob(f"{FOLDER_PREFIX}*")
+    first = SharedMetrics.open(1, (tmp_path,))
+    second = SharedMetrics.open(1, (tmp_path,))
+    assert not left.exists()
+    assert first.path.exists()
+    second.close()
+    first.close()
+
+
+def test_a_roster_is_read_as_it_was_written() -> None:
+    """By every process that was forked behind it."""
+    roster = Roster(2)
+    pid = os.getpid()
+    roster.write(2, pid, 5)
+    assert roster.read() == [(1, 0, 0), (2, pid, 5)]
