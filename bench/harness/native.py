@@ -21,7 +21,8 @@ def find_native(name: str, *, compilers: tuple[str, ...] = ("cc", "gcc", "clang"
         return [sys.executable, "-m", f"bench.harness.plain_{name}"]
     source = _SOURCES / f"{name}.c"
     # By its content: an old program of an older source is not run.
-    program = _BUILT / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    content = source.read_bytes() + (_SOURCES / "wire.h").read_bytes()
+    program = _BUILT / f"{name}-{hashlib.sha256(content).hexdigest()[:12]}"
     if not program.exists():
         _BUILT.mkdir(parents=True, exist_ok=True)
         unfinished = program.with_suffix(".new")

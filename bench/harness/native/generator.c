@@ -12,20 +12,7 @@
  * requests of the warm-up are in no figure but "done" and "failed".
  *
  * Law: requests are built before the clock runs; nothing is printed before the end. */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+#include "wire.h"
 
 enum { HEAD_BYTES = 32768, READ_BYTES = 262144, FOUND = 512, TAIL_BYTES = 32, NONCES = 8192, GRACE_SECONDS = 20 };
 enum state { IDLE, SENDING, READING_HEAD, READING_BODY };
@@ -55,17 +42,10 @@ static unsigned long long counter, counted, failed, answers;
 static struct samples firsts, lasts;
 static char buffer[READ_BYTES];
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void add(struct samples *samples, uint64_t passed_ns) {
     if (samples->count == samples->room) {
         samples->room = samples->room ? samples->room * 2 : 4096;
-        samples->values = realloc(samples->values, samples->room * sizeof *samples->values);
-        if (!samples->values) exit(1);
+        samples->values = grow(samples->values, samples->room * sizeof *samples->values);
     }
     samples->values[samples->count++] = (double)passed_ns / 1000.0;
 }
@@ -221,20 +201,6 @@ static int take(struct connection *one, const char *text, size_t length) {
     take_body(one, text, taken);
     one->left -= taken;
     return !one->left;
-}
-
-static const char *find_header(const char *head, size_t length, const char *name) {
-    size_t name_length = strlen(name);
-    for (const char *line = head; line && line < head + length;) {
-        if ((size_t)(head + length - line) > name_length && line[name_length] == ':' && !strncasecmp(line, name, name_length)) {
-            line += name_length + 1;
-            while (*line == ' ') line++;
-            return line;
-        }
-        line = memchr(line, '\n', (size_t)(head + length - line));
-        if (line) line++;
-    }
-    return NULL;
 }
 
 /* Bytes of this piece that belong to the head; 0 if the head is not whole yet. */

@@ -9,20 +9,7 @@
  * GET (any other path)           a list of one model
  *
  * Law: as little work as can be, so that what is measured is the gateway. */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+#include "wire.h"
 
 enum { READ_BYTES = 65536, HEAD_BYTES = 65536, EVENTS = 256 };
 
@@ -49,21 +36,6 @@ static const char NOTE[] =
 static const char EVENT_HEAD[] =
     "data: {\"id\":\"chatcmpl-bench\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,\"model\":\"gpt-4o\","
     "\"service_tier\":\"default\",\"system_fingerprint\":\"fp_bench\",\"choices\":";
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void *grow(void *memory, size_t bytes) {
-    void *grown = realloc(memory, bytes);
-    if (!grown) {
-        perror("realloc");
-        exit(1);
-    }
-    return grown;
-}
 
 /* Streams that wait, in the order in which they are due: the pause is the same for all. */
 static void wait_turn(struct connection *one, uint64_t due_ns) {
@@ -196,20 +168,6 @@ static void send_event(struct connection *one) {
     put_chunk(one, "data: [DONE]\n\n");
     put(one, "0\r\n\r\n", 5);
     one->is_streaming = 0;
-}
-
-static const char *find_header(const char *head, size_t length, const char *name) {
-    size_t name_length = strlen(name);
-    for (const char *line = head; line && line < head + length;) {
-        if ((size_t)(head + length - line) > name_length && line[name_length] == ':' && !strncasecmp(line, name, name_length)) {
-            line += name_length + 1;
-            while (*line == ' ') line++;
-            return line;
-        }
-        line = memchr(line, '\n', (size_t)(head + length - line));
-        if (line) line++;
-    }
-    return NULL;
 }
 
 static int has(const char *text, size_t length, const char *first, const char *second) {
