@@ -67,7 +67,9 @@ class Stage:
             await wait_until(lambda turn=turn: self._has_summaries(turn.summaries))
 
     def _has_summaries(self, number: int) -> bool:
-        if len(self.upstream.summaries) < number:
+        # Only the session's own: another client's must not stand for one that is yet to come.
+        asked = [recorded for recorded in self.upstream.summaries if recorded.header("authorization") != [OTHER]]
+        if len(asked) < number:
             return False
         with redis.Redis(port=self.server.port) as store:
             return not store.keys(LEASES)
