@@ -17,6 +17,9 @@ ENVIRONMENTS = {
     "langchain": ("langchain>=1.4,<2",),
     "litellm": ("litellm>=1.106,<2",),
     "headroom": ("headroom-ai[proxy]>=0.42,<0.43",),
+    "litellm-proxy": ("litellm[proxy]>=1.106,<2",),
+    "sglang": ("sglang-router>=0.3.2,<0.4",),
+    "tensorzero": ("tensorzero>=2026.6,<2027",),
     "engines": (f"{_ROOT}[speed]", "tiktoken", "bpe-openai", "quicktok-v1>=0.4,<0.5"),
 }
 """Packages, by the name of the environment."""

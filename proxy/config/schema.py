@@ -140,7 +140,7 @@ class Config(Section):
     store: Store = Field(
         "sqlite",
         repr=False,
-        description="where summaries are kept: memory | sqlite | sqlite:///path | redis://host:port/db",
+        description="where summaries are kept: memory | sqlite | sqlite:///path | redis[+sentinel|+cluster]://host:port/db",
     )
     store_ttl_seconds: float = Field(604_800, gt=0, description="how long a summary is kept that nobody uses")
     prices: PricesConfig = PricesConfig()

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from proxy.config.globs import NEVER, UNCLOSED, split_glob
 from proxy.config.network.certificates import check_authorities, check_certificate
 from proxy.config.network.forward_proxies import DIRECT, SETTING, read_proxy
+from proxy.config.network.store_servers import SCHEMES, has_several, read_servers
 from proxy.config.words import Wanted
 from rules.treatment import MAX_NAME_CHARS
 
@@ -25,8 +26,11 @@ MAX_WORKERS = 256
 """More processes than the largest machines have cores for."""
 ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages")
 """What clients add to an address themselves; the longer ones first. Addresses of Azure AI Foundry end in /models."""
-SERVER_SCHEMES = frozenset({"redis", "rediss", "valkey", "valkeys"})
 _NOT_EMPTY = "must not have an empty password; is its variable set to nothing? without one, leave out its colon"
+_NOT_ONE_SERVER = (
+    "must name one server; several are redis+sentinel://host:port,host:port/SERVICE/DB or "
+    "redis+cluster://host:port,host:port"
+)
 GLOB = Wanted("a glob of printable characters, not an empty one")
 _TENANT = r"^(?:authorization|header:[!#$%&'*+.^_`|~0-9A-Za-z-]+)$"
 """Source of what a header's name may be: RFC 9110, a token."""
@@ -218,8 +222,13 @@ def _check_exclude(exclude: object) -> object:
 
 def _check_store(store: str) -> str:
     scheme, _, rest = store.partition("://")
+    if rest and has_several(store) and scheme.partition("+")[0] in SCHEMES:
+        read_servers(store)
+        return store
     is_file = scheme == "sqlite" and rest.startswith("/") and PurePath(rest[1:]).name not in {"", ".", ".."}
-    is_server = scheme in SERVER_SCHEMES and rest.strip("/") and _has_valid_port(store)
+    is_list = scheme in SCHEMES and "," in rest.partition("/")[0].rpartition("@")[2]
+    require(not is_list, _NOT_ONE_SERVER)
+    is_server = scheme in SCHEMES and rest.strip("/") and _has_valid_port(store)
     if store not in {"memory", "sqlite"} and not is_file and not is_server:
         raise refused()
     require(not is_server or not _has_empty_password(store), _NOT_EMPTY)

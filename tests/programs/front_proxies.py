@@ -55,21 +55,30 @@ backend shared
 @contextmanager
 def run_front_proxy(name: str, server_port: int) -> Iterator[int]:
     """The program in front of a server of this machine; its port."""
+    text = {"nginx": _NGINX, "haproxy": _HAPROXY}[name].replace("{server}", str(server_port))
+    with (
+        tempfile.TemporaryDirectory(prefix="trimtab-front-") as directory,
+        run_configured(name, text, Path(directory)) as port,
+    ):
+        yield port
+
+
+@contextmanager
+def run_configured(name: str, text: str, directory: Path) -> Iterator[int]:
+    """The program with a configuration, in which {directory} and {port} are filled in; its port."""
     program = PROGRAMS[name]
     assert program is not None
-    with tempfile.TemporaryDirectory(prefix="trimtab-front-") as directory:
-        port = _find_free_port()
-        text = {"nginx": _NGINX, "haproxy": _HAPROXY}[name]
-        path = Path(directory, "front.conf")
-        path.write_text(text.format(directory=directory, port=port, server=server_port))
-        options = {"nginx": ["-p", directory, "-c", str(path)], "haproxy": ["-f", str(path)]}[name]
-        process = subprocess.Popen([program, *options], stderr=subprocess.DEVNULL)
-        try:
-            _wait_for(port, process)
-            yield port
-        finally:
-            process.kill()
-            process.wait()
+    port = _find_free_port()
+    path = directory / "front.conf"
+    path.write_text(text.format(directory=directory, port=port))
+    options = {"nginx": ["-p", str(directory), "-c", str(path)], "haproxy": ["-f", str(path)]}[name]
+    process = subprocess.Popen([program, *options], stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(port, process)
+        yield port
+    finally:
+        process.terminate()  # nginx ends its worker then; killed, it would leave it behind
+        process.wait(10)
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -14,13 +14,17 @@ PORT_ATTEMPTS = 5
 
 
 class RedisServer:
-    """A server that can be stopped, frozen and started again where it was."""
+    """A server that can be stopped, frozen and started again where it was.
+
+    `options` is what whoever started it may want to know again.
+    """
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.directory = directory
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
+        self.options: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -29,7 +33,7 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it, the first time on a port that is free."""
-        ports = [self.port] if self.port else [_find_free_port() for _ in range(PORT_ATTEMPTS)]
+        ports = [self.port] if self.port else [find_free_port() for _ in range(PORT_ATTEMPTS)]
         for port in ports:
             self.port = port
             if self._start_once():
@@ -80,7 +84,8 @@ def run_redis(*arguments: str) -> Iterator[RedisServer]:
             server.stop()
 
 
-def _find_free_port() -> int:
+def find_free_port() -> int:
+    """A port that nobody listens on at this moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

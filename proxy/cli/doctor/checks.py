@@ -19,6 +19,7 @@ import aiohttp
 
 from proxy.cli.healthcheck import read_page
 from proxy.config.network.forward_proxies import SETTING
+from proxy.config.network.store_servers import has_several, read_servers
 from proxy.config.schema import Config, UpstreamConfig
 from proxy.config.values import split_address
 from proxy.http.client import UpstreamClient, read_bounded, target_url
@@ -229,6 +230,10 @@ def _describe_store(config: Config) -> str:
         return "memory"
     if scheme == "sqlite":
         return f"sqlite {path or data_directory() / FILE_NAME}"
+    if has_several(config.store):
+        servers = read_servers(config.store)
+        hosts = ",".join(f"{host}:{port}" for host, port in servers.hosts)
+        return f"{scheme.partition('://')[0]} {hosts}{servers.service and '/'}{servers.service}"
     parts = urlsplit(config.store)
     return f"{parts.scheme} {parts.hostname or 'localhost'}:{parts.port or 6379}{parts.path}"
 

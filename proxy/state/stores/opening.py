@@ -36,8 +36,8 @@ def open_store(config: Config, on_error: Callable[[str], None], log: Any) -> Sum
     """The store that the configuration names.
 
     `memory`; `sqlite`, a file in the data directory; `sqlite:///relative/path` or `sqlite:////absolute/path`, as others
-    write it; `redis://host:port/db`, `rediss://`, `valkey://`, `valkeys://`: the
-    configuration takes no other. Raises ConfigError for a server that cannot be asked.
+    write it; `redis://host:port/db`, `rediss://`, `valkey://`, `valkeys://`, each also with `+sentinel` or `+cluster`:
+    the configuration takes no other. Raises ConfigError for a server that cannot be asked.
     """
     url, ttl_seconds = config.store, config.store_ttl_seconds
     if url == "memory":

@@ -252,6 +252,10 @@ async def test_a_store_is_written_to(tmp_path: Path, log, monkeypatch) -> None:
     assert await _check_stored(f"sqlite:///{nowhere}", log) == ("error", f"store sqlite {nowhere}")
     redis = await _check_stored("redis://user:PLANTED@127.0.0.1:1/2?password=PLANTED", log)
     assert redis == ("error", "store redis 127.0.0.1:1/2")
+    sentinels = await _check_stored("redis+sentinel://:PLANTED@127.0.0.1:1,127.0.0.1:2/main", log)
+    assert sentinels == ("error", "store redis+sentinel 127.0.0.1:1,127.0.0.1:2/main")
+    cluster = await _check_stored("rediss+cluster://:PLANTED@127.0.0.1:1", log)
+    assert cluster == ("error", "store rediss+cluster 127.0.0.1:1")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 from programs import redis_server
+from programs.redis_groups import Cluster, Watched, run_cluster, run_watched
 from programs.redis_server import RedisServer, run_redis
 
 from proxy.state.stores import SummaryStore
@@ -74,16 +75,54 @@ def own_redis() -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis", "layered"])
+@pytest.fixture(scope="session")
+def shared_watched() -> Iterator[Watched]:
+    """One master with its sentinel for all tests of this process."""
+    if redis_server.PROGRAM is None:
+        pytest.skip("redis-server is not on PATH")
+    with run_watched() as watched:
+        yield watched
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[Cluster]:
+    """One cluster for all tests of this process."""
+    if redis_server.PROGRAM is None:
+        pytest.skip("redis-server is not on PATH")
+    with run_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def watched(shared_watched) -> Watched:
+    """The shared master, empty."""
+    _empty(shared_watched.master)
+    return shared_watched
+
+
+@pytest.fixture
+def cluster(shared_cluster) -> Cluster:
+    """The shared cluster, empty."""
+    _empty(*shared_cluster.nodes)
+    return shared_cluster
+
+
+def _empty(*servers: RedisServer) -> None:
+    for server in servers:
+        with redis.Redis(port=server.port) as client:
+            client.flushall()
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "redis+sentinel", "redis+cluster", "layered"])
 async def subject(request, tmp_path, clock, log) -> AsyncIterator[Subject]:
     """Each kind of store in turn."""
     age = _make_clock_age(clock)
     if request.param == "memory":
         store = twin = MemoryStore(ttl_seconds=TTL_SECONDS, clock=clock)
-    elif request.param == "redis":
-        server = request.getfixturevalue("redis_at")
-        store, twin = (RedisStore(server.url, ttl_seconds=TTL_SECONDS) for _ in range(2))
-        age = _make_redis_age(server)
+    elif request.param.startswith("redis"):
+        url, servers = _find_redis(request)
+        store, twin = (RedisStore(url, ttl_seconds=TTL_SECONDS) for _ in range(2))
+        age = _make_redis_age(*servers)
     else:
         make = _make_sqlite if request.param == "sqlite" else _make_layered
         store, twin = (make(tmp_path, clock, log) for _ in range(2))
@@ -109,14 +148,27 @@ def _make_clock_age(clock: Clock):
     return age
 
 
-def _make_redis_age(server: RedisServer):
-    """The server has a clock of its own, so every key is brought nearer to its end."""
+def _find_redis(request) -> tuple[str, tuple[RedisServer, ...]]:
+    """The URL of a kind of Redis, and the servers that keep its data."""
+    if request.param == "redis":
+        server = request.getfixturevalue("redis_at")
+        return server.url, (server,)
+    if request.param == "redis+sentinel":
+        watched = request.getfixturevalue("watched")
+        return watched.url, (watched.master,)
+    cluster = request.getfixturevalue("cluster")
+    return cluster.url, cluster.nodes
+
+
+def _make_redis_age(*servers: RedisServer):
+    """The servers have clocks of their own, so every key is brought nearer to its end."""
 
     async def age(seconds: float) -> None:
-        async with redis.asyncio.Redis(port=server.port) as client:
-            for key in await client.keys():
-                remaining = await client.pttl(key)
-                if remaining >= 0:
-                    await client.pexpire(key, remaining - round(seconds * 1000))
+        for server in servers:
+            async with redis.asyncio.Redis(port=server.port) as client:
+                for key in await client.keys():
+                    remaining = await client.pttl(key)
+                    if remaining >= 0:
+                        await client.pexpire(key, remaining - round(seconds * 1000))
 
     return age

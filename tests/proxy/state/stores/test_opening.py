@@ -86,7 +86,8 @@ def test_a_url_that_is_none_is_a_mistake_in_the_configuration(open_url, url) -> 
 def test_a_missing_package_is_named_with_what_installs_it(open_url, monkeypatch) -> None:
     """Redis is an extra."""
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
-    monkeypatch.delitem(sys.modules, "proxy.state.stores.redis", raising=False)
+    for name in ("redis", "redis_clients"):
+        monkeypatch.delitem(sys.modules, f"proxy.state.stores.{name}", raising=False)
 
     with pytest.raises(ConfigError, match=r"pip install 'trimtab\[redis\]'"):
         open_url("redis://127.0.0.1")

@@ -1,0 +1,36 @@
+"""The load generator and the fake upstream: in C, compiled at first use; without a compiler, in Python.
+
+Law: both forms take the same arguments and print the same. Figures of the two do not compare, so the form is named.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+_SOURCES = Path(__file__).with_name("native")
+_BUILT = Path(__file__).parents[2] / "build" / "bench"
+_FLAGS = ("-O2", "-Wall")
+
+
+def find_native(name: str, *, compilers: tuple[str, ...] = ("cc", "gcc", "clang")) -> list[str]:
+    """The command of `generator` or `upstream`. Raises subprocess.CalledProcessError if the source does not compile."""
+    compiler = next(filter(None, map(shutil.which, compilers)), None)
+    if compiler is None:
+        return [sys.executable, "-m", f"bench.harness.plain_{name}"]
+    source = _SOURCES / f"{name}.c"
+    # By its content: an old program of an older source is not run.
+    content = source.read_bytes() + (_SOURCES / "wire.h").read_bytes()
+    program = _BUILT / f"{name}-{hashlib.sha256(content).hexdigest()[:12]}"
+    if not program.exists():
+        _BUILT.mkdir(parents=True, exist_ok=True)
+        unfinished = program.with_suffix(".new")
+        subprocess.run([compiler, *_FLAGS, "-o", unfinished, source], check=True)
+        unfinished.rename(program)
+    return [str(program)]
+
+
+def describe_native(command: list[str]) -> str:
+    """Which form it is, in two words."""
+    return "in Python" if command[0] == sys.executable else "in C"

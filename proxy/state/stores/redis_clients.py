@@ -1,0 +1,122 @@
+"""Clients of Redis: of one server, of the master that sentinels name, of a cluster's nodes.
+
+Law: whoever asks gets the same commands from all three. A server that is silent for a second counts as gone. Only a
+cluster's client asks again, once: it learns of a node that has gone by asking it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, Sentinel, SSLConnection
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import SentinelConnectionPool
+from redis.backoff import NoBackoff
+
+from proxy.config.network.store_servers import StoreServers, read_servers
+
+CONNECT_SECONDS = 1.0
+OPERATION_SECONDS = 1.0
+MAX_CONNECTIONS = 32
+CLUSTER_RETRIES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RedisClient:
+    """`commands` answers bytes; `close` lets go of all connections."""
+
+    commands: Any
+    close: Callable[[], Awaitable[None]]
+
+
+def make_client(store: str) -> RedisClient:
+    """The client for a URL; it connects when it is first used.
+
+    Raises ValueError or TypeError if the URL is none, or has options that there are not.
+    """
+    servers = read_servers(store)
+    if servers.kind == "sentinel":
+        return _make_sentinel_client(servers)
+    return _make_cluster_client(servers) if servers.kind == "cluster" else _make_server_client(servers)
+
+
+def _make_server_client(servers: StoreServers) -> RedisClient:
+    pool = BlockingConnectionPool.from_url(
+        servers.url, max_connections=MAX_CONNECTIONS, timeout=OPERATION_SECONDS, **_make_limits()
+    )
+    pool.connection_class(**pool.connection_kwargs)  # not opened: only to see that it can be
+    client = Redis.from_pool(pool)
+    return RedisClient(client, client.aclose)
+
+
+class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
+    """Connections to the master that the sentinels name when one is opened; who finds none free waits."""
+
+
+def _make_sentinel_client(servers: StoreServers) -> RedisClient:
+    options = _read_options(servers)
+    # TLS and its files are of the way to all of them; user and password are the sentinels' own.
+    shared = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl"))}
+    own = {**_make_limits(), **shared, **dict(servers.sentinel_options)}
+    sentinel = Sentinel(servers.hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
+    limits = {"max_connections": MAX_CONNECTIONS, "timeout": OPERATION_SECONDS}
+    settings = limits | _make_limits() | options
+    pool = _SentinelPool(servers.service, sentinel, **settings)  # type: ignore[no-untyped-call]
+    pool.connection_class(**pool.connection_kwargs)
+    client = Redis.from_pool(pool)
+
+    async def close() -> None:
+        await client.aclose()
+        for one in sentinel.sentinels:
+            await one.aclose()
+
+    return RedisClient(client, close)
+
+
+class _Cluster(RedisCluster):
+    """A cluster that is asked one thing at a time; who waits longer than a server may be silent has no answer.
+
+    Many commands at once break each other's connections while the library opens them (seen with redis-py 8.1: "closed
+    by server", AttributeError). Replicas ask little: texts that were read are in memory.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._turn = asyncio.Lock()
+
+    async def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        async with asyncio.timeout(OPERATION_SECONDS):
+            _ = await self._turn.acquire()
+        try:
+            return await super().execute_command(*arguments, **options)
+        finally:
+            self._turn.release()
+
+
+def _make_cluster_client(servers: StoreServers) -> RedisClient:
+    options = _make_limits() | _read_options(servers) | {"retry": Retry(NoBackoff(), CLUSTER_RETRIES)}
+    nodes = [ClusterNode(host, port) for host, port in servers.hosts]
+    client = _Cluster(startup_nodes=nodes, max_connections=MAX_CONNECTIONS, **options)
+    return RedisClient(client, client.aclose)
+
+
+def _make_limits() -> dict[str, Any]:
+    return {
+        "socket_timeout": OPERATION_SECONDS,
+        "socket_connect_timeout": CONNECT_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,  # with 3 and its notifications, a connection that the server has closed is used once more
+    }
+
+
+def _read_options(servers: StoreServers) -> dict[str, Any]:
+    """What the URL says of the servers that keep data, but where they are."""
+    options: dict[str, Any] = dict(parse_url(servers.url))
+    if options.pop("connection_class", None) is SSLConnection:
+        options["ssl"] = True
+    for name in ("host", "port"):
+        options.pop(name, None)
+    return options

@@ -1,0 +1,114 @@
+"""Several `trimtab serve` behind a real nginx that sends a client to any of them, as the README tells operators to."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+from programs.front_proxies import PROGRAMS, run_configured
+from programs.serving import serving
+from yarl import URL
+
+_NGINX = """
+daemon off;
+pid {directory}/pid;
+error_log stderr;
+worker_processes 1;
+events {{ worker_connections 256; }}
+http {{
+  access_log off;
+  client_body_temp_path {directory}/body;
+  proxy_temp_path {directory}/proxy;
+  fastcgi_temp_path {directory}/fastcgi;
+  uwsgi_temp_path {directory}/uwsgi;
+  scgi_temp_path {directory}/scgi;
+  upstream trimtab {{
+    {servers}
+    keepalive 16;
+  }}
+  server {{
+    listen 127.0.0.1:{port};
+    client_max_body_size 32m;
+    client_body_buffer_size 1m;
+    location / {{
+      proxy_pass http://trimtab;
+      proxy_http_version 1.1;
+      proxy_set_header Host $host;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+      proxy_connect_timeout 2s;
+      proxy_read_timeout 900s;
+      proxy_next_upstream error timeout non_idempotent;
+      proxy_next_upstream_tries 2;
+      add_header X-Served-By $upstream_addr always;
+    }}
+  }}
+}}
+"""
+
+
+@dataclass(slots=True)
+class Replica:
+    """A process, its `HOST:PORT`, and what it has logged so far."""
+
+    process: asyncio.subprocess.Process
+    address: str
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def count(self, event: str) -> int:
+        """How often it has said so."""
+        return sum(line["event"] == event for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaGroup:
+    """`url` is nginx's, with /v1."""
+
+    url: str
+    replicas: tuple[Replica, ...]
+
+
+@asynccontextmanager
+async def run_replicas(number: int, *arguments: str) -> AsyncIterator[ReplicaGroup]:
+    """So many processes with these arguments, and nginx before them."""
+    assert PROGRAMS["nginx"] is not None
+    async with AsyncExitStack() as stack:
+        starts = [stack.enter_async_context(serving(*arguments)) for _ in range(number)]
+        replicas = []
+        for start in starts:
+            process, url = await start
+            replicas.append(Replica(process, f"127.0.0.1:{URL(url).port}"))
+        readers = await stack.enter_async_context(_Readers())
+        for replica in replicas:
+            readers.start(replica)
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-replicas-"))
+        servers = "\n".join(f"server {one.address} max_fails=1 fail_timeout=60s;" for one in replicas)
+        text = _NGINX.replace("{servers}", servers)
+        port = stack.enter_context(run_configured("nginx", text, Path(directory)))
+        yield ReplicaGroup(f"http://127.0.0.1:{port}/v1", tuple(replicas))
+
+
+class _Readers:
+    """Read the logs: a pipe that nobody reads holds its writer up."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def start(self, replica: Replica) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(self._read(replica)))
+
+    async def _read(self, replica: Replica) -> None:
+        async for line in replica.process.stderr:
+            replica.lines.append(orjson.loads(line))
