@@ -1,7 +1,6 @@
 """`trimtab serve`: the proxy as a process: signals, limits of the system, the log."""
 
 import asyncio
-import gc
 import os
 import resource
 import signal
@@ -21,6 +20,7 @@ from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle
 from proxy.server.app import run_proxy
+from proxy.server.garbage import collect_when_idle
 from proxy.server.reload import reload_when_told, tell_proxies, warn_of_bare_credentials, warn_of_open_addresses
 from proxy.tasks import Tasks
 from proxy.telemetry.logs import configure_log, get_log
@@ -81,7 +81,8 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
     warn_of_open_addresses(config, log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
         sys.setswitchinterval(SWITCH_SECONDS)
-        gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
+        collecting = Tasks(lambda error: log.error("collecting_failed", error=type(error).__name__))
+        _ = collecting.start(collect_when_idle(lifecycle.idle.is_set))
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
         tell_proxies(config, log)
@@ -90,6 +91,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None) -> None:
         _ = reloading.start(reload_when_told(reload, proxy.current, load, log))
         await stop.wait()
         await reloading.close()
+        await collecting.close()
         limits = proxy.services.config.limits
         log.info("draining", seconds=limits.drain_seconds, delay_seconds=limits.shutdown_delay_seconds)
 
