@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from support.model_learning import ListLog
 from upstreams.recording import FakeUpstream, run_upstream
@@ -38,6 +39,13 @@ StartProxy = Callable[..., Awaitable[Proxy]]
 def _own_data_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds what another has stored, or what the user has."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """No test logs as another has told the process to."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

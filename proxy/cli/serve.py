@@ -1,7 +1,6 @@
 """`trimtab serve`: the proxy as a process: signals, limits of the system, the log."""
 
 import asyncio
-import gc
 import os
 import resource
 import signal
@@ -22,6 +21,7 @@ from proxy.config.load import load_file
 from proxy.config.schema import Config
 from proxy.exchange.services import Lifecycle
 from proxy.server.app import Proxy, run_proxy
+from proxy.server.garbage import collect_when_idle
 from proxy.server.reload import reload_when_told, tell_proxies, warn_of_bare_credentials, warn_of_open_addresses
 from proxy.server.workers.cores import count_workers
 from proxy.server.workers.supervisor import END_AT_ONCE
@@ -96,7 +96,6 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any) ->
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     warn_of_open_addresses(config, log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
-        _settle_in()
         upstream, metrics = config.upstream.base_url, proxy.metrics_url
         log.info("listening", url=f"{proxy.url}/v1", upstream=upstream, mode=config.mode, metrics=metrics)
         tell_proxies(config, log)
@@ -118,27 +117,24 @@ async def _serve_as_worker(start: Start) -> None:
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     loop.add_reader(worker.line, worker.hear_end, stop.set)
     async with run_proxy(start.config, log, start.compactors, lifecycle, worker=worker) as proxy:
-        _settle_in()
         worker.tell(READY)
         await _serve_until(stop, reload, proxy, start.load, log)
         worker.tell(LEAVING)
         loop.remove_reader(worker.line)
 
 
-def _settle_in() -> None:
-    """Have the interpreter do as a server needs it, once all is loaded."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.freeze()  # what is there from the start stays: full collections of it held the loop for 50 ms and more
-
-
 async def _serve_until(
     stop: asyncio.Event, reload: asyncio.Event, proxy: Proxy, load: Callable[[], Config] | None, log: Any
 ) -> None:
-    """Read the configuration again when told to, until it is time to stop."""
+    """Read the configuration again when told to, and collect garbage in pauses, until it is time to stop."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    collecting = Tasks(lambda error: log.error("collecting_failed", error=type(error).__name__))
+    _ = collecting.start(collect_when_idle(proxy.services.lifecycle.idle.is_set))
     reloading = Tasks(lambda error: log.error("reload_failed", error=type(error).__name__))
     _ = reloading.start(reload_when_told(reload, proxy.current, load, log))
     await stop.wait()
     await reloading.close()
+    await collecting.close()
     limits = proxy.services.config.limits
     log.info("draining", seconds=limits.drain_seconds, delay_seconds=limits.shutdown_delay_seconds)
 

@@ -33,8 +33,6 @@ MIN_SECRET_CHARS = 12
 MAX_SECRETS = 64
 """Of one request; each costs a look through each name that is logged. More are no client's."""
 ID_BYTES = 12
-IDS_AT_ONCE = 64
-"""Asking the system takes 6 us, as measured; of these ids it is asked for each one's share."""
 MAX_KEPT_BYTES = 8 * 1024
 """A larger head is read again each time, and not held between two requests of its connection."""
 MAX_UPSTREAMS = 4
@@ -164,7 +162,7 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
         end_to_end=end_to_end,
         secrets=head.secrets,
         tenant=head.tenant,
-        request_id=_make_id(),
+        request_id=os.urandom(ID_BYTES).hex(),
         started_at=time.monotonic(),
         head=head,
     )
@@ -182,18 +180,6 @@ def read_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
     return Head(
         raw, request.method, target, tenancy, headers, end_to_end, find_secrets(shown), tenant, length_at, further_at
     )
-
-
-_ids: list[str] = []
-os.register_at_fork(after_in_child=_ids.clear)
-
-
-def _make_id() -> str:
-    """An id that nobody can guess. Randomness is asked of the system for many at once."""
-    if not _ids:
-        random = os.urandom(ID_BYTES * IDS_AT_ONCE).hex()
-        _ids.extend(random[start : start + 2 * ID_BYTES] for start in range(0, len(random), 2 * ID_BYTES))
-    return _ids.pop()
 
 
 def find_secrets(shown: Shown) -> frozenset[str]:

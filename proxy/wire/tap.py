@@ -48,8 +48,8 @@ It never raises.
 class Tap:
     """Reads one answer, an event stream or a JSON object, in chunks cut anywhere.
 
-    A stream is read at once until there is text in it, and from then on many chunks together: each for itself costs
-    four times as much. `first_at` is when the first chunk with text had arrived, of which `first_chars` were; 0.0
+    A stream is read at once until there is text in it, and from then on many chunks together: an event costs 2 us then,
+    and 5 each for itself. `first_at` is when the first chunk with text had arrived, of which `first_chars` were; 0.0
     before.
     """
 

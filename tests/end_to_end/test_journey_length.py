@@ -29,6 +29,8 @@ MESSAGES = [
     {"role": "assistant", "content": "Nothing."},
     {"role": "user", "content": "Fine."},
 ]
+_BLOCK = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
+"""A block counts once, where it is made, be it a generator, which goes on without being called, or a class."""
 _SUSPENDING = 0x20 | 0x80 | 0x200
 """Of a code object's flags: a generator, a coroutine, an asynchronous generator. They go on without being called."""
 
@@ -42,7 +44,7 @@ class Trace:
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
         """A profiler's event."""
-        if event != "call" or not _is_ours(frame.f_code) or _goes_on(frame):
+        if event != "call" or not _is_ours(frame.f_code) or _goes_on(frame) or frame.f_code.co_name in _BLOCK:
             return
         caller = frame.f_back
         while caller is not None and not _is_ours(caller.f_code):

@@ -4,10 +4,21 @@ Law: nobody gets an answer that was not meant for them, and no answer is waited 
 the program but this room and server/connections.py touches a private part of aiohttp.
 """
 
-from proxy.http.aiohttp_fixes.connector import Connector, Request, TunnelError, TunnelTimeoutError
-from proxy.http.aiohttp_fixes.heads import keep_header_bytes
-from proxy.http.aiohttp_fixes.plain_request import Way, send_plainly
-from proxy.http.aiohttp_fixes.server import OwnRequest, PlainResponse, loses_what_follows, reset_transport
+from proxy.http.aiohttp_fixes.client import (
+    Connector,
+    Request,
+    TunnelError,
+    TunnelTimeoutError,
+    Way,
+    send_plainly,
+)
+from proxy.http.aiohttp_fixes.server import (
+    OwnRequest,
+    PlainResponse,
+    keep_header_bytes,
+    loses_what_follows,
+    reset_transport,
+)
 
 __all__ = [
     "Connector",

@@ -1,7 +1,7 @@
-"""Answers of ours through aiohttp's server.
+"""Answers of ours through aiohttp's server, and the bytes of heads, both ways.
 
-Law: an answer has no header that the upstream did not send, but for `Date` and what frames the body. What cannot be
-read of a connection ends it.
+Law: the bytes of a head cross as they are. An answer has no header that the upstream did not send, but for `Date` and
+what frames the body. What cannot be read of a connection ends it.
 """
 
 import asyncio
@@ -10,10 +10,12 @@ import struct
 from contextlib import suppress
 from typing import Any
 
-from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
+from aiohttp import HttpVersion10, HttpVersion11, hdrs, http_writer, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import must_be_empty_body, rfc822_formatted_time, should_remove_content_length
+from multidict import CIMultiDict
 
+_write_plainly = http_writer._serialize_headers  # noqa: SLF001 - the one place where requests and responses are written
 _RESET = struct.pack("ii", 1, 0)
 """Linger for no time: closing sends a reset."""
 
@@ -117,3 +119,20 @@ def reset_transport(transport: asyncio.Transport) -> None:
         with suppress(OSError):  # it is gone already
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     transport.abort()
+
+
+def keep_header_bytes() -> None:
+    """From now on, in this process, header bytes beyond UTF-8 cross unchanged; some clients send Latin-1 (Node does).
+
+    aiohttp reads them as surrogate escapes and drops those when it writes.
+    """
+    http_writer._serialize_headers = _serialize  # noqa: SLF001 - see above
+
+
+def _serialize(status_line: str, headers: CIMultiDict[str]) -> bytes:
+    """The head of a request or response. Raises ValueError for control characters."""
+    written = _write_plainly(status_line, headers)
+    if status_line.isascii() and all(value.isascii() for value in headers.values()):
+        return written
+    lines = [status_line, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    return "\r\n".join(lines).encode("utf-8", "surrogateescape")

@@ -1,0 +1,85 @@
+"""When full collections are made."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from contextlib import suppress
+from unittest import mock
+
+import pytest
+
+from proxy.server.garbage import LEAST_SECONDS, MOST_SECONDS, NEVER, collect_when_idle, is_due
+
+
+@pytest.fixture
+def full_collections() -> Iterator[list[int]]:
+    """One item for each full collection."""
+    seen: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            seen.append(2)
+
+    gc.callbacks.append(note)
+    yield seen
+    gc.callbacks.remove(note)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left_behind", "is_idle", "expected"),
+    [
+        (LEAST_SECONDS, 1, True, True),
+        (LEAST_SECONDS - 1, 1, True, False),
+        (LEAST_SECONDS, 1, False, False),
+        (MOST_SECONDS, 1, False, True),
+        (10 * MOST_SECONDS, 0, True, False),
+    ],
+    ids=["idle", "idle, but soon", "busy", "busy for long", "nothing new"],
+)
+def test_a_full_collection_waits_for_a_pause_but_not_for_ever(
+    seconds: float, left_behind: int, *, is_idle: bool, expected: bool
+) -> None:
+    """And none is made if nothing has grown old."""
+    assert is_due(seconds, left_behind, is_idle=is_idle) is expected
+
+
+async def test_python_makes_no_full_collection_of_its_own(full_collections: list[int]) -> None:
+    """However many objects are made; young ones are collected as ever. In the end all is as it was before."""
+    before = gc.get_threshold()
+    task = asyncio.ensure_future(collect_when_idle(lambda: False))
+    await asyncio.sleep(0)
+    assert gc.get_threshold()[2] == NEVER
+    assert gc.get_freeze_count() > 0
+    full_collections.clear()
+    kept = []
+    for _ in range(300_000):
+        ring: list[object] = []
+        ring.append(ring)
+        kept.append([ring])
+        del kept[:-1000]
+    assert full_collections == []
+    assert gc.get_count()[0] < 300_000
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
+
+
+async def test_a_pause_is_used(full_collections: list[int]) -> None:
+    """It is made in the loop's own time, while nothing is served."""
+    collected = asyncio.Event()
+    with mock.patch.multiple("proxy.server.garbage", LOOK_SECONDS=0.001, LEAST_SECONDS=0.0):
+        task = asyncio.ensure_future(collect_when_idle(lambda: True))
+        await asyncio.sleep(0)
+        full_collections.clear()
+        gc.callbacks.append(lambda phase, info: collected.set() if info["generation"] == 2 else None)
+        try:
+            gc.collect(1)  # something has grown old
+            await asyncio.wait_for(collected.wait(), 5)
+        finally:
+            gc.callbacks.pop()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    assert full_collections
