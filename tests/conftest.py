@@ -5,7 +5,7 @@ many, and others at each run, to look for what the few have missed. `few`: for a
 broken laws, such as versions of libraries that do not fit.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 
 import aiohttp
