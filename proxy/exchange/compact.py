@@ -24,6 +24,8 @@ from rules.pipeline.exceeded import LimitExceededError
 from rules.policy import Policy
 from rules.window.room import HEAD_STEPS
 
+SMALL_BODY_BYTES = 2 * 1024
+"""Counting a body up to this size takes no longer than a look at what of it is known, whatever it holds."""
 FRAME_TOKENS = 64
 """What a request costs beside its own bytes, at most."""
 _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
@@ -132,6 +134,8 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
 async def _weigh(services: Services, call: Call) -> int:
     """How much work a request is, as bytes of JSON that were not counted before."""
     request, known_bytes = call.request, weigh_known(len(call.request.body))
+    if len(request.body) <= SMALL_BODY_BYTES:
+        return len(request.body)
     work = partial(call.compactor.uncounted_bytes, request)
     if len(request.body) <= LARGE_BODY_BYTES and len(request.raws) <= MANY_MESSAGES:
         return work()

@@ -8,7 +8,7 @@ from proxy.exchange.call import Call, Route, is_counted, is_text_only
 from proxy.exchange.compact import Attempt
 from proxy.exchange.report import Answered, Recorder, fail_open
 from proxy.exchange.services import Services
-from proxy.state.models.calibration import IN_FULL_SHARE
+from proxy.state.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
 from proxy.state.models.calibration import Report as Sample
 from proxy.state.models.model_policy import name_model
 from proxy.state.tenancy import Tenant
@@ -85,9 +85,11 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
     sent = compacted.forwarded if is_enforced else chosen.planned.original
     if is_enforced:
         _note_answer(services, call, attempt, compacted, answered)
-    if answered.prompt_tokens and is_text_only(sent) and _is_counted(call, sent):
+    tokens = sent.tokens
+    is_long = tokens >= MIN_SAMPLE_TOKENS
+    if answered.prompt_tokens and is_long and is_text_only(sent) and _is_counted(call, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens
-        sample = Sample(sent.tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
+        sample = Sample(tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
         services.models.observe(call.view.name, sample)
     return await _observe_prefix(services, call, chosen.planned, compacted) if is_enforced else None
 

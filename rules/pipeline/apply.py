@@ -35,6 +35,8 @@ def apply(
     `work` and `states` are as for `plan`. Raises LimitExceededError if the policy refuses what cannot fit, and
     LargeWorkError if `work` does not allow for so much.
     """
+    if plan.is_empty:
+        return Outcome(plan.original)
     work = work or Work(count)
     key = name_state(plan.conversation.messages, policy, work)
     state = None if states is None else states.get(key)

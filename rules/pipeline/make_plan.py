@@ -3,15 +3,20 @@
 Law: pure. What is remembered saves time and changes nothing else.
 """
 
-from rules.conversation import Conversation, CountTokens, Outcome
+from rules.conversation import Conversation, CountTokens, Outcome, Role
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
-from rules.policy import OnExceeded, Policy
+from rules.policy import PREFETCH_GAP, OnExceeded, Policy
+from rules.prefix import hash_prefixes
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import request_prefetch, request_summary
-from rules.window.room import Room
+from rules.window.room import HEAD_STEPS, Room
+from rules.window.state import Window
+
+FEW_MESSAGES = 16
+"""Of more, it is worth remembering what was worked out."""
 
 
 def plan(
@@ -28,6 +33,8 @@ def plan(
     `work` and `states` may hold what earlier calls worked out: with them this takes less time, and returns the same.
     Raises LargeWorkError if `work` does not allow for so much.
     """
+    if _surely_stays(conversation, policy, request_max_tokens):
+        return _leave_alone(conversation, policy, request_max_tokens)
     work = work or Work(count)
     known = None if states is None else states.get(name_state(conversation.messages, policy, work))
     found = None if known is None else known.find_plan(conversation, request_max_tokens)
@@ -42,6 +49,41 @@ def plan(
         state.last = planned, request_max_tokens
         states[name_state(messages, policy, work)] = state
     return planned
+
+
+def _surely_stays(conversation: Conversation, policy: Policy, max_tokens: int | None) -> bool:
+    """Whether no rule can act: there are no calls, results and images, and the window is nearly empty.
+
+    All of it may be head, whose size is rounded up, and all of it may stand behind the head.
+    """
+    if len(conversation.messages) > FEW_MESSAGES:
+        return False
+    for message in conversation.messages:
+        if message.tool_calls or message.media or message.role is Role.TOOL:
+            return False
+    tokens, limit = conversation.tokens, policy.limit_tokens(max_tokens)
+    return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
+
+
+def _leave_alone(conversation: Conversation, policy: Policy, max_tokens: int | None) -> Plan:
+    """The plan of a transcript in which no rule can act: what `_decide` would make of it."""
+    messages = conversation.messages
+    task = next((index for index, message in enumerate(messages) if message.role is Role.USER), None)
+    return Plan(
+        original=conversation,
+        conversation=conversation,
+        whole=conversation,
+        hashes=hash_prefixes(messages),
+        window=Window(task=task),
+        request=None,
+        prefetch=None,
+        decisions=(),
+        model_limit=policy.model_limit_tokens(max_tokens),
+        limit=policy.limit_tokens(max_tokens),
+        fitting=policy.fitting_tokens(max_tokens),
+        hard_limit=policy.hard_limit_tokens(max_tokens),
+        is_empty=True,
+    )
 
 
 def _decide(

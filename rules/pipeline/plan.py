@@ -5,7 +5,7 @@ of `request`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rules.conversation import Conversation, Decision, Message, Role, count_leading
 from rules.summary.request import SummaryRequest, request_summary
@@ -22,7 +22,7 @@ class Plan:
     of prefixes; `whole` is `conversation` before its newest messages were shortened to fit. `model_limit` is what it is
     planned for in the model's own tokens, `limit` the same as we count; `fitting` is what the window holds beside the
     completion asked for, `hard_limit` what it holds at most. `request` is the text to get before `apply`, None if
-    nothing was cut; `prefetch` one that the next cut is expected to need.
+    nothing was cut; `prefetch` one that the next cut is expected to need. `is_empty`: no rule can act.
     """
 
     original: Conversation
@@ -38,6 +38,7 @@ class Plan:
     fitting: int
     hard_limit: int
     is_put_off: bool = False
+    is_empty: bool = field(default=False, compare=False)
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, as the request before may have been forwarded; None if nothing was cut.

@@ -27,6 +27,7 @@ from support.open_step import find_open_step
 from support.policies import POLICY
 
 from rules.conversation import Conversation, Message, Origin, Outcome
+from rules.pipeline import make_plan
 from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
@@ -335,3 +336,29 @@ def test_the_same_request_has_the_same_plan() -> None:
         planned = plan(other, policy, count=count, request_max_tokens=max_tokens, states=states)
         assert planned is not first
         assert planned == plan(other, policy, count=count, request_max_tokens=max_tokens)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([system, user, assistant]), st.integers(0, 60)), max_size=8),
+    st.integers(100, 3000),
+    st.sampled_from([None, 1, 300]),
+)
+def test_a_short_transcript_without_tools_is_planned_as_any_other(said, window, max_tokens) -> None:
+    """What is seen at a glance is what all rules would have made of it."""
+    before = conversation(*(make("word " * length) for make, length in said), fixed_tokens=7)
+    policy = replace(POLICY, context_window=window)
+    quick = plan(before, policy, count=count, request_max_tokens=max_tokens)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_plan, "FEW_MESSAGES", -1)
+        whole = plan(before, policy, count=count, request_max_tokens=max_tokens)
+    assert quick == whole
+    if quick.is_empty:
+        assert apply(quick, policy, count=count) == apply(whole, policy, count=count) == Outcome(before)
+
+
+def test_what_can_be_acted_on_is_looked_at() -> None:
+    """Calls, results and images, and what is long for its window."""
+    window = replace(POLICY, context_window=4000)
+    assert plan(conversation(user("Hello.")), window, count=count).is_empty
+    for messages in (session(1), [user("word " * 3000)], [user("x") for _ in range(make_plan.FEW_MESSAGES + 1)]):
+        assert not plan(conversation(*messages), window, count=count).is_empty
