@@ -6,6 +6,7 @@ proxy, an upgrade, a body that is still to come) goes through that.
 """
 
 import asyncio
+import select
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -122,6 +123,19 @@ class Request(ClientRequest):
         return super().is_ssl() or (self.proxy is not None and self.server_hostname is not None)
 
 
+def _has_news(protocol: ResponseHandler) -> bool:
+    """Whether something has come that was not read yet: what nobody asked for, or the end.
+
+    An upstream that ends a connection behind an answer without a word would fail a request that is sent at once.
+    """
+    found = None if protocol.transport is None else protocol.transport.get_extra_info("socket")
+    if found is None:
+        return False
+    look = select.poll()
+    look.register(found.fileno(), select.POLLIN)
+    return bool(look.poll(0))
+
+
 class Connector(aiohttp.TCPConnector):
     """Keeps no connection on which the upstream has said something that nobody asked for.
 
@@ -134,7 +148,8 @@ class Connector(aiohttp.TCPConnector):
 
     async def _get(self, key: Any, traces: Any) -> Connection | None:
         while (connection := await super()._get(key, traces)) is not None:
-            if connection.protocol is not None and not connection.protocol.should_close:
+            protocol = connection.protocol
+            if protocol is not None and not protocol.should_close and not _has_news(protocol):
                 return connection
             connection.close()
         return None

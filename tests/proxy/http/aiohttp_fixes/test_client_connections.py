@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import select
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -77,3 +79,34 @@ async def test_what_an_upstream_says_unasked_is_nobodys_answer():
             async with asyncio.timeout(5):
                 while not protocol.should_close:  # noqa: ASYNC110 - aiohttp tells nobody
                     await asyncio.sleep(0)  # until it has come
+
+
+async def test_a_connection_whose_end_has_come_is_not_used_again():
+    """Also if it came but now, and the loop has not noticed yet: the request is not lost on it."""
+    may_close, seen = threading.Event(), []
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                seen.append(connection.recv(65536))
+                connection.sendall(HEAD + b"body")
+                may_close.wait(5)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        server = threading.Thread(target=serve, args=(listener,))
+        server.start()
+        async with aiohttp.ClientSession(connector=Connector()) as session:
+            async with session.post(url, data=b"x") as response:
+                assert await response.read() == b"body"
+            kept = session.connector._conns.values()
+            (protocol,) = [protocol for pool in kept for protocol, _ in pool]
+            may_close.set()
+            ready, _, _ = select.select([protocol.transport.get_extra_info("socket").fileno()], [], [], 5)
+            assert ready
+            assert protocol.is_connected()  # the loop knows nothing
+            async with session.post(url, data=b"x") as response:
+                assert await response.read() == b"body"
+        await asyncio.to_thread(server.join, 5)
+    assert len(seen) == 2
