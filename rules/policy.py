@@ -8,6 +8,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import sha256
+from typing import NamedTuple
 
 from rules.economy import Economy, find_budgets
 from rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment, Truncation
@@ -177,6 +178,38 @@ class Policy:
             added_tokens = self.added_tokens if request_max_tokens is None else request_max_tokens
             limit = min(limit, max(int(EXACT_SHARE * (self.context_window - added_tokens)), 0))
         return limit if self.ceiling_tokens is None else min(limit, self.ceiling_tokens)
+
+
+class Limits(NamedTuple):
+    """What a policy allows a request that asks for some completion; see the methods of these names."""
+
+    model_limit: int
+    limit: int
+    fitting: int
+    hard_limit: int
+    spare: int
+
+
+MAX_LIMITS = 256
+_LIMITS: dict[tuple[int, int | None], tuple[Policy, Limits]] = {}
+
+
+def find_limits(policy: Policy, request_max_tokens: int | None) -> Limits:
+    """The limits of a request. Worked out once for a policy: by identity, because its equality is slow."""
+    key = id(policy), request_max_tokens
+    known = _LIMITS.get(key)
+    if known is None or known[0] is not policy:
+        limits = Limits(
+            policy.model_limit_tokens(request_max_tokens),
+            policy.limit_tokens(request_max_tokens),
+            policy.fitting_tokens(request_max_tokens),
+            policy.hard_limit_tokens(request_max_tokens),
+            policy.spare_tokens(request_max_tokens),
+        )
+        if len(_LIMITS) >= MAX_LIMITS:
+            _LIMITS.clear()
+        known = _LIMITS[key] = policy, limits
+    return known[1]
 
 
 @lru_cache(maxsize=256)

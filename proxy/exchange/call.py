@@ -115,7 +115,9 @@ def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
 
     Raises UnknownModeError.
     """
-    modes = {value.strip().lower() for value in wanted} or {configured}
+    modes = {value.strip().lower() for value in wanted}
+    if not modes:
+        return configured
     if not modes.issubset(MODES):
         message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
         raise UnknownModeError(message)

@@ -7,7 +7,7 @@ from rules.conversation import Conversation, CountTokens, Outcome, Role
 from rules.pipeline.exceeded import shorten_newest
 from rules.pipeline.plan import Plan
 from rules.pipeline.transcript_state import States, TranscriptState, name_state, take_state
-from rules.policy import PREFETCH_GAP, OnExceeded, Policy
+from rules.policy import PREFETCH_GAP, Limits, OnExceeded, Policy, find_limits
 from rules.prefix import hash_prefixes
 from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
@@ -33,8 +33,9 @@ def plan(
     `work` and `states` may hold what earlier calls worked out: with them this takes less time, and returns the same.
     Raises LargeWorkError if `work` does not allow for so much.
     """
-    if _surely_stays(conversation, policy, request_max_tokens):
-        return _leave_alone(conversation, policy, request_max_tokens)
+    limits = find_limits(policy, request_max_tokens)
+    if _surely_stays(conversation, policy, limits):
+        return _leave_alone(conversation, limits)
     work = work or Work(count)
     known = None if states is None else states.get(name_state(conversation.messages, policy, work))
     found = None if known is None else known.find_plan(conversation, request_max_tokens)
@@ -44,14 +45,14 @@ def plan(
     paired = pair_tool_calls(conversation, count=count)
     messages = paired.conversation.messages
     state = take_state(states, messages, policy, work)
-    planned = _decide(conversation, paired, policy, request_max_tokens, state, work)
+    planned = _decide(conversation, paired, policy, limits, state, work)
     if states is not None:
         state.last = planned, request_max_tokens
         states[name_state(messages, policy, work)] = state
     return planned
 
 
-def _surely_stays(conversation: Conversation, policy: Policy, max_tokens: int | None) -> bool:
+def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) -> bool:
     """Whether no rule can act: there are no calls, results and images, and the window is nearly empty.
 
     All of it may be head, whose size is rounded up, and all of it may stand behind the head.
@@ -61,11 +62,11 @@ def _surely_stays(conversation: Conversation, policy: Policy, max_tokens: int | 
     for message in conversation.messages:
         if message.tool_calls or message.media or message.role is Role.TOOL:
             return False
-    tokens, limit = conversation.tokens, policy.limit_tokens(max_tokens)
+    tokens, limit = conversation.tokens, limits.limit
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
 
 
-def _leave_alone(conversation: Conversation, policy: Policy, max_tokens: int | None) -> Plan:
+def _leave_alone(conversation: Conversation, limits: Limits) -> Plan:
     """The plan of a transcript in which no rule can act: what `_decide` would make of it."""
     messages = conversation.messages
     task = next((index for index, message in enumerate(messages) if message.role is Role.USER), None)
@@ -78,23 +79,22 @@ def _leave_alone(conversation: Conversation, policy: Policy, max_tokens: int | N
         request=None,
         prefetch=None,
         decisions=(),
-        model_limit=policy.model_limit_tokens(max_tokens),
-        limit=policy.limit_tokens(max_tokens),
-        fitting=policy.fitting_tokens(max_tokens),
-        hard_limit=policy.hard_limit_tokens(max_tokens),
+        model_limit=limits.model_limit,
+        limit=limits.limit,
+        fitting=limits.fitting,
+        hard_limit=limits.hard_limit,
         is_empty=True,
     )
 
 
 def _decide(
-    original: Conversation, paired: Outcome, policy: Policy, max_tokens: int | None, state: TranscriptState, work: Work
+    original: Conversation, paired: Outcome, policy: Policy, limits: Limits, state: TranscriptState, work: Work
 ) -> Plan:
     """The plan of a transcript whose calls are `paired`, going on from its state."""
     short = state.edit(paired.conversation, policy, work)
     messages, hashes = short.conversation.messages, state.hashes
-    limit, spare = policy.limit_tokens(max_tokens), policy.spare_tokens(max_tokens)
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE
-    room = Room.measure(messages, original.fixed_tokens, limit, spare=spare, shortens=shortens)
+    room = Room.measure(messages, original.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens)
     window = state.replay(messages, room, policy)
     fitted = Outcome(short.conversation)
     if window.caps:
@@ -109,8 +109,8 @@ def _decide(
         request=request_summary(messages, hashes, window),
         prefetch=request_prefetch(messages, hashes, window),
         decisions=(*paired.decisions, *short.decisions, *fitted.decisions),
-        model_limit=policy.model_limit_tokens(max_tokens),
-        limit=limit,
-        fitting=policy.fitting_tokens(max_tokens),
-        hard_limit=policy.hard_limit_tokens(max_tokens),
+        model_limit=limits.model_limit,
+        limit=limits.limit,
+        fitting=limits.fitting,
+        hard_limit=limits.hard_limit,
     )

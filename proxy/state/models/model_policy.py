@@ -9,7 +9,7 @@ from typing import Self
 from proxy.config.policies.policy import PolicyConfig
 from proxy.config.schema import Config, PricesConfig
 from proxy.state.models.facts import Facts, complete
-from proxy.state.models.records import ModelName
+from proxy.state.models.records import ModelName, name_for
 from proxy.state.tenancy import Tenant
 from rules.policy import Policy
 from rules.tokens.families import find_family
@@ -91,8 +91,8 @@ def name_model(config: Config, settings: PolicyConfig, model: str, tenant: Tenan
     """
     base_url = config.upstream_for(settings.upstream).base_url
     if tenant is None:
-        return ModelName(base_url, model, settings.count)
-    return ModelName(base_url, model, settings.count, tenant.id, tenant.key_id)
+        return name_for(base_url, model, settings.count)
+    return name_for(base_url, model, settings.count, tenant.id, tenant.key_id)
 
 
 def _derive_policy(settings: PolicyConfig, prices: PricesConfig, facts: Facts) -> tuple[Policy, int]:

@@ -5,6 +5,7 @@ nothing of whose model it is about but to who knows that already.
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Literal
 
@@ -43,11 +44,26 @@ class ModelName:
     vocabulary: str
     tenant: str = ""
     key_id: str = field(default="", compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hashed once: a request looks for its model a dozen times."""
+        object.__setattr__(self, "_hash", hash((self.base_url, self.model, self.vocabulary, self.tenant)))
+
+    def __hash__(self) -> int:
+        """As its equality tells."""
+        return self._hash
 
     @property
     def of_all(self) -> "ModelName":
         """The same model, as far as it is known to all clients."""
-        return self if not self.tenant else ModelName(self.base_url, self.model, self.vocabulary)
+        return name_for(self.base_url, self.model, self.vocabulary) if self.tenant else self
+
+
+@lru_cache(maxsize=256)
+def name_for(base_url: str, model: str, vocabulary: str, tenant: str = "", key_id: str = "") -> ModelName:
+    """The name; the same object each time, for a while."""
+    return ModelName(base_url, model, vocabulary, tenant, key_id)
 
 
 _Window = Annotated[int, msgspec.Meta(ge=MIN_WINDOW_TOKENS, le=MAX_WINDOW_TOKENS)]

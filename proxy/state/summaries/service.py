@@ -48,9 +48,10 @@ class Summaries:
         self._metrics = calls.metrics
         self._under_way: dict[str, asyncio.Task[Summary | None]] = {}
         self._tasks = Tasks(lambda _: None)  # a call's error is for who waits; a prefetch has nobody
-        self._opened: BytesLRU[tuple[str, bytes], tuple[Summary, float]] = BytesLRU(
-            OPENED_BYTES, lambda key, opened: len(key[0]) + getsizeof(opened[0].text)
+        self._opened: BytesLRU[str, tuple[Summary, float]] = BytesLRU(
+            OPENED_BYTES, lambda _, opened: getsizeof(opened[0].text)
         )
+        """By their ids, which nobody can derive without the secret."""
         self._pauses: BytesLRU[str, _Pause] = BytesLRU(_PAUSES_BYTES, lambda client, _: len(client))
 
     async def find(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
@@ -164,7 +165,7 @@ class Summaries:
         return await self._read(task.summariser.name_summary(task.request.base), task.summariser)
 
     async def _read(self, summary_id: str, summariser: Summariser) -> Summary | None:
-        opened = self._opened.get((summary_id, summariser.secret))
+        opened = self._opened.get(summary_id)
         if opened is not None and time.monotonic() < opened[1]:
             return opened[0]
         sealed = await self._store.get(summary_id)
@@ -174,7 +175,7 @@ class Summaries:
         """The text in what the store keeps; remembered for a while, because what is kept never changes."""
         summary = unseal(secret, summary_id, sealed)
         if summary is not None:
-            self._opened[summary_id, secret] = summary, time.monotonic() + OPENED_SECONDS
+            self._opened[summary_id] = summary, time.monotonic() + OPENED_SECONDS
         return summary
 
     async def _keep(

@@ -6,6 +6,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,3 +128,11 @@ def test_a_key_that_cannot_be_read_or_made_is_an_error_that_says_where(tmp_path,
 
     with pytest.raises(KeyFileError, match=f"{name}: .* must be kept there"):
         load_key(tmp_path / name)
+
+
+@given(st.binary(min_size=1), st.text(), st.text())
+def test_an_id_is_derived_as_rfc_5869_has_it(secret: bytes, prefix: str, model: str) -> None:
+    """By the independent implementation of the cryptography package."""
+    info = f"{prefix}\0{PROMPT_VERSION}\0{model}".encode("utf-8", "surrogatepass")
+    reference = HKDF(algorithm=SHA256(), length=32, salt=b"trimtab summary id", info=info)
+    assert derive_id(secret, prefix, model) == reference.derive(secret).hex()
