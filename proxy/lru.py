@@ -131,8 +131,9 @@ class BytesLRU(Generic[K, V]):
 
     def find_missing(self, keys: Iterable[K]) -> list[K]:
         """The keys that have no value."""
+        entries, unused = self._entries, self._unused
         with self._lock:
-            return [key for key in keys if key not in self]
+            return [key for key in keys if key not in entries and key not in unused]
 
     def __contains__(self, key: K) -> bool:
         return key in self._entries or key in self._unused

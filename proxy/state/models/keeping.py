@@ -87,7 +87,7 @@ class Kept:
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success: from now on what is learned of it is written."""
-        model = self._strangers.pop(name)
+        model = None if name in self.vouched else self._strangers.pop(name)
         if model is None:
             return
         model.is_vouched = True

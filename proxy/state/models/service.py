@@ -84,8 +84,8 @@ class Models:
 
     def vouch_for(self, name: ModelName) -> None:
         """An upstream has answered for this model with success."""
-        for each in dict.fromkeys((name, name.of_all)):
-            self._kept.vouch_for(each)
+        self._kept.vouch_for(name)
+        self._kept.vouch_for(name.of_all)
 
     def recall(self, name: ModelName) -> Facts:
         """What this process knows of a model already, and where it knows no window, the catalogue's."""
