@@ -77,7 +77,10 @@ class Caches:
             int(scale * STATES_BYTES), _weigh_state, unused_share=UNUSED_SHARE, is_used=lambda state: state.is_grown
         )
         self.begun: BytesLRU[tuple[str, bytes], tuple[Beginning, ...]] = BytesLRU(
-            int(scale * BEGINNINGS_BYTES), weigh_beginnings
+            int(scale * BEGINNINGS_BYTES),
+            weigh_beginnings,
+            unused_share=UNUSED_SHARE,
+            is_used=lambda alike: any(each.is_grown for each in alike),
         )
         self.beginnings = Beginnings(self.begun, int(scale * BEGINNINGS_BYTES) // 2)
 

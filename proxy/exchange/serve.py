@@ -138,7 +138,6 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
     )
     async with working(services, journey.reply.request, received):
         request = None if received.json is None else await _read(services, lane, codec, received.json, begun)
-        _keep_beginning(services, journey, request, begun)
         # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
         model = codec.peek_model(received.beginning) if request is None else request.model
         route = _route(services, journey, model)
@@ -146,6 +145,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
             journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
         else:
             journey.attempt = await compact(services, journey.arrival, route, request, journey.reply)
+            _keep_beginning(services, journey, request, begun)
     if journey.attempt.refusal is not None:
         raise journey.attempt.refusal
     refused: Overflow | None = None
@@ -182,9 +182,9 @@ def _find_begun(services: Services, journey: Journey, codec: Codec, body: bytes)
     return begun
 
 
-def _keep_beginning(services: Services, journey: Journey, request: Request | None, begun: Begun | None) -> None:
+def _keep_beginning(services: Services, journey: Journey, request: Request, begun: Begun | None) -> None:
     """What the next request of the session will begin with."""
-    if request is not None and request.beginning is not None:
+    if request.beginning is not None and request.beginning.decoded:
         with fail_open(services.recorder, journey.arrival.request_id, "read"):
             beginnings = services.compactors.find_beginnings(journey.arrival.tenant.id)
             beginnings.keep(request.codec.name, request.beginning, begun)

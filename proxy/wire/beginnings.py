@@ -33,7 +33,8 @@ class Beginning:
 
     `array` is where they stand, `raws` are their bytes, `parts` how many strings and commas there are at most up to the
     end of the last one. `decoded` are the messages of the first of them, one each, for each way of counting. `written`
-    is what was last forwarded in their place. `is_grown`: the body goes on from an earlier one, and so may others.
+    is what was last forwarded in their place. `is_grown`: the body goes on from an earlier one, or most of its
+    elements were known: so others may go on from it.
     """
 
     body: bytes

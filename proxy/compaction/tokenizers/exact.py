@@ -23,7 +23,7 @@ MEMO_MIN_CHARS = 64
 """Counting a shorter text costs no more than looking it up."""
 UNUSED_SHARE = 0.25
 """Of what is remembered, for texts that were counted once."""
-MEMO_BYTES = 16 * 1024 * 1024
+MEMO_BYTES = 8 * 1024 * 1024
 LARGE_CHARS, LARGE_MEMO_BYTES = 4 * 1024 * 1024, 40 * 1024 * 1024
 """The rules ask for a result's count several times; counting 20 MB takes seconds. One or two of them are remembered."""
 

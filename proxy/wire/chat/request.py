@@ -191,10 +191,12 @@ def decode_request(request: Request, counting: Counting) -> Conversation:
     try:
         messages = _recall(request, known)
         if len(messages) < len(request.raws):
-            decoded = known.decode(request.raws[len(messages) :], partial(_decode_element, counting))
-            messages += tuple([message for (message,) in decoded])
-            if request.beginning is not None:
-                request.beginning.decoded[known.number] = messages
+            new, beginning = request.raws[len(messages) :], request.beginning
+            if beginning is not None and not beginning.is_grown:
+                beginning.is_grown = 2 * known.count_unknown_bytes(new) < len(request.body)
+            messages += tuple([message for (message,) in known.decode(new, partial(_decode_element, counting))])
+            if beginning is not None:
+                beginning.decoded[known.number] = messages
         fixed = known.count_fixed(request.fixed, partial(_count_fixed, counting))
         tokens = fixed.format_tokens + fixed.tools_tokens
         if fixed.has_functions and messages:
