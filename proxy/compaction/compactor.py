@@ -121,6 +121,11 @@ class Compactor:
             limit_tokens=limit,
         )
 
+    def leave_alone(self, planned: Planned) -> Compacted:
+        """What `apply` makes of a plan that is empty."""
+        tokens = round(planned.policy.token_ratio * planned.original.tokens)
+        return Compacted((planned.request.body,), planned.original, (), tokens, tokens, planned.plan.model_limit)
+
     def _allow(self, max_chars: int | None) -> Work:
         work = self._works.get(max_chars)
         if work is None:

@@ -93,6 +93,12 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     Raises LimitExceededError, never on the word of a lesson alone, and UndecodableError.
     """
     refused: LimitExceededError | None = None
+    if len(call.request.body) <= SMALL_BODY_BYTES and call.route.target.mode == "enforce":
+        with phases.timed("plan"):
+            planned = call.compactor.plan(call.request, call.view.policy)
+        if planned.plan.is_empty:
+            compacted = call.compactor.leave_alone(planned)
+            return Attempt("unchanged", call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
     try:
         planned, size_bytes = await _plan(services, call, phases)
         if not _is_test(services, call, planned):

@@ -168,6 +168,15 @@ def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: C
     assert [(item.rule, item.messages, item.first_changed) for item in truncated.decisions] == [("exceeded", 1, 0)]
 
 
+def test_an_empty_plan_leaves_the_request_alone(compactor: Compactor) -> None:
+    """As carrying it out does."""
+    body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello."}]})
+    planned = compactor.plan(CHAT.read(body), _settings().to_policy(Prices()))
+    assert planned.plan.is_empty
+    assert compactor.leave_alone(planned) == compactor.apply(planned, None)
+    assert compactor.leave_alone(planned).pieces[0] is body
+
+
 CHANGES = st.lists(
     st.tuples(
         st.sampled_from(["grow", "again", "rewind", "edit", "spaces", "keys", "tools"]),
