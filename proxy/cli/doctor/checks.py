@@ -1,4 +1,4 @@
-"""The checks of `trimtab doctor`: upstreams, the address, the store, the limit of open files.
+"""The checks of `trimtab doctor`: upstreams, the address, the store, the processes and their limit of open files.
 
 Law: they ask what `trimtab serve` would ask, and change only what opening a store changes. No key and no password
 is repeated; a key goes to its own upstream and to no other.
@@ -25,6 +25,7 @@ from proxy.config.values import split_address
 from proxy.http.client import UpstreamClient, read_bounded, target_url
 from proxy.http.errors import ProxyError
 from proxy.http.headers import Headers, request_headers
+from proxy.server.workers.cores import count_cores, count_workers
 from proxy.state.models.discovery import MAX_ANSWER_BYTES, Windows, discover, read_names
 from proxy.state.stores import FILE_NAME, SummaryStore, data_directory
 
@@ -238,11 +239,30 @@ def _describe_store(config: Config) -> str:
     return f"{parts.scheme} {parts.hostname or 'localhost'}:{parts.port or 6379}{parts.path}"
 
 
+def check_workers(config: Config) -> Finding:
+    """How many processes there would be, and how many `auto` gives here; whether they share what one has written."""
+    subject, workers = f"workers {config.workers}", count_workers(config)
+    automatic = count_workers(config.model_copy(update={"workers": "auto"}))
+    found = f"{_count(workers, 'process', 'processes')}; auto is {automatic} here, of {_count(count_cores(), 'core')}"
+    if workers > 1 and config.store == "memory":
+        return Finding(subject, "warning", f"{found}; each asks for its own summaries", "store: sqlite")
+    return Finding(subject, "ok", found)
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def check_open_files(config: Config) -> Finding:
-    """Whether as many requests as are let in may have their connections; `serve` takes all that the system grants."""
+    """Whether as many requests as a process lets in may have their connections.
+
+    The limit is each process's own, and `serve` takes all that the system grants.
+    """
+    workers = count_workers(config)
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = FILES_PER_REQUEST * config.limits.max_concurrent_requests + OTHER_FILES
+    needed = FILES_PER_REQUEST * config.as_worker_of(workers).limits.max_concurrent_requests + OTHER_FILES
+    found = f"{needed} may be needed{' by each process' if workers > 1 else ''}; the limit is {allowed}"
     if allowed in {resource.RLIM_INFINITY, -1} or allowed >= needed:
-        return Finding("open files", "ok", f"{needed} may be needed; the limit is {allowed}")
+        return Finding("open files", "ok", found)
     advice = f"raise it (ulimit -Hn {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
-    return Finding("open files", "warning", f"{needed} may be needed; the limit is {allowed}", advice)
+    return Finding("open files", "warning", found, advice)

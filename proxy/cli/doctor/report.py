@@ -19,6 +19,7 @@ from proxy.cli.doctor.checks import (
     check_address,
     check_open_files,
     check_store,
+    check_workers,
     find_bare_credentials,
 )
 from proxy.compaction.pool import HEURISTIC, Compactors
@@ -133,7 +134,8 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     finally:
         await store.close()
         await client.close()
-    findings = [*(answer.finding for answer in answers), listening, stored, check_open_files(config), counting]
+    system = (check_workers(config), check_open_files(config))
+    findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
     findings += [*find_bare_credentials(config), *_judge_windows(described), *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 

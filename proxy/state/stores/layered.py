@@ -80,6 +80,12 @@ class LayeredStore:
         """A lease, unless another holds; while the durable store is out, one among the callers of this process."""
         return await self._ask(lambda store: store.claim(summary_id, seconds))
 
+    async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
+        """Prolong a lease at the store that granted it; that is not known to hold while this store is out."""
+        if lease >= FIRST_STAND_IN_LEASE:
+            return await self._memory.renew(summary_id, lease, seconds)
+        return await self._ask(lambda store: store.renew(summary_id, lease, seconds))
+
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back to the store that granted it."""
         if lease >= FIRST_STAND_IN_LEASE:

@@ -65,6 +65,13 @@ class MemoryStore:
         self._leases[summary_id] = (number, now + seconds)
         return number
 
+    async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
+        """Prolong a lease, if it holds."""
+        if self._find_holder(summary_id) != lease:
+            return False
+        self._leases[summary_id] = (lease, self._clock() + seconds)
+        return True
+
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back."""
         if self._find_holder(summary_id) == lease:

@@ -54,6 +54,12 @@ redis.call('SET', KEYS[1], lease, 'PX', ARGV[1])
 return lease
 """
 """The lease is the server's time, in microseconds: a count would be one key, and so one node of a cluster, for all."""
+_RENEW = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+"""
 _RELEASE = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('DEL', KEYS[1])
@@ -100,6 +106,11 @@ class RedisStore:
         """A lease, unless another holds."""
         lease: bytes | None = await self._run(_CLAIM, [lease_key(summary_id)], [_to_milliseconds(seconds)])
         return None if lease is None else int(lease)
+
+    async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
+        """Prolong a lease, if it holds."""
+        prolonged: int = await self._run(_RENEW, [lease_key(summary_id)], [lease, _to_milliseconds(seconds)])
+        return prolonged == 1
 
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back."""

@@ -74,6 +74,10 @@ class SqliteStore:
         """A lease, unless another holds."""
         return await self._do(self._lend, summary_id, seconds)
 
+    async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
+        """Prolong a lease, if it holds."""
+        return await self._do(self._prolong, summary_id, lease, seconds)
+
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back."""
         statement = "DELETE FROM leases WHERE summary_id = ? AND number = ?"
@@ -141,6 +145,14 @@ class SqliteStore:
                 (summary_id, min(now + seconds, latest)),
             ).fetchone()
         return row[0] if row is not None else None
+
+    def _prolong(self, connection: sqlite3.Connection, summary_id: str, lease: int, seconds: float) -> bool:
+        now = self._clock()
+        prolonged = connection.execute(
+            "UPDATE leases SET expires_at = ? WHERE summary_id = ? AND number = ? AND expires_at > ?",
+            (now + min(seconds, MAX_LEASE_SECONDS), summary_id, lease, now),
+        )
+        return prolonged.rowcount == 1
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
         """Remove what has expired, then what was used longest ago until the rest has room."""

@@ -28,8 +28,8 @@ class SummaryStore(Protocol):
     """Sealed summaries by id. The first writer wins: what was forwarded once for an id never changes.
 
     Whoever is about to make a summary claims it first, so that of many only one pays for it. A lease is a number that
-    grows from holder to holder. It ends by itself, and a holder that slept through its end cannot write past the one
-    that has the summary now.
+    grows from holder to holder. It ends by itself unless it is renewed, and a holder that slept through its end cannot
+    write past the one that has the summary now.
     """
 
     name: str
@@ -45,6 +45,9 @@ class SummaryStore(Protocol):
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
         """The right to make this summary, for so long: a lease; None while another holds it."""
+
+    async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
+        """Have a lease end so long from now; whether it still held. One that has ended does not begin again."""
 
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back, if it still holds."""

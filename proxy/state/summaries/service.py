@@ -13,6 +13,7 @@ from proxy.http.client import UpstreamClient
 from proxy.lru import BytesLRU
 from proxy.state.stores import SummaryStore
 from proxy.state.summaries.calls import NoSummaryError, SummaryCalls
+from proxy.state.summaries.leases import hold
 from proxy.state.summaries.sealing import seal, unseal
 from proxy.state.summaries.summariser import Summariser, Task, ask_model
 from proxy.tasks import Tasks
@@ -21,8 +22,8 @@ from rules.summary.request import Summary, SummaryRequest, make_digest
 PAUSE_SECONDS = 15.0
 """After a failed summary, doubled with each further one, no model is asked."""
 MAX_PAUSE_SECONDS = 600.0
-LEASE_SLACK_SECONDS = 5.0
-"""A lease outlasts the summary's own timeout by this."""
+WAIT_SLACK_SECONDS = 5.0
+"""Who waits for another process's summary waits longer than the summary's own timeout by this."""
 POLL_SECONDS = 0.2
 """Between two looks whether another process has written the summary."""
 OPENED_BYTES = 4 * 1024 * 1024
@@ -108,12 +109,11 @@ class Summaries:
     async def _write(self, summary_id: str, task: Task, result: str) -> Summary | None:
         """A model's text, kept in the store; another process's where one is at it; None where none is to be had."""
         summary = await self._read(summary_id, task.summariser)
-        seconds = task.summariser.settings.timeout_seconds + LEASE_SLACK_SECONDS
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + task.summariser.settings.timeout_seconds + WAIT_SLACK_SECONDS
         while summary is None and time.monotonic() < deadline:
-            lease = await self._store.claim(summary_id, seconds)
-            if lease is not None:
-                return await self._write_claimed(summary_id, task, result, lease)
+            async with hold(self._store, summary_id) as lease:
+                if lease is not None:
+                    return await self._write_claimed(summary_id, task, result, lease)
             await asyncio.sleep(POLL_SECONDS)
             summary = await self._read(summary_id, task.summariser)
             if summary is not None:
@@ -122,14 +122,11 @@ class Summaries:
 
     async def _write_claimed(self, summary_id: str, task: Task, result: str, lease: int) -> Summary | None:
         """The same, while nobody else may write it."""
-        try:
-            summary = await self._read(summary_id, task.summariser)
-            if summary is None:
-                summary = await self._ask(task, result)
-                summary = summary and await self._keep(summary_id, task.summariser, summary, lease)
-            return summary
-        finally:
-            await self._store.release(summary_id, lease)
+        summary = await self._read(summary_id, task.summariser)
+        if summary is None:
+            summary = await self._ask(task, result)
+            summary = summary and await self._keep(summary_id, task.summariser, summary, lease)
+        return summary
 
     async def _ask(self, task: Task, result: str) -> Summary | None:
         """A model's text; None where it is not to be had, or where failures before this one ask for a pause."""
@@ -181,8 +178,16 @@ class Summaries:
     async def _keep(
         self, summary_id: str, summariser: Summariser, summary: Summary, lease: int | None = None
     ) -> Summary:
-        """Keep a text unless there is one; the one that is kept, by whomever."""
-        sealed = await self._store.put(summary_id, seal(summariser.secret, summary_id, summary), lease)
+        """Keep a text unless there is one; the one that is kept, by whomever.
+
+        If the lease was lost to another process, all go by its text; if it has none in time, by this one.
+        """
+        written = seal(summariser.secret, summary_id, summary)
+        deadline = time.monotonic() + summariser.settings.timeout_seconds
+        sealed = await self._store.put(summary_id, written, lease)
+        while sealed is None and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+            sealed = await self._store.put(summary_id, written, lease)
         kept = None if sealed is None else self._open(summary_id, summariser.secret, sealed)
         return kept or summary
 

@@ -18,11 +18,13 @@ from proxy.cli.doctor.checks import (
     check_address,
     check_open_files,
     check_store,
+    check_workers,
     find_bare_credentials,
 )
 from proxy.config.load import load_config
 from proxy.config.schema import UpstreamConfig
 from proxy.http.client import UpstreamClient
+from proxy.server.workers import cores
 from proxy.state.models.discovery import Windows
 from proxy.state.stores import open_store
 
@@ -268,3 +270,49 @@ def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allow
 
     assert finding.level == level
     assert ("ulimit -Hn 264" in str(finding.advice)) == (level == "warning")
+
+
+@pytest.mark.parametrize(
+    ("workers", "allowed", "expected"),
+    [
+        (4, 114, ("ok", "114 may be needed by each process; the limit is 114")),
+        (4, 113, ("warning", "114 may be needed by each process; the limit is 113")),
+        ("auto", 132, ("ok", "132 may be needed by each process; the limit is 132")),
+        (1, 264, ("ok", "264 may be needed; the limit is 264")),
+    ],
+)
+def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers, allowed, expected) -> None:
+    """Held against its part of the requests: 25 of 100 for each of four, 34 for each of three."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
+    monkeypatch.setattr(cores, "count_cores", lambda *_: 3)
+    settings = (f"workers={workers}", "limits.max_concurrent_requests=100")
+    finding = check_open_files(load_config(settings=settings, environment={}))
+
+    assert (finding.level, finding.found) == expected
+    assert ("ulimit -Hn 114" in str(finding.advice)) == (finding.level == "warning")
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "found"),
+    [
+        (("workers=1",), "ok", "1 process; auto is 3 here, of 3 cores"),
+        (("workers=2",), "ok", "2 processes; auto is 3 here, of 3 cores"),
+        (("workers=auto",), "ok", "3 processes; auto is 3 here, of 3 cores"),
+        (("workers=auto", "limits.max_memory_bytes=536870912"), "ok", "1 process; auto is 1 here, of 3 cores"),
+        (("workers=1", "store=memory"), "ok", "1 process; auto is 3 here, of 3 cores"),
+        (
+            ("workers=2", "store=memory"),
+            "warning",
+            "2 processes; auto is 3 here, of 3 cores; each asks for its own summaries",
+        ),
+    ],
+)
+def test_it_is_said_how_many_processes_there_would_be(monkeypatch, settings, level, found) -> None:
+    """And how many `auto` gives here, by cores and memory; several need a store that they share."""
+    for module in (cores, checks):
+        monkeypatch.setattr(module, "count_cores", lambda *_: 3)
+    finding = check_workers(load_config(settings=settings, environment={}))
+
+    assert finding.subject == f"workers {settings[0].partition('=')[2]}"
+    assert (finding.level, finding.found) == (level, found)
+    assert (finding.advice is None) == (level == "ok")

@@ -9,6 +9,7 @@ import tiktoken
 from support.model_learning import ListLog
 
 from proxy.compaction.pool import Compactors
+from proxy.compaction.tokenizers import optional
 from proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
 from proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
 from proxy.config.policies.policy import PolicyConfig
@@ -115,6 +116,46 @@ def test_one_that_raises_is_passed_over(
         "reason": type(error).__name__,
     }
     assert log.lines == [broken]
+
+
+def _plant_before(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
+    """A second engine in the table, which is preferred."""
+    monkeypatch.setattr(optional, "_ENGINES", (("planted", load), *optional._ENGINES))
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (_fail(ModuleNotFoundError()), []),
+        (_fail(OSError()), ["engine_broken"]),
+        (_fail_later(OSError()), ["engine_broken"]),
+        (lambda _: len, ["engine_refused"]),
+    ],
+    ids=["not installed", "does not load", "does not count", "disagrees"],
+)
+def test_if_one_cannot_be_used_the_next_is(
+    monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens], load: Load, said: list[str]
+) -> None:
+    """Whatever the matter is with the one before; of one that is not installed nothing is said."""
+    _install(monkeypatch, counts.__getitem__)
+    _plant_before(monkeypatch, load)
+    log = ListLog()
+    count = find_engine("o200k_base", log)
+
+    assert count is not None
+    assert count("The quick brown fox") == counts["o200k_base"]("The quick brown fox")
+    told = [(line["event"], line["engine"]) for line in log.lines]
+    assert told == [*((event, "planted") for event in said), ("engine", BPE_OPENAI)]
+
+
+def test_the_first_that_agrees_is_enough(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
+    """Those behind it are not even loaded."""
+    _install(monkeypatch, lambda _: pytest.fail("it is loaded"))
+    _plant_before(monkeypatch, counts.__getitem__)
+    log = ListLog()
+
+    assert find_engine("o200k_base", log) is counts["o200k_base"]
+    assert [(line["event"], line["engine"]) for line in log.lines] == [("engine", "planted")]
 
 
 def test_another_package_of_that_name_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:

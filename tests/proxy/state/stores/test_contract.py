@@ -92,6 +92,43 @@ async def test_a_lease_that_ran_out_but_was_not_taken_over_still_writes(subject)
     assert await subject.store.put("id", b"late", lease) == b"late"
 
 
+async def test_a_lease_that_is_renewed_stays(subject) -> None:
+    """For as long as it is renewed before its end, and no longer."""
+    lease = await subject.store.claim("id", 6)
+    for _ in range(4):
+        await subject.age(5)
+        assert await subject.store.renew("id", lease, 6)
+        assert await subject.twin.claim("id", 6) is None
+    await subject.age(7)
+
+    assert await subject.twin.claim("id", 6) > lease
+
+
+async def test_a_lease_that_has_ended_cannot_be_renewed(subject) -> None:
+    """Whether it ran out, was given back, or was never granted: the summary is free."""
+    lease = await subject.store.claim("id", 6)
+    await subject.age(7)
+    assert not await subject.store.renew("id", lease, 60)
+    again = await subject.twin.claim("id", 6)
+    await subject.twin.release("id", again)
+
+    assert not await subject.twin.renew("id", again, 60)
+    assert not await subject.store.renew("other", lease, 60)
+    assert await subject.store.claim("id", 6) is not None
+
+
+async def test_who_lost_the_lease_cannot_renew_its_successors(subject) -> None:
+    """The new holder's ends when it would have ended."""
+    lost = await subject.store.claim("id", 6)
+    await subject.age(7)
+    held = await subject.twin.claim("id", 6)
+
+    assert not await subject.store.renew("id", lost, 60)
+    assert await subject.twin.renew("id", held, 6)
+    await subject.age(7)
+    assert await subject.store.claim("id", 6) > held
+
+
 async def test_an_unused_summary_is_forgotten(subject) -> None:
     """Then another may be put in its place."""
     await subject.store.put("id", b"old")

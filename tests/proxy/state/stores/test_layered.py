@@ -42,6 +42,10 @@ class Durable(MemoryStore):
         await self._meet("claim", writes=True)
         return await super().claim(summary_id, seconds)
 
+    async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
+        await self._meet("renew", writes=True)
+        return await super().renew(summary_id, lease, seconds)
+
     async def release(self, summary_id: str, lease: int) -> None:
         await self._meet("release", writes=True)
         await super().release(summary_id, lease)
@@ -165,7 +169,7 @@ async def test_every_operation_that_failed_is_counted_and_the_outage_said_once(s
     assert (durable.asked, errors, log.lines) == (["get", "put", "claim"], ["durable"] * 3, [OUT])
 
 
-@pytest.mark.parametrize("operation", ["get", "put", "claim", "release"])
+@pytest.mark.parametrize("operation", ["get", "put", "claim", "renew", "release"])
 async def test_no_operation_fails(store, durable, operation) -> None:
     """Whichever meets the outage first."""
     durable.is_out = True
@@ -173,6 +177,7 @@ async def test_no_operation_fails(store, durable, operation) -> None:
         "get": (store.get("id"), None),
         "put": (store.put("id", b"1"), b"1"),
         "claim": (store.claim("id", 1), FIRST_STAND_IN_LEASE),
+        "renew": (store.renew("id", 1, 1), False),
         "release": (store.release("id", 1), None),
     }
     answer, expected = answers.pop(operation)
@@ -278,6 +283,23 @@ async def test_leases_of_an_outage_hold_within_the_process(store, durable) -> No
     assert await store.claim("id", 60) is None
     await store.release("id", first)
     assert await store.claim("id", 60) > first
+
+
+async def test_a_lease_is_renewed_at_the_store_that_granted_it(store, durable, pauses) -> None:
+    """An outage in between ends neither one's, and no other lease is taken for it."""
+    granted = await store.claim("id", 60)
+    durable.is_out = True
+    assert not await store.renew("id", granted, 60)
+    async with _recovering(store, pauses):
+        stand_in = await store.claim("other", 60)
+        assert await store.renew("other", stand_in, 60)
+        durable.is_out = False
+    asked = len(durable.asked)
+
+    assert await store.renew("other", stand_in, 60)
+    assert durable.asked[asked:] == []
+    assert await store.renew("id", granted, 60)
+    assert durable.asked[asked:] == ["renew"]
 
 
 async def test_a_lease_of_an_outage_does_not_touch_the_durable_stores(store, durable, pauses) -> None:

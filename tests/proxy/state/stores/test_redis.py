@@ -41,7 +41,8 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_store(own_redis) ->
     own_redis.stop()
     url = f"redis://user:planted-password@127.0.0.1:{own_redis.port}/0"
     async with _open(url) as store:
-        for operation in (store.get("id"), store.put("id", b""), store.claim("id", 1), store.release("id", 1)):
+        leases = (store.claim("id", 1), store.renew("id", 1, 1), store.release("id", 1))
+        for operation in (store.get("id"), store.put("id", b""), *leases):
             with pytest.raises(StoreError) as caught:
                 await operation
             assert str(caught.value) == "the redis store failed: the server cannot be reached"

@@ -116,6 +116,17 @@ async def test_a_clock_that_goes_back_prolongs_no_lease(open_sqlite, clock) -> N
     assert await store.claim("id", 60) is not None
 
 
+async def test_a_clock_that_goes_back_ends_no_lease_that_is_renewed(open_sqlite, clock) -> None:
+    """The next renewal goes by the new time."""
+    store = open_sqlite()
+    lease = await store.claim("id", 60)
+    clock.seconds -= 86400
+    assert await store.renew("id", lease, 1e9)
+    assert await store.claim("id", 60) is None
+    clock.seconds += 3601
+    assert await store.claim("id", 60) is not None
+
+
 async def test_a_busy_file_does_not_hold_the_event_loop_and_a_caller_may_leave(open_sqlite, path) -> None:
     """The caller that left leaves no transaction behind: others write at once."""
     is_writing = threading.Event()

@@ -1,0 +1,60 @@
+"""Two processes on one SQLite file: one is killed while it writes a summary, and the other is not held up for long."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import aiohttp
+from programs.serving import serving
+from support.client import SMALL, post
+from support.sessions import make_session
+from upstreams.recording import hold_summaries
+
+BODY = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
+SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
+WAIT_SECONDS = 20.0
+"""Less than the 60 that a summary may take by default: whoever waited for that long would fail the test."""
+
+
+async def test_a_summary_of_a_process_that_was_killed_is_asked_for_once_more(upstream, client, tmp_path) -> None:
+    """As soon as its lease has ended, which was renewed while it lived; the other has a text in time."""
+    file = tmp_path / "summaries.sqlite3"
+    settings = [word for each in (*SETTINGS, f"store=sqlite:///{file}") for word in ("--set", each)]
+    hold = hold_summaries(upstream)
+    async with (
+        serving("--upstream", upstream.url, *settings) as (process, url),
+        serving("--upstream", upstream.url, *settings) as (_, other_url),
+    ):
+        dying = asyncio.ensure_future(post(client, url + "/chat/completions", BODY))
+        await wait_until(lambda: len(upstream.summaries) == 1)
+        granted = read_lease(file)
+        waiting = asyncio.ensure_future(post(client, other_url + "/chat/completions", BODY))
+        await wait_until(lambda: read_lease(file)[1] > granted[1])
+        assert read_lease(file)[0] == granted[0]
+        assert len(upstream.summaries) == 1
+
+        process.kill()
+        (ended,) = await asyncio.gather(dying, return_exceptions=True)
+        await wait_until(lambda: len(upstream.summaries) > 1)
+        hold.set()
+        response, _ = await asyncio.wait_for(waiting, WAIT_SECONDS)
+    assert isinstance(ended, aiohttp.ClientError)
+    assert response.status == 200
+    assert response.headers["x-trimtab-decisions"].startswith("summarise;")
+    assert len(upstream.summaries) == 2
+    assert len(upstream.chats) == 1
+
+
+def read_lease(file: Path) -> tuple[int, float]:
+    """The number of the one lease that there is, and when it ends."""
+    with closing(sqlite3.connect(file)) as connection:
+        (found,) = connection.execute("SELECT number, expires_at FROM leases").fetchall()
+    return found
+
+
+async def wait_until(is_so) -> None:
+    """Look again and again; TimeoutError if it is never so."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not is_so():  # noqa: ASYNC110 - what other processes do sets no event
+            await asyncio.sleep(0.02)
