@@ -93,14 +93,11 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     Raises LimitExceededError, never on the word of a lesson alone, and UndecodableError.
     """
     refused: LimitExceededError | None = None
-    if len(call.request.body) <= SMALL_BODY_BYTES and call.route.target.mode == "enforce":
-        with phases.timed("plan"):
-            planned = call.compactor.plan(call.request, call.view.policy)
-        if planned.plan.is_empty:
-            compacted = call.compactor.leave_alone(planned)
-            return Attempt("unchanged", call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
     try:
         planned, size_bytes = await _plan(services, call, phases)
+        if planned.plan.is_empty and call.route.target.mode == "enforce":
+            compacted = call.compactor.leave_alone(planned)
+            return Attempt("unchanged", call, Chosen(planned), compacted, compacted.pieces, seconds=phases.seconds)
         if not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
         view = call.view.doubt(services.config)
@@ -121,15 +118,17 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
 
 def _is_test(services: Services, call: Call, planned: Planned) -> bool:
     """Whether a request that something learned cuts is to go out uncut, to see whether it is true still."""
+    if not call.view.is_doubtful or call.route.target.mode != "enforce":
+        return False
     window = planned.plan.window
-    is_ours = call.view.is_doubtful and call.route.target.mode == "enforce"
-    is_cut = window.cut is not None or window.prune_stop > 0
-    return is_ours and is_cut and services.models.take_test(call.view.name)
+    return (window.cut is not None or window.prune_stop > 0) and services.models.take_test(call.view.name)
 
 
 async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned, int]:
     """The plan of a request, and how much work it is. Raises UndecodableError, BusyError."""
     with phases.timed("plan"):
+        if len(call.request.body) <= SMALL_BODY_BYTES:
+            return call.compactor.plan(call.request, call.view.policy), 0
         size_bytes = await _weigh(services, call)
         # Messages may be known, and what became of them forgotten.
         work = partial(call.compactor.plan, call.request, call.view.policy)
@@ -140,8 +139,6 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
 async def _weigh(services: Services, call: Call) -> int:
     """How much work a request is, as bytes of JSON that were not counted before."""
     request, known_bytes = call.request, weigh_known(len(call.request.body))
-    if len(request.body) <= SMALL_BODY_BYTES:
-        return len(request.body)
     work = partial(call.compactor.uncounted_bytes, request)
     if len(request.body) <= LARGE_BODY_BYTES and len(request.raws) <= MANY_MESSAGES:
         return work()
