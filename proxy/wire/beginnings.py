@@ -111,29 +111,32 @@ class Beginnings:
     def find(self, dialect: str, body: bytes) -> Begun | None:
         """The earlier body that has most elements in common with this one; None if none has any."""
         alike = self._kept.get((dialect, body[:HEAD_BYTES])) or ()
-        whole = [each for each in alike if each.holds(body, len(each.raws))]
-        if whole:
-            longest = max(whole, key=lambda each: each.array.stop)
-            return Begun(longest, len(longest.raws))
+        for each in sorted(alike, key=_tell_length, reverse=True):
+            if each.holds(body, len(each.raws)):
+                return Begun(each, len(each.raws))
         common = [Begun(each, each.count_common(body)) for each in alike[:MAX_COMPARED]]
         best = max(common, key=lambda begun: begun.stop if begun.number else 0, default=None)
         return best if best is not None and best.number else None
 
     def keep(self, dialect: str, beginning: Beginning, begun: Begun | None) -> None:
-        """Keep what a body begins with, in the place of the earlier one that it goes on from."""
+        """Keep what a body begins with, in the place of those that it begins with itself."""
         if not beginning.raws:
             return
         key = dialect, beginning.body[:HEAD_BYTES]
-        gone = {id(beginning)} | ({id(begun.beginning)} if begun is not None and begun.is_whole else set())
+        gone = begun.beginning if begun is not None and begun.is_whole else None
         alike, left_bytes, left_new_bytes = [beginning], self.most_bytes - beginning.size_bytes, self.most_bytes // 4
         for each in self._kept.get(key) or ():
-            if id(each) in gone:
+            if each is gone or each is beginning or each.holds(beginning.body, len(each.raws)):
                 continue
             left_bytes -= each.size_bytes
             left_new_bytes -= 0 if each.is_grown else each.size_bytes
             if left_bytes >= 0 and (each.is_grown or left_new_bytes >= 0):
                 alike.append(each)
         self._kept[key] = tuple(alike[:MAX_ALIKE])
+
+
+def _tell_length(beginning: Beginning) -> int:
+    return beginning.array.stop
 
 
 def weigh_beginnings(key: tuple[str, bytes], kept: Iterable[Beginning]) -> int:
