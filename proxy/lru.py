@@ -18,6 +18,8 @@ SLACK = 64
 
 It is looked for each time, and thousands of entries may be written in a row.
 """
+UNUSED_SLACK = 32
+"""Of what was never used, one part in so many more is forgotten at once, for the same reason."""
 
 
 class _Bound:
@@ -38,16 +40,19 @@ class _Bound:
     def keep(self) -> None:
         """Forget until the bounds hold. The lock is held."""
         slack_bytes = 0 if len(self.filled) == 1 else self.max_bytes // SLACK
-        excess_bytes = self.unused_bytes - self.max_unused_bytes
-        while self.tells_unused and excess_bytes > 0:
-            largest = max(self.filled, key=_tell_unused_bytes)
-            largest.shrink_unused(largest.unused_bytes - max(excess_bytes, slack_bytes))
-            before_bytes, excess_bytes = excess_bytes, self.unused_bytes - self.max_unused_bytes
-            if excess_bytes == before_bytes:
-                break
+        if self.tells_unused and self.unused_bytes > self.max_unused_bytes:
+            self._keep_unused(self.max_unused_bytes - self.max_unused_bytes // UNUSED_SLACK)
         while self.total_bytes > self.max_bytes:
             largest = max(self.filled, key=_tell_bytes)
             largest.shrink(largest.total_bytes - max(self.total_bytes - self.max_bytes, slack_bytes, 1))
+
+    def _keep_unused(self, most_bytes: int) -> None:
+        """Forget of what was never used until no more than that is left, or each share has its newest alone."""
+        before_bytes = 0
+        while self.unused_bytes > most_bytes and self.unused_bytes != before_bytes:
+            before_bytes = self.unused_bytes
+            largest = max(self.filled, key=_tell_unused_bytes)
+            largest.shrink_unused(largest.unused_bytes - (before_bytes - most_bytes))
 
 
 class BytesLRU(Generic[K, V]):
