@@ -8,6 +8,7 @@ process's end nothing waits. What a killed process had still to write is lost, a
 import asyncio
 import atexit
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -18,6 +19,8 @@ WAIT_SECONDS = 0.25
 """A line for each write takes 14 us of a small request, of 450. Measured: bench/README.md."""
 MAX_WAITING_BYTES = 64 * 1024
 """More is written at once: what a pipe holds on Linux."""
+WHOLE_BYTES = 4096
+"""So much is written to a pipe as one; of more, lines of several processes would be mixed. Source: PIPE_BUF of Linux."""
 GATHERED_EVENT = "request"
 """The one event that comes with each request."""
 
@@ -49,8 +52,8 @@ class JsonLines:
         """Write what waits. A stream that takes nothing any more is no reason to fail a request."""
         with self._lock, suppress(OSError, ValueError):
             lines, self._waiting, self._waiting_bytes = self._waiting, [], 0
-            if lines:
-                self._stream.write(b"".join(lines))
+            for piece in _gather(lines):
+                self._stream.write(piece)
                 self._stream.flush()
 
     def _is_to_be_written_soon(self) -> bool:
@@ -70,3 +73,17 @@ class JsonLines:
         if self._loop is loop:
             self._loop = None
         self.flush()
+
+
+def _gather(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """Whole lines together, up to WHOLE_BYTES; a line that is longer alone."""
+    piece: list[bytes] = []
+    size_bytes = 0
+    for line in lines:
+        if piece and size_bytes + len(line) > WHOLE_BYTES:
+            yield b"".join(piece)
+            piece, size_bytes = [], 0
+        piece.append(line)
+        size_bytes += len(line)
+    if piece:
+        yield b"".join(piece)

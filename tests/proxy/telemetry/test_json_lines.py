@@ -9,7 +9,7 @@ import threading
 import orjson
 import pytest
 
-from proxy.telemetry.json_lines import MAX_WAITING_BYTES, WAIT_SECONDS, JsonLines
+from proxy.telemetry.json_lines import MAX_WAITING_BYTES, WAIT_SECONDS, WHOLE_BYTES, JsonLines
 
 
 class _Told(io.BytesIO):
@@ -50,6 +50,27 @@ async def test_everything_else_is_written_at_once_and_in_order(level: str, event
     lines.write("info", "request", {"n": 1})
     lines.write(level, event, {"n": 2})
     assert _read(stream) == [1, 2]
+
+
+async def test_lines_are_written_whole_for_other_processes_write_to_the_same_pipe() -> None:
+    """At most what a pipe takes as one, cut between two lines; a longer line goes alone."""
+    pieces: list[bytes] = []
+
+    class Stream(io.BytesIO):
+        def write(self, piece: bytes) -> int:
+            pieces.append(piece)
+            return len(piece)
+
+    lines = JsonLines(Stream())
+    for length in (10, 900, 5000, 1000, 1000, 1000, 1000, 1000, 1):
+        lines.write("info", "request", {"n": "x" * length})
+    lines.flush()
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    assert all(len(piece) <= WHOLE_BYTES or piece.count(b"\n") == 1 for piece in pieces)
+    assert [len(orjson.loads(line)["n"]) for line in b"".join(pieces).splitlines()] == [
+        10, 900, 5000, 1000, 1000, 1000, 1000, 1000, 1
+    ]  # fmt: skip
+    assert 4 <= len(pieces) < 9
 
 
 async def test_what_waits_is_bounded() -> None:
