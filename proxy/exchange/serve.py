@@ -44,9 +44,9 @@ class Journey:
     """One request under way.
 
     `attempts` is how many times it was sent, or was about to be; `sent_at` is when it was first, of the monotonic
-    clock, 0.0 before that. `opening` is that of the last attempt's answer, None before that. `is_hopeless`: a refusal
-    stands, because nothing shorter could be sent. `is_over`: the request has its answer, or its client has left; else
-    something broke that nobody expects.
+    clock, 0.0 before that. `asks_usage`: the client wants a stream to end with its usage. `opening` is that of the last
+    attempt's answer, None before that. `is_hopeless`: a refusal stands, because nothing shorter could be sent.
+    `is_over`: the request has its answer, or its client has left; else something broke that nobody expects.
     """
 
     arrival: Arrival
@@ -55,6 +55,7 @@ class Journey:
     attempt: Attempt = _NO_ATTEMPT
     attempts: int = 0
     sent_at: float = 0.0
+    asks_usage: bool = False
     opening: Opening | None = None
     answered: Answered = _NOTHING_ANSWERED
     prefix_kept: float | None = None
@@ -144,6 +145,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
         if request is None:
             journey.attempt = Attempt("too_large" if received.is_too_large else "undecodable")
         else:
+            journey.asks_usage = request.asks_usage
             journey.attempt = await compact(services, journey.arrival, route, request, journey.reply)
             _keep_beginning(services, journey, request, begun)
     if journey.attempt.refusal is not None:
@@ -263,7 +265,8 @@ async def _relay(
     is_stream = answer.content_type == "text/event-stream"
     request_id, tap = journey.arrival.request_id, None
     if answer.status == 200:
-        tap = SafeTap(codec.tap(is_stream=is_stream), services.recorder, request_id)
+        read_along = codec.tap(is_stream=is_stream, asks_usage=journey.asks_usage)
+        tap = SafeTap(read_along, services.recorder, request_id)
     added = () if reply.response is not None else journey.write_headers()
     response = await relay_answer(reply, answer, added, held=held, tap=tap, write_event=codec.write_event)
     if tap is not None and tap.tap is not None:

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from proxy.http.aiohttp_fixes import PlainResponse, reset_transport
+from proxy.http.aiohttp_fixes import PlainResponse, follow, reset_transport
 from proxy.http.errors import UpstreamInvalidError
 from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
@@ -69,6 +69,12 @@ class Reply:
         begun = self.response
         return begun is not None and begun.status == 200 and begun.content_type == "text/event-stream"
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether the client has taken everything so far."""
+        transport = self.request.transport
+        return transport is not None and not transport.get_write_buffer_size()
+
     async def begin(self, response: PlainResponse) -> PlainResponse:
         """Send the head of the answer."""
         if self.request.version < HttpVersion11 and "Content-Length" not in response.headers:
@@ -94,6 +100,22 @@ class Reply:
         except (ConnectionError, TimeoutError):
             self.client_left = True
             raise
+
+    def write_at_once(self, chunk: bytes) -> bool:
+        """Write a chunk of the body, and wait for nothing; whether the client has taken everything so far.
+
+        Raises ConnectionError if the client has left.
+        """
+        response, transport = self.response, self.request.transport
+        if response is None or transport is None:
+            self.client_left = True
+            raise ConnectionResetError
+        try:
+            response.write_at_once(chunk)
+        except ConnectionError:
+            self.client_left = True
+            raise
+        return not transport.get_write_buffer_size()
 
     def reset(self) -> None:
         """End the connection so that the client notices: the end looks regular if no length was announced."""
@@ -186,8 +208,15 @@ async def _pass_body(
 ) -> None:
     """The body, chunk by chunk, to the client, or into an `event`. Raises aiohttp's errors where it was cut."""
     upstream = answer.connection.protocol if answer.connection is not None else None
-    read, monotonic = answer.content.readany, time.monotonic
-    while chunk := held or await read():
+    content, monotonic = answer.content, time.monotonic
+
+    def pass_on(chunk: bytes) -> bool:
+        arrived, is_free = monotonic(), reply.write_at_once(chunk)
+        if tap is not None:
+            tap.feed(chunk, arrived)
+        return is_free
+
+    while chunk := held or await content.readany():
         held, arrived = b"", monotonic()
         if event is None:
             await reply.write(chunk)
@@ -195,6 +224,8 @@ async def _pass_body(
             event += chunk[: MAX_ANSWER_EVENT_BYTES - len(event)]
         if tap is not None:
             tap.feed(chunk, arrived)
+        if event is None and not content.is_eof() and reply.is_taken:
+            await follow(answer, pass_on)
     if upstream is not None and isinstance(upstream.exception(), OSError) and _ends_with_connection(answer):
         raise aiohttp.ClientPayloadError  # by a reset, which aiohttp takes for an end
 

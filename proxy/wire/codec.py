@@ -34,6 +34,7 @@ class Request:
     `raws` is the JSON of each element, oldest first, with the client's own bytes. `fixed` is the JSON of what stands
     outside the transcript and costs prompt tokens; only the dialect knows what is what. `max_tokens` is the completion
     that the request asks for. `is_reasoning`: the request says that the model thinks within that completion.
+    `asks_usage`: it wants a stream to end with its usage.
     `beginning` is what the request that goes on from this one may begin with; None if that would not be worth it.
     """
 
@@ -45,6 +46,7 @@ class Request:
     max_tokens: int | None
     fixed: tuple[bytes, ...] = ()
     is_reasoning: bool = False
+    asks_usage: bool = False
     beginning: Beginning | None = field(default=None, compare=False)
 
 
@@ -144,8 +146,8 @@ class Codec(Protocol):
         What no rule touched keeps its bytes. Raises UndecodableError if the body's elements cannot be found in it.
         """
 
-    def tap(self, *, is_stream: bool) -> Tap:
-        """Reads a copy of an answer for its usage and its text."""
+    def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
+        """Reads a copy of an answer for its usage and its text; of the text little if the request `asks_usage`."""
 
     def hold_first_event(self, *, keeps_all: bool) -> FirstEvent:
         """Holds a stream back until it is clear whether it is an answer; see FirstEvent."""

@@ -20,6 +20,10 @@ MAX_BODY_BYTES = 256 * 1024
 MAX_USAGE_BYTES = 4 * 1024
 MAX_UNREAD_BYTES = 16 * 1024
 """Of a stream, read together: some 80 events, which take 0.3 ms."""
+MAX_SKIPPED_BYTES = 32 * 1024
+"""The same of a stream whose end will tell the usage: what breaks off before is counted to the last word."""
+SAMPLE_BYTES = 1024
+"""Of each MAX_UNREAD_BYTES: some four events, by which the others are reckoned."""
 LAST_CHUNKS = 8
 """Behind its text a stream has an end, its usage and [DONE], each in a chunk of its own mostly."""
 PIECE_BYTES = 128
@@ -49,11 +53,12 @@ class Tap:
     """Reads one answer, an event stream or a JSON object, in chunks cut anywhere.
 
     A stream is read at once until there is text in it, and from then on many chunks together: an event costs 2 us then,
-    and 5 each for itself. `first_at` is when the first chunk with text had arrived, of which `first_chars` were; 0.0
-    before.
+    and 5 each for itself. One that `asks_usage` is hardly read behind its first text: its end tells the tokens, and how
+    much text there was is reckoned from a share of it. If its end tells nothing, what is there yet is read after all.
+    `first_at` is when the first chunk with text had arrived, of which `first_chars` were; 0.0 before.
     """
 
-    def __init__(self, read: ReadAnswer, *, is_stream: bool) -> None:
+    def __init__(self, read: ReadAnswer, *, is_stream: bool, asks_usage: bool = False) -> None:
         self.first_at = 0.0
         self.first_chars = 0
         self._usage: Usage | None = None
@@ -62,6 +67,7 @@ class Tap:
         self._unread_bytes = 0
         self._read = read
         self._events = EventReader() if is_stream else None
+        self._asks_usage = asks_usage
         self._body = bytearray()
         self._tail = b""
         self._body_bytes = 0
@@ -73,8 +79,10 @@ class Tap:
         if self._events is not None:
             self._unread.append((chunk, arrived_at))
             self._unread_bytes += len(chunk)
-            if self._unread_bytes > MAX_UNREAD_BYTES or not self.first_chars:
+            if not self.first_chars:
                 self._catch_up()
+            elif self._unread_bytes > (MAX_SKIPPED_BYTES if self._asks_usage else MAX_UNREAD_BYTES):
+                self._catch_up(skips=self._asks_usage)
             return
         self._body_bytes += len(chunk)
         self._body += chunk[: max(MAX_BODY_BYTES - len(self._body), 0)]
@@ -120,24 +128,48 @@ class Tap:
         self._catch_up()
         return self._last_at
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, *, skips: bool = False) -> None:
         """Read what has not been read yet. The last chunks are read one by one: text ends with one of them."""
         unread, self._unread, self._unread_bytes = self._unread, [], 0
+        skips = skips or (self._asks_usage and any(_USAGE.search(chunk) for chunk, _ in unread[-LAST_CHUNKS:]))
         if len(unread) > LAST_CHUNKS:
             early, unread = unread[:-LAST_CHUNKS], unread[-LAST_CHUNKS:]
-            self._read_chunk(b"".join([chunk for chunk, _ in early]), early[-1][1])
+            self._read_chunk(b"".join([chunk for chunk, _ in early]), early[-1][1], skips=skips)
         for chunk, arrived_at in unread:
-            self._read_chunk(chunk, arrived_at)
+            self._read_chunk(chunk, arrived_at, skips=skips)
 
-    def _read_chunk(self, chunk: bytes, arrived_at: float) -> None:
+    def _read_chunk(self, chunk: bytes, arrived_at: float, *, skips: bool) -> None:
         """Read what has arrived of a stream, and note when, if there is text in it."""
         before = self._sample.chars
-        for data in () if self._events is None else self._events.feed(chunk):
-            self._read_answer(data)
+        self._read_events(self._skip(chunk) if skips else chunk)
         if self._sample.chars > before:
             self._last_at = arrived_at
             if not before:
                 self.first_at, self.first_chars = arrived_at, self._sample.chars
+
+    def _skip(self, chunk: bytes) -> bytes:
+        """Read the first events of each part of a chunk for all in that part; what is left is to be read whole.
+
+        Left are the event that tells the usage, what comes behind it, and an event that has not ended.
+        """
+        usages = [found.start() for found in _USAGE.finditer(chunk)]
+        stop = chunk.rfind(b"\n\n", 0, usages[-1] if usages else len(chunk)) + 2
+        start = chunk.find(b"\n\n") + 2  # the chunk may begin within an event
+        self._read_events(chunk[:start])
+        while start < stop:
+            sampled = chunk.find(b"\n\n", start + SAMPLE_BYTES, stop) + 2
+            part = chunk.find(b"\n\n", start + MAX_UNREAD_BYTES, stop) + 2
+            part = stop if part < 2 else part
+            if sampled < 2:
+                break
+            self._read_events(chunk[start:sampled], (part - start) / (sampled - start))
+            start = part
+        return chunk[start:]
+
+    def _read_events(self, chunk: bytes, stands_for: float = 1.0) -> None:
+        """Read the events of a chunk, whose text stands for so many times its own length."""
+        for data in () if self._events is None else self._events.feed(chunk):
+            self._read_answer(data, stands_for)
 
     def find_sent_tokens(self, completion_tokens: int) -> int | None:
         """Of the completion's tokens those whose text was read; None if that cannot be told.
@@ -167,11 +199,12 @@ class Tap:
                 self._usage = usage
                 return
 
-    def _read_answer(self, data: bytes) -> None:
+    def _read_answer(self, data: bytes, stands_for: float = 1.0) -> None:
         self._usage, pieces = self._read(data, self._usage)
         for piece in pieces:
-            self._sample.add(piece, len(piece.text))
-            self._reasoning_chars += len(piece.text) if piece.is_reasoning else 0
+            chars = round(len(piece.text) * stands_for)
+            self._sample.add(piece, chars)
+            self._reasoning_chars += chars if piece.is_reasoning else 0
 
 
 class _Sample:

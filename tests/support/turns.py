@@ -174,8 +174,8 @@ class TurnsCodec:
         written, ending = write_elements(Source(request.body, array, before), after, _write_items, shares)
         return (*written.pieces, ending)
 
-    def tap(self, *, is_stream: bool) -> Tap:
-        return Tap(_read_answer, is_stream=is_stream)
+    def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
+        return Tap(_read_answer, is_stream=is_stream, asks_usage=asks_usage)
 
     def hold_first_event(self, *, keeps_all: bool) -> FirstEvent:
         return FirstEvent(lambda line: b'"said"' in line, keeps_all=keeps_all)

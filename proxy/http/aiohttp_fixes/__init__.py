@@ -12,6 +12,7 @@ from proxy.http.aiohttp_fixes.client import (
     Way,
     send_plainly,
 )
+from proxy.http.aiohttp_fixes.following import follow
 from proxy.http.aiohttp_fixes.server import (
     OwnRequest,
     PlainResponse,
@@ -28,6 +29,7 @@ __all__ = [
     "TunnelError",
     "TunnelTimeoutError",
     "Way",
+    "follow",
     "keep_header_bytes",
     "loses_what_follows",
     "reset_transport",

@@ -20,13 +20,15 @@ from aiohttp.helpers import TimerNoop
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from proxy.http.aiohttp_fixes.following import FollowedProtocol
+
 JOINED_BYTES = 16 * 1024
 """A body up to this size is copied behind its head; a larger one is handed over beside it."""
 _TLS_SCHEMES = frozenset({"https", "wss"})
 _NO_TIMER = TimerNoop()
 
 
-class UpstreamProtocol(ResponseHandler):
+class UpstreamProtocol(FollowedProtocol):
     """A connection to an upstream.
 
     aiohttp starts a timer with each piece that is read. Here a piece moves a deadline, and one timer, which outlives
@@ -41,6 +43,12 @@ class UpstreamProtocol(ResponseHandler):
     def should_close(self) -> bool:
         """As aiohttp's; a connection is not kept whose upstream has answered before it took the request."""
         return self._paused or super().should_close
+
+    def data_received(self, data: bytes) -> None:
+        """As aiohttp's; the follower takes what that has read."""
+        super().data_received(data)
+        if self.follower is not None:
+            self.follower.look()
 
     def resume_writing(self) -> None:
         """The upstream takes the rest of a request: from now on it is waited for."""
@@ -61,6 +69,8 @@ class UpstreamProtocol(ResponseHandler):
         super().connection_lost(exc)
         if body is not None and not body.is_eof() and body.exception() is None:
             body.set_exception(aiohttp.ClientPayloadError("the answer cannot be read further"))
+        if self.follower is not None:
+            self.follower.look()
         if self._closed is not None and not self._closed.cancelled():
             self._closed.exception()  # an end that nobody asks about is no fault
 
@@ -90,6 +100,8 @@ class UpstreamProtocol(ResponseHandler):
             self._look_at(self._deadline)
         else:
             self._on_read_timeout()
+            if self.follower is not None:
+                self.follower.look()
 
 
 class TunnelError(aiohttp.ClientError):

@@ -81,9 +81,9 @@ _decode_started = msgspec.json.Decoder(_Started | None).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 
 
-def make_tap(*, is_stream: bool) -> Tap:
+def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
     """Reads a copy of an answer for its usage and its text."""
-    return Tap(read_answer, is_stream=is_stream)
+    return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage)
 
 
 def hold_first_event(*, keeps_all: bool) -> FirstEvent:

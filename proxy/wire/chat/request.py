@@ -50,6 +50,7 @@ class _Body(msgspec.Struct):
     messages: list[msgspec.Raw]
     model: Any = None
     stream: Any = None
+    stream_options: Any = None
     max_tokens: Any = None
     max_completion_tokens: Any = None
     tools: msgspec.Raw = msgspec.Raw()
@@ -138,6 +139,7 @@ def _make_request(
 ) -> Request:
     is_reasoning = decoded.max_completion_tokens is not None
     wanted = decoded.max_completion_tokens if is_reasoning else decoded.max_tokens
+    options = decoded.stream_options
     fixed = (
         decoded.tools,
         decoded.functions,
@@ -154,6 +156,7 @@ def _make_request(
         max_tokens=wanted if type(wanted) is int else None,
         fixed=tuple(b"" if raw == b"null" else raw for raw in map(bytes, fixed)),
         is_reasoning=is_reasoning,
+        asks_usage=isinstance(options, dict) and options.get("include_usage") is True,
         beginning=beginning,
     )
 

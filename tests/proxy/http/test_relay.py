@@ -260,3 +260,69 @@ async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, 
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     assert 'trimtab_fail_open_total{phase="count"} 2.0' in metrics
     assert log.lines[-1]["outcome"] == "unchanged"
+
+
+ASKS_USAGE = CHAT | {"stream": True, "stream_options": {"include_usage": True}}
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [(b'{"prompt_tokens":9,"completion_tokens":70}', (70, "upstream")), (b"null", (60, "estimated"))],
+    ids=["told", "not told"],
+)
+async def test_a_stream_that_was_to_tell_its_usage(usage, counted, client, upstream, start_proxy, log):
+    """The upstream's figure counts; if it does not come, what the model wrote is counted, as an estimate."""
+    tokens, source = counted
+    end = b'data: {"choices":[],"usage":%b}\n\n' % usage
+
+    async def answer(_, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for chunk in (*[event("word ")] * 60, end, b"data: [DONE]\n\n"):
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    await post(client, proxy.url + "/v1/chat/completions", ASKS_USAGE)
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert log.lines[-1]["completion_tokens"] == pytest.approx(tokens, abs=1)
+    assert f'trimtab_completion_tokens_total{{model="m",source="{source}"}}' in metrics
+
+
+async def test_what_broke_off_before_its_usage_is_counted(client, upstream, start_proxy, log):
+    """By what has come of it, as an estimate."""
+    upstream.answer = break_off
+    proxy = await start_proxy()
+    async with client.post(proxy.url + "/v1/chat/completions", json=ASKS_USAGE) as response:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.content.read()
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert (log.lines[-1]["outcome"], log.lines[-1]["completion_tokens"]) == ("broken", 1)
+    assert 'trimtab_completion_tokens_total{model="m",source="estimated"} 1.0' in metrics
+
+
+async def test_a_client_that_reads_slowly_gets_every_byte_in_its_order(upstream, start_proxy):
+    """Much more than all buffers hold waits at the upstream, and the stream goes on when the client has caught up."""
+    events = [event(f"{number} " + "x" * 1000) for number in range(8000)]
+
+    async def answer(_, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        response.force_close()
+        await response.prepare(request)
+        for chunk in events:
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(proxy.url.rpartition(":")[2]), limit=1024)
+    body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
+    head = b"POST /v1/chat/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    writer.write(head % len(body) + body)
+    await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    received = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    assert received == b"".join(events)

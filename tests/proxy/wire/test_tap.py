@@ -10,7 +10,7 @@ from support.bounds import bounded
 
 from proxy.wire.chat.answer import make_tap
 from proxy.wire.sse import MAX_EVENT_BYTES, EventReader
-from proxy.wire.tap import LAST_CHUNKS, MAX_HELD_BYTES, PIECE_BYTES, Piece, Tap
+from proxy.wire.tap import LAST_CHUNKS, MAX_HELD_BYTES, MAX_SKIPPED_BYTES, PIECE_BYTES, Piece, Tap
 from proxy.wire.usage import Usage
 
 
@@ -188,3 +188,73 @@ def test_a_stream_is_read_at_once_until_there_is_text() -> None:
     tap.feed(_write({"tokens": 7}))
     assert len(read) == 4
     assert tap.usage == Usage(7)
+
+
+USAGE_END = b'data: {"tokens":7,"usage":{}}\n\ndata: [DONE]\n\n'
+"""An end that tells the usage under the name that most dialects have for it."""
+
+
+@given(
+    texts=st.lists(st.text("abc", min_size=1, max_size=40), min_size=1, max_size=400),
+    size=st.sampled_from([7, 300, 5000, 100_000]),
+    is_broken=st.booleans(),
+)
+def test_of_a_stream_that_tells_its_usage_little_is_read(texts: list[str], size: int, *, is_broken: bool) -> None:
+    """The usage and the times are as if all were read. A short stream that breaks off is read to its last word."""
+    body = b"".join(_write({"text": text, "id": "x" * 150}) for text in texts) + (b"" if is_broken else USAGE_END)
+    whole, hardly = Tap(_read_event, is_stream=True), Tap(_read_event, is_stream=True, asks_usage=True)
+    for tap in (whole, hardly):
+        for index, at in enumerate(range(0, len(body), size)):
+            tap.feed(body[at : at + size], 10.0 + index)
+        tap.finish()
+
+    assert hardly.usage == whole.usage == (None if is_broken else Usage(7))
+    assert (hardly.first_at, hardly.last_at) == (whole.first_at, whole.last_at)
+    if is_broken and len(body) <= MAX_SKIPPED_BYTES:
+        assert hardly.count_completion(len) == whole.count_completion(len)
+    assert hardly.text_chars == pytest.approx(whole.text_chars, rel=0.7)
+
+
+@pytest.mark.parametrize("size", [50, 1000, 70_000])
+@pytest.mark.parametrize("is_told", [True, False])
+def test_how_much_text_there_was_is_reckoned_from_what_is_read(size: int, *, is_told: bool) -> None:
+    """Within a tenth, reasoning too, also if the usage that was asked for does not come; what is kept is bounded."""
+    chunks = [b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % (b"word " * (1 + at % 5)) for at in range(5000)]
+    reasons = [chunk.replace(b"content", b"reasoning_content") for chunk in chunks]
+    usage = (
+        b'data: {"choices":[],"usage":{"completion_tokens":9,"completion_tokens_details":{"reasoning_tokens":4}}}\n\n'
+    )
+    body = b"".join(reasons + chunks) + (usage if is_told else b"") + b"data: [DONE]\n\n"
+    tap = make_tap(is_stream=True, asks_usage=True)
+    for at in range(0, len(body), size):
+        tap.feed(body[at : at + size], 1.0 + at)
+        assert tap._unread_bytes <= MAX_SKIPPED_BYTES + size
+    tap.finish()
+
+    words = 2 * 5000 * 3
+    assert tap.text_chars == pytest.approx(5 * words, rel=0.1)
+    assert tap.count_completion(lambda text: text.count(" ")) == pytest.approx(words, rel=0.1)
+    assert tap.find_sent_tokens(9) == 9
+    assert tap.usage == (Usage(None, 9, reasoning_tokens=4) if is_told else None)
+
+
+def test_hardly_anything_is_read_of_a_stream_that_tells_its_usage() -> None:
+    """And everything as soon as somebody asks about one that has not told it."""
+    read = []
+
+    def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
+        read.append(data)
+        return _read_event(data, usage)
+
+    events = [_write({"text": "word", "id": "x" * 150}) for _ in range(140)]
+    told, broken = Tap(note, is_stream=True, asks_usage=True), Tap(note, is_stream=True, asks_usage=True)
+    for chunk in (*events, USAGE_END):
+        told.feed(chunk, 1.0)
+    assert len(read) == 1
+    assert (told.usage, told.text_chars) == (Usage(7), pytest.approx(4 * 140, rel=0.1))
+    assert len(read) < 40
+
+    read.clear()
+    for chunk in events:
+        broken.feed(chunk, 1.0)
+    assert (broken.usage, broken.text_chars, len(read)) == (None, 4 * 140, 140)

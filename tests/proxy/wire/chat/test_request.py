@@ -75,6 +75,22 @@ def test_what_stands_outside_the_messages_is_read() -> None:
     assert other.is_reasoning
 
 
+@pytest.mark.parametrize(
+    ("options", "asks_usage"),
+    [
+        ('{"include_usage":true}', True),
+        ('{"include_usage":false}', False),
+        ('{"include_usage":1}', False),
+        ("{}", False),
+        ("null", False),
+        ('"x"', False),
+    ],
+)
+def test_a_request_may_want_its_usage(options: str, *, asks_usage: bool) -> None:
+    """An odd wish is none: the upstream judges it."""
+    assert CHAT.read(b'{"messages":[],"stream_options":%b}' % options.encode()).asks_usage is asks_usage
+
+
 @pytest.mark.parametrize("wanted", ["true", "1.5", '"8"', "null", "[]", "{}"])
 def test_an_odd_maximum_is_no_maximum(counting: Counting, wanted: str) -> None:
     """What is no whole number is left to the upstream to judge; the transcript is read all the same."""

@@ -1,0 +1,152 @@
+"""A body that is taken as it comes: in its order, each byte once, and to its end or fault."""
+
+import asyncio
+from collections.abc import Callable
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.http.aiohttp_fixes.client import Connector, UpstreamProtocol
+from proxy.http.aiohttp_fixes.following import Follower, follow
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class _Transport(asyncio.Transport):
+    """Takes everything, and tells nobody."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def _begin_body(loop: asyncio.AbstractEventLoop) -> tuple[UpstreamProtocol, aiohttp.StreamReader]:
+    """A connection on which the head of an answer has come, and the answer's body. So small buffers pause at once."""
+    protocol = UpstreamProtocol(loop)
+    protocol.connection_made(_Transport())
+    protocol.set_response_params(read_timeout=60, read_until_eof=True, read_bufsize=16)
+    protocol.data_received(HEAD)
+    (_, body), *_ = protocol._buffer[0]
+    return protocol, body
+
+
+@given(
+    chunks=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20),
+    size=st.integers(1, 200),
+    refusals=st.sets(st.integers(0, 20)),
+)
+def test_each_byte_is_taken_once_and_in_its_order(chunks: list[bytes], size: int, refusals: set[int]) -> None:
+    """However the bytes are cut; what comes behind a refusal is there for whoever reads on, and follows again."""
+    wire = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+    taken: list[bytes] = []
+
+    def take(chunk: bytes) -> bool:
+        taken.append(chunk)
+        return len(taken) not in refusals
+
+    async def pass_all() -> None:
+        protocol, body = _begin_body(asyncio.get_running_loop())
+        follower = protocol.follower = Follower(protocol, body, take)
+        for at in range(0, len(wire), size):
+            protocol.data_received(wire[at : at + size])
+            while follower.over.done() and not body.at_eof():
+                assert protocol.follower is None
+                taken.append(body.read_nowait())
+                follower = protocol.follower = Follower(protocol, body, take)
+                follower.look()
+        assert follower.over.done()
+        assert protocol.follower is None
+
+    asyncio.run(pass_all())
+    assert b"".join(taken) == b"".join(chunks)
+
+
+def _fall_silent(protocol: UpstreamProtocol) -> None:
+    protocol._deadline = 0.001
+    protocol._look()
+
+
+def _break(protocol: UpstreamProtocol) -> None:
+    protocol.data_received(b"no length\r\n")
+    protocol.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        _fall_silent,
+        _break,
+        lambda protocol: protocol.connection_lost(None),
+        lambda protocol: protocol.connection_lost(ConnectionResetError()),
+    ],
+    ids=["silent", "unreadable", "ended", "reset"],
+)
+async def test_a_fault_ends_it_and_is_read_by_whoever_reads_on(end: Callable[[UpstreamProtocol], None]) -> None:
+    """What had come before is taken, and nobody waits for more."""
+    taken: list[bytes] = []
+    protocol, body = _begin_body(asyncio.get_running_loop())
+    follower = protocol.follower = Follower(protocol, body, lambda chunk: not taken.append(chunk))
+    protocol.data_received(b"3\r\none\r\n")
+    assert not follower.over.done()
+    end(protocol)
+
+    assert (taken, follower.over.done(), protocol.follower) == ([b"one"], True, None)
+    with pytest.raises((aiohttp.ClientPayloadError, TimeoutError)):
+        await body.readany()
+    protocol._drop_timeout()
+
+
+async def test_who_takes_may_have_gone() -> None:
+    """That is told to who follows; the connection takes what still comes, and has no follower."""
+    protocol, body = _begin_body(asyncio.get_running_loop())
+
+    def take(_: bytes) -> bool:
+        raise ConnectionResetError
+
+    follower = protocol.follower = Follower(protocol, body, take)
+    protocol.data_received(b"3\r\none\r\n3\r\ntwo\r\n")
+    with pytest.raises(ConnectionResetError):
+        await follower.over
+    assert protocol.follower is None
+    protocol._drop_timeout()
+
+
+async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
+    """Over a socket; who leaves before the end follows no longer."""
+    more, taken = asyncio.Event(), []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + b"3\r\none\r\n")
+        await more.wait()
+        writer.write(b"3\r\ntwo\r\n0\r\n\r\n")
+        writer.close()
+
+    def take(chunk: bytes) -> bool:
+        taken.append(chunk)
+        more.set()
+        return True
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server, aiohttp.ClientSession(connector=Connector()) as session, session.get(url) as answer:
+        assert answer.connection is not None
+        protocol = answer.connection.protocol
+        left = asyncio.ensure_future(follow(answer, lambda _: True))
+        left.cancel()
+        await asyncio.wait({left})
+        assert isinstance(protocol, UpstreamProtocol)
+        assert protocol.follower is None
+        await asyncio.wait_for(follow(answer, take), 5)
+        assert (b"".join(taken), await answer.content.readany()) == (b"onetwo", b"")
+        assert protocol.follower is None
