@@ -20,7 +20,7 @@ WAIT_SECONDS = 0.25
 MAX_WAITING_BYTES = 64 * 1024
 """More is written at once: what a pipe holds on Linux."""
 WHOLE_BYTES = 4096
-"""So much is written to a pipe as one; of more, lines of several processes would be mixed. Source: PIPE_BUF of Linux."""
+"""So much is written to a pipe as one; of more, several processes would mix their lines. Source: PIPE_BUF of Linux."""
 GATHERED_EVENT = "request"
 """The one event that comes with each request."""
 

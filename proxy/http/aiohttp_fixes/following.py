@@ -38,19 +38,22 @@ class Follower:
             return
         self._is_looking = True
         content = self._content
-        takes_more = True
+        takes_more, is_sound = True, False
         try:
             while takes_more and content.exception() is None and (chunk := content.read_nowait()):
                 takes_more = self._take(chunk)
+            is_sound = True
         except ConnectionError as error:
             self.leave()
             self.over.set_exception(error)
-        else:
-            if not takes_more or content.is_eof() or content.exception() is not None:
-                self.leave()
-                self.over.set_result(None)
         finally:
             self._is_looking = False
+            if not is_sound and not self.over.done():
+                self.leave()
+                self.over.cancel()  # a fault of ours: nobody waits for ever
+        if is_sound and (not takes_more or content.is_eof() or content.exception() is not None):
+            self.leave()
+            self.over.set_result(None)
 
     def leave(self) -> None:
         """The connection may be another request's from now on."""

@@ -150,3 +150,19 @@ async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
         await asyncio.wait_for(follow(answer, take), 5)
         assert (b"".join(taken), await answer.content.readany()) == (b"onetwo", b"")
         assert protocol.follower is None
+
+
+async def test_nobody_waits_for_ever_behind_a_fault_of_ours() -> None:
+    """Whoever follows hears of it, and the fault goes where faults of callbacks go."""
+    protocol, body = _begin_body(asyncio.get_running_loop())
+
+    def fail(_: bytes) -> bool:
+        message = "planted"
+        raise ZeroDivisionError(message)
+
+    follower = protocol.follower = Follower(protocol, body, fail)
+    body.feed_data(b"x")
+    with pytest.raises(ZeroDivisionError):
+        follower.look()
+    assert follower.over.cancelled()
+    assert protocol.follower is None
