@@ -28,7 +28,7 @@ SKETCHES_BYTES = 32 * 1024 * 1024
 DIFFS_BYTES = 8 * 1024 * 1024
 BEGINNINGS_BYTES = 64 * 1024 * 1024
 """Bodies that were read last, whole: forty sessions of 400 kB. Of others the messages are known."""
-STATES_BYTES = 96 * 1024 * 1024
+STATES_BYTES = 144 * 1024 * 1024
 """What was worked out of whole transcripts, the ones seen last, so that a grown one costs its new messages only.
 
 They hold the messages of these, nearly always the cached ones, which count again: twice, if results were compared.

@@ -97,7 +97,10 @@ def _begin(body: bytes, decoded: _Body, raws: tuple[bytes, ...]) -> Beginning | 
         return None
     skipped = [bytes(raw) for raw in (decoded.tools, decoded.functions, decoded.response_format)]
     array = find_array(body, MESSAGES_KEY, raws, skipped)
-    return None if array is None else Beginning(body, array, raws, count_parts(body))
+    if array is None:
+        return None
+    behind = array.elements[-1].stop if raws else array.start
+    return Beginning(body, array, raws, count_parts(body) - count_parts(body[behind:]))
 
 
 def _read_on(codec: Codec, body: bytes, begun: Begun) -> Request | None:
@@ -122,6 +125,7 @@ def _read_on(codec: Codec, body: bytes, begun: Begun) -> Request | None:
         return None
     shift = stop - array.elements[0].stop
     spans = [Span(span.start + shift, span.stop + shift) for span in array.elements[1:]]
+    parts -= count_parts(text[array.elements[-1].stop :])
     beginning = Beginning(
         body,
         Array(start, array.stop + shift, [*earlier.array.elements[: begun.number], *spans]),
