@@ -164,12 +164,15 @@ class BytesLRU(Generic[K, V]):
                 bound.keep()
 
     def shrink(self, most_bytes: int) -> None:
-        """Forget until no more than that is left: what was never used, then what was longest ago. The lock is held."""
-        while self._unused and self.total_bytes > most_bytes:
-            self._take(next(iter(self._unused)))
+        """Forget until no more than that is left, what was used longest ago first. The lock is held.
+
+        What nobody has asked for yet goes last: it has its own bound, and its turn to be asked for must come.
+        """
         while self._entries and self.total_bytes > most_bytes:
             _, (_, forgotten) = self._entries.popitem(last=False)
             self._grow(-forgotten)
+        while self._unused and self.total_bytes > most_bytes:
+            self._take(next(iter(self._unused)))
 
     def shrink_unused(self, most_bytes: int) -> None:
         """Forget of what was never used until no more than that is left, but for the newest. The lock is held."""

@@ -190,7 +190,7 @@ def test_shares_hold_no_more_than_the_bound(steps: list[tuple[int, str, int]]) -
 
 
 def test_what_comes_once_does_not_drive_out_what_is_used() -> None:
-    """Entries that nobody has asked for have a part of the room, and go first."""
+    """Entries that nobody has asked for have a part of the room, and no more."""
     lru: BytesLRU[str, str] = BytesLRU(MAX_BYTES, lambda _, value: len(value), unused_share=0.6)
     for key in "ab":
         lru[key] = key * 100
@@ -200,10 +200,10 @@ def test_what_comes_once_does_not_drive_out_what_is_used() -> None:
     assert [key for key, _ in lru.items()] == ["e", "f", "a", "b"]
     lru.get("e")
     lru["g"] = "g" * 100
-    assert [key for key, _ in lru.items()] == ["g", "a", "b", "e"]
-    lru["a"] = "new"
+    assert [key for key, _ in lru.items()] == ["f", "g", "b", "e"]
+    lru["b"] = "new"
     lru["h"] = "h" * 100
-    assert [key for key, _ in lru.items()] == ["h", "b", "e", "a"]
+    assert [key for key, _ in lru.items()] == ["g", "h", "e", "b"]
 
 
 def test_the_newest_entry_has_room_though_nobody_has_asked_for_it() -> None:
@@ -242,3 +242,13 @@ def test_sums_are_those_of_the_entries(steps: list[tuple[str, int, int]]) -> Non
             assert share.total_bytes == sum(len(value) + ENTRY_BYTES for _, value in share.items())
             assert 0 <= share.unused_bytes <= share.total_bytes
         assert sum(share.total_bytes for share in shares) <= MAX_BYTES
+
+
+def test_what_is_new_finds_room_though_all_of_it_is_used() -> None:
+    """Else nothing would ever be asked for a second time once the room was full."""
+    lru: BytesLRU[str, str] = BytesLRU(MAX_BYTES, lambda _, value: len(value), unused_share=0.3)
+    for key in "abcd":
+        lru[key] = key * 100
+        lru.get(key)
+    lru["e"] = "e" * 100
+    assert [key for key, _ in lru.items()] == ["e", "b", "c", "d"]
