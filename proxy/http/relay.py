@@ -117,6 +117,20 @@ class Reply:
             raise
         return not transport.get_write_buffer_size()
 
+    async def wait_for_client(self) -> None:
+        """Wait until the client has taken most of what it was sent; no time if it has.
+
+        Raises ConnectionError or TimeoutError if it has left or reads no more.
+        """
+        if self.is_taken:
+            return
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):
+                await self.request.writer.drain()
+        except (ConnectionError, TimeoutError):
+            self.client_left = True
+            raise
+
     def reset(self) -> None:
         """End the connection so that the client notices: the end looks regular if no length was announced."""
         if self.request.transport is not None:
@@ -209,6 +223,7 @@ async def _pass_body(
     """The body, chunk by chunk, to the client, or into an `event`. Raises aiohttp's errors where it was cut."""
     upstream = answer.connection.protocol if answer.connection is not None else None
     content, monotonic = answer.content, time.monotonic
+    follows = event is None and reply.is_stream
 
     def pass_on(chunk: bytes) -> bool:
         arrived, is_free = monotonic(), reply.write_at_once(chunk)
@@ -224,8 +239,9 @@ async def _pass_body(
             event += chunk[: MAX_ANSWER_EVENT_BYTES - len(event)]
         if tap is not None:
             tap.feed(chunk, arrived)
-        if event is None and not content.is_eof() and reply.is_taken:
+        if follows and not content.is_eof() and reply.is_taken:
             await follow(answer, pass_on)
+            await reply.wait_for_client()
     if upstream is not None and isinstance(upstream.exception(), OSError) and _ends_with_connection(answer):
         raise aiohttp.ClientPayloadError  # by a reset, which aiohttp takes for an end
 
