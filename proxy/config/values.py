@@ -3,6 +3,7 @@
 Law: a message says what the value must be, and never repeats it where it may hold a secret.
 """
 
+import re
 from fnmatch import translate
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -220,6 +221,10 @@ def _check_exclude(exclude: object) -> object:
     return _GLOBS.validate_python(exclude)
 
 
+_DATABASE = re.compile(r"(/[0-9]*)?", re.ASCII)
+_NOT_A_DATABASE = "must end with the number of a database, redis://host:port/DB, or with the port"
+
+
 def _check_store(store: str) -> str:
     scheme, _, rest = store.partition("://")
     if rest and has_several(store) and scheme.partition("+")[0] in SCHEMES:
@@ -232,6 +237,7 @@ def _check_store(store: str) -> str:
     if store not in {"memory", "sqlite"} and not is_file and not is_server:
         raise refused()
     require(not is_server or not _has_empty_password(store), _NOT_EMPTY)
+    require(not is_server or _DATABASE.fullmatch(urlsplit(store).path), _NOT_A_DATABASE)
     return store
 
 

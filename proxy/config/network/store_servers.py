@@ -101,6 +101,9 @@ def _split_query(query: str, *, is_sentinel: bool) -> tuple[str, tuple[tuple[str
     options = parse_qsl(query, keep_blank_values=True)
     own = tuple((name.removeprefix("sentinel_"), value) for name, value in options if name in _SENTINEL_OPTIONS)
     _require(is_sentinel or not own, "must have no sentinel_username or sentinel_password: a cluster has no sentinels")
+    _require(
+        all(value for _, value in own), "must not have an empty sentinel_password; is its variable set to nothing?"
+    )
     others = [(name, value) for name, value in options if name not in _SENTINEL_OPTIONS]
     return (f"?{urlencode(others, quote_via=quote)}" if others else ""), own
 

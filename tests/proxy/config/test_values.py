@@ -34,6 +34,12 @@ def test_a_store_that_can_never_be_is_refused(store: str) -> None:
         load_config(settings=[f"store={store}"], environment={})
 
 
+def test_a_database_is_a_number() -> None:
+    """Another word there would silently be database 0."""
+    with pytest.raises(ConfigError, match="must end with the number of a database"):
+        load_config(settings=["store=redis://h:1/abc"], environment={})
+
+
 def test_a_password_in_a_store_is_not_repeated() -> None:
     """However wrong the rest of it is."""
     with pytest.raises(ConfigError) as raised:

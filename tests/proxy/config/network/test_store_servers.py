@@ -45,6 +45,7 @@ def test_a_url_says_who_is_asked_and_how(store: str, servers: StoreServers) -> N
         ("redis+cluster://secret@h:1/1", "must name no database but 0"),
         ("redis+cluster://secret@h:1?sentinel_password=secret", "a cluster has no sentinels"),
         ("redis+cluster://secret:@h:1", "must not have an empty password"),
+        ("redis+sentinel://h/secret?sentinel_password=", "must not have an empty sentinel_password"),
         ("redis+ring://secret@h:1", "must begin with redis+sentinel:// or redis+cluster://"),
         ("redis://secret@a:1,b:2/0", "must name one server; several are redis+sentinel://"),
     ],
