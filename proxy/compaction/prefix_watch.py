@@ -52,7 +52,7 @@ def _fingerprint(message: Message) -> int:
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:
     """The tokens of what both begin with."""
-    if now[: len(before)] == before:  # the usual case: nothing but new messages
+    if now[: len(before)] == before:  # the usual case: new messages alone
         return forwarded.tokens - sum(message.tokens for message in forwarded.messages[len(before) - 1 :])
     tokens = 0
     sizes = (forwarded.fixed_tokens, *(message.tokens for message in forwarded.messages))

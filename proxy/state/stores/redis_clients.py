@@ -1,7 +1,7 @@
 """Clients of Redis: of one server, of the master that sentinels name, of a cluster's nodes.
 
 Law: whoever asks gets the same commands from all three. A server that is silent for a second counts as gone. Only a
-cluster's client asks again, once: it learns of a node that has gone by asking it.
+cluster's client asks again, once: only by asking does it learn that a node is gone.
 """
 
 import asyncio
