@@ -1,0 +1,115 @@
+"""Checks the words of the repository: phrases that have to be read twice, and numbers without a reason.
+
+Two laws:
+
+* No phrase of `PHRASES` appears in a docstring, a comment, a message or a page. Each has a plain word.
+* A module constant that is a number has a comment on its line or above it, or a string below it, that says where the
+  number comes from. Constants in a block without blank lines may share the comment above the block.
+
+Usage: python scripts/check_words.py [ROOT]
+"""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+
+CODE = ("proxy", "rules", "bench", "scripts")
+WITH_REASONS = ("proxy", "rules")
+PAGES = ("README.md", "CHANGELOG.md", "docs/**/*.md", "bench/*.md", "config.example.yaml")
+
+PHRASES = {
+    r"\b(?:it|that|this|which) is none\b": "say what it is not",
+    r"\bas (?:it|they) came\b": "unchanged",
+    r"\bcomes? to nothing\b": "fails",
+    r"\bfor good\b": "forever, or no longer",
+    r"\bgone by\b": "used",
+    r"\bin vain\b": "without effect",
+    r"\b(?:is|are|was|were) let be\b": "is left unchanged",
+    r"\bnothing but\b": "only",
+    r"\b(?:says?|tells?) nothing\b": "name what is missing",
+    r"\bto be had\b": "available",
+    r"\bat the (?:least|most)\b": "at least, at most",
+    r"\banew\b": "again",
+    r"\bwho shows\b": "a request with",
+    r"(?<!\bfrom )(?<!\bknow )(?<!\bknows )(?<!\bsays )(?<!\bsay )(?<!\btell )(?<!\bshows )(?<!\bshow )(?<!\bfind )"
+    r"(?<!\bplace )(?<!\bplaces )(?<!\bposition )(?<!\bpoint )(?<!\bline )(?<!\bfolder )(?<!\bof )(?<!\band )"
+    r"(?<!\bexactly )(?<!\bsee )(?<!\bdecides )(?<!\bdirectory )(?<!\bpositions )(?<!\bindex )(?<!\boffset )"
+    r"\b[Ww]here (?:it|they|there|none|no|nothing|one|neither|both|all|only|some|its|another)\b": "if",
+}
+"""Each pattern, and what to write instead."""
+
+
+def find_mistakes(root: Path) -> Iterator[str]:
+    """Each phrase and each number that breaks a law, with its file and line."""
+    for pattern in PAGES:
+        for path in sorted(root.glob(pattern)):
+            yield from check_text(path.read_text("utf-8"), path.relative_to(root))
+    for package in CODE:
+        for path in sorted((root / package).rglob("*.py")):
+            if path.resolve() == Path(__file__).resolve():
+                continue  # it quotes them
+            source = path.read_text("utf-8")
+            name = path.relative_to(root)
+            yield from check_text(source, name)
+            if package in WITH_REASONS:
+                yield from check_numbers(source, name)
+
+
+def check_text(text: str, name: Path) -> Iterator[str]:
+    """Each phrase of `PHRASES` in the text; a phrase may go over the end of a line."""
+    words = [(word, number) for number, line in enumerate(text.splitlines(), 1) for word in line.split() if word != "#"]
+    starts = list(accumulate((len(word) + 1 for word, _ in words), initial=0))
+    flat = " ".join(word for word, _ in words)
+    for pattern, instead in PHRASES.items():
+        for match in re.finditer(pattern, flat):
+            line = words[bisect_right(starts, match.start()) - 1][1]
+            yield f"{name}:{line}: {match[0]!r}: write: {instead}"
+
+
+def check_numbers(source: str, name: Path) -> Iterator[str]:
+    """Each module constant that is a number and gives no reason for it."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    body = ast.parse(source).body
+    explained_until = 0
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        constant = _find_number(node)
+        if constant is None:
+            continue
+        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        has_string = (
+            isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+            and isinstance(following.value.value, str)
+        )
+        explained = has_string or node.lineno - 1 in comments or any(line in comments for line in lines)
+        if explained or explained_until == node.lineno - 1:
+            explained_until = following.end_lineno or 0 if has_string and following else lines[-1]
+        else:
+            yield f"{name}:{node.lineno}: {constant}: say where the number comes from"
+
+
+def _find_number(node: ast.stmt) -> str | None:
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        target, value = node.targets[0], node.value
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        target, value = node.target, node.value
+    else:
+        return None
+    allowed = (ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
+    is_number = all(
+        isinstance(part, allowed) and (not isinstance(part, ast.Constant) or type(part.value) in {int, float})
+        for part in ast.walk(value)
+    )
+    return target.id if is_number and target.id.isupper() else None
+
+
+if __name__ == "__main__":
+    mistakes = list(find_mistakes(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))
+    sys.exit("\n".join(mistakes))
