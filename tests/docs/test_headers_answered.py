@@ -52,6 +52,13 @@ async def test_an_error_on_another_path_has_the_request_id(start_proxy, client) 
         assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
+async def test_an_error_after_the_plan_tells_of_the_plan(start_proxy, client) -> None:
+    proxy = await start_proxy("defaults.max_tool_result_tokens=100", "upstream.base_url=http://127.0.0.1:9/v1")
+    answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", LONG)
+
+    assert (answer.status, _find_own(answer.headers)) == (502, "iTtd")
+
+
 async def test_sent_tokens_are_those_that_went_out(start_proxy, client) -> None:
     """The original's if only observed, 0 if refused."""
     proxy = await start_proxy("defaults.context_window=8192", "defaults.max_tool_result_tokens=100")
@@ -85,5 +92,5 @@ def test_the_page_has_a_row_for_each_of_these() -> None:
 
     assert rows["a request that was planned, and a rule acted"] == "yes" * 3
     assert rows["a request that was planned, and no rule acted"] == "yesyesno"
-    assert rows["any other error of trimtab's own"] == "yesnono"
+    assert rows["another error of trimtab's own, before the plan"] == "yesnono"
     assert rows["`/trimtab/...` and `/metrics`"] == "no" * 3
