@@ -1,0 +1,104 @@
+"""The pages of docs/architecture name folders, files, layers and sizes as they are."""
+
+import re
+import runpy
+import tomllib
+
+import pytest
+from support.reference_pages import ROOT, find_code, read_rows
+
+from proxy.compaction.offload import INLINE_BYTES, TIERS
+from proxy.state.summaries.leases import LEASE_SECONDS, RENEW_SECONDS
+from proxy.state.summaries.sliding import SUMMARIES
+from rules.policy import PREFETCH_GAP
+from rules.window.economics import PATIENCE
+
+FOLDER = ROOT / "docs" / "architecture"
+PAGES = sorted(page.name for page in FOLDER.glob("*.md"))
+PATH = re.compile(r"(?:proxy|rules|tests|bench|scripts|docs|\.ci)/[\w./-]+")
+
+
+def _read(name: str) -> str:
+    return (FOLDER / name).read_text("utf-8")
+
+
+def _section(text: str, title: str) -> str:
+    return text.split(f"## {title}\n")[1].split("\n## ", maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_path_on_a_page_exists(name) -> None:
+    """In the repository, seen from its root."""
+    paths = {code.rstrip("/") for code in find_code(_read(name)) if PATH.fullmatch(code)}
+
+    assert paths
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_the_table_has_every_room() -> None:
+    """Each folder with modules in it, of both packages, at the first level."""
+    rooms = {row[0].strip("`") for row in read_rows(_section(_read("index.md"), "Rooms"))}
+    folders = {
+        str(path.parent.relative_to(ROOT))
+        for package in ("proxy", "rules")
+        for path in (ROOT / package).glob("*/__init__.py")
+    }
+
+    assert rooms == folders
+
+
+def test_every_module_beside_the_rooms_is_named() -> None:
+    section = _section(_read("index.md"), "Rooms")
+    modules = {
+        str(path.relative_to(ROOT))
+        for package in ("proxy", "rules")
+        for path in (ROOT / package).glob("*.py")
+        if not path.name.startswith("__")
+    }
+
+    assert modules <= set(find_code(section))
+
+
+def test_the_layers_are_those_of_the_import_contracts() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    shown = _section(_read("index.md"), "Which way imports go").split("```text\n")[1].split("```")[0]
+    blocks = {
+        block.split("\n")[0]: [line.strip() for line in block.split("\n")[1:] if line] for block in shown.split("\n\n")
+    }
+    layers = {
+        contract["containers"][0]: contract["layers"]
+        for contract in settings
+        if contract["type"] == "layers" and contract.get("containers") in (["proxy"], ["rules"])
+    }
+
+    assert blocks == layers
+
+
+def test_the_sizes_are_those_that_the_script_checks() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "check_house.py"))
+    sizes = [int(row[1]) for row in read_rows(_section(_read("index.md"), "Sizes"))]
+
+    assert sizes == [script[f"MAX_{name}"] for name in ("ENTRIES", "FILE_LINES", "FUNCTION_LINES", "FLOORS")]
+
+
+def test_the_threads_are_those_of_the_code() -> None:
+    section = _section(_read("journey.md"), "Threads")
+    rows = [(int(threads), int(tenant)) for _, threads, tenant in read_rows(section)]
+
+    assert rows == [(tier.threads, tier.threads_per_tenant) for tier in TIERS]
+    assert f"up to {INLINE_BYTES // 1024} KiB of text" in section
+
+
+def test_the_length_of_a_journey_is_that_of_its_test() -> None:
+    text = (ROOT / "tests/end_to_end/test_journey_length.py").read_text("utf-8")
+    files, hops = (re.search(rf"^MAX_{name} = (\d+)$", text, re.MULTILINE)[1] for name in ("FILES", "HOPS"))
+
+    assert f"allows {files} files, and {hops} hops" in _read("journey.md")
+
+
+def test_figures_of_decisions_are_those_of_the_code() -> None:
+    text = " ".join(_read("decisions.md").split())
+
+    assert f"A lease lasts {LEASE_SECONDS:g} seconds and is renewed every {RENEW_SECONDS:g} seconds" in text
+    assert (SUMMARIES, PATIENCE) == (3, 1 / 4)
+    assert f"ahead of time only from {1 - PREFETCH_GAP:.0%} of the room on".replace("%", " %") in text

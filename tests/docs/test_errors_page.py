@@ -1,0 +1,72 @@
+"""docs/reference/errors.md names every error that trimtab answers, and every exit status."""
+
+import importlib
+import pkgutil
+import signal
+from collections.abc import Iterator
+
+from support.reference_pages import find_code, read_rows, read_section
+
+import proxy
+from proxy.__main__ import INTERRUPTED
+from proxy.cli.options import WRONG_USE
+from proxy.http.errors import ProxyError
+from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
+from proxy.http.request_body import MIN_BYTES_PER_SECOND
+from proxy.wire.chat.answer import write_answer_event
+
+PAGE = "errors.md"
+
+
+def _find_errors(kind: type[ProxyError] = ProxyError) -> Iterator[type[ProxyError]]:
+    """Every kind of error of the program, wherever it is defined."""
+    for module in pkgutil.walk_packages(proxy.__path__, "proxy."):
+        importlib.import_module(module.name)
+    for error in kind.__subclasses__():
+        yield error
+        yield from _find_errors(error)
+
+
+def test_the_page_has_every_error_with_its_status_and_type() -> None:
+    on_page = [tuple(cell.strip("`") for cell in row[:3]) for row in read_rows(read_section(PAGE, "Error codes"))]
+    in_code = [(error.code, str(error.status), error.type) for error in _find_errors()]
+
+    assert sorted(on_page) == sorted(in_code)
+
+
+def test_the_page_says_after_which_errors_the_connection_ends() -> None:
+    listed = read_section(PAGE, "Connections that end").split("\n\n")[1]
+    ending = {error.code for error in _find_errors() if error.closes}
+
+    assert set(find_code(listed)) == ending
+
+
+def test_the_page_says_when_an_error_asks_to_try_again() -> None:
+    rows = {row[0].strip("`"): row[4] for row in read_rows(read_section(PAGE, "Error codes"))}
+
+    for error in _find_errors():
+        assert ("Retry-After" in error.headers) == ("`Retry-After`" in rows[error.code])
+
+
+def test_limits_in_the_table_are_those_of_the_code() -> None:
+    rows = {row[0].strip("`"): row[3] for row in read_rows(read_section(PAGE, "Error codes"))}
+
+    assert f"{MAX_HEAD_BYTES // 1024} KiB or {MAX_HEADER_FIELDS} header fields" in rows["head_too_large"]
+    assert f"{MIN_BYTES_PER_SECOND} bytes a second" in rows["request_timeout"]
+
+
+def test_an_upstreams_answer_becomes_the_event_that_the_page_describes() -> None:
+    """An error passes as it is; of anything else the status is in the code."""
+    assert write_answer_event(500, b'{"error": {"x": 1}}') == b'data: {"error": {"x": 1}}\n\n'
+    assert write_answer_event(200, b'{"choices": []}') == b'data: {"choices": []}\n\n'
+    event = write_answer_event(503, b"busy")
+    assert b'"message":"status 503: busy"' in event
+    assert b'"type":"upstream_error"' in event
+    assert b'"code":"503"' in event
+
+
+def test_the_page_has_every_exit_status() -> None:
+    rows = read_rows(read_section(PAGE, "Exit statuses"))
+    statuses = {int(row[0]) for row in rows if row[0].isdigit()}
+
+    assert statuses == {0, 1, WRONG_USE, INTERRUPTED, 128 + signal.SIGTERM}

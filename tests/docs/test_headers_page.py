@@ -1,0 +1,116 @@
+"""docs/reference/headers.md names every header that the code names, and shows values as they are written."""
+
+import ast
+import re
+
+from support.reference_pages import find_all, find_code, read_literal, read_page, read_rows, read_section
+
+from proxy.http.headers import (
+    AFFINITY_HEADERS,
+    HOP_BY_HOP,
+    KEY_HEADER,
+    MAX_HEAD_BYTES,
+    MAX_HEADER_FIELDS,
+    OWN_PREFIX,
+    REWRITING_HEADERS,
+    write_own_headers,
+)
+from proxy.http.keys import ADMITTING_HEADERS
+from proxy.http.request_body import ENTITY_HEADERS
+from rules.conversation import Decision
+from rules.results.excerpt.rule import TRUNCATE
+from rules.results.tidy.rule import TIDY
+
+PAGE = "headers.md"
+OWN_NAME = re.compile(rf"{OWN_PREFIX}[a-z]+(-[a-z]+)*")
+WORD = r"[A-Za-z*][\w!#$%&'*+.^`|~:/-]*"
+INTEGER = r"-?\d{1,15}"
+DICTIONARY = re.compile(rf"[a-z]\w*={INTEGER}(, [a-z]\w*={INTEGER})*")
+LIST = re.compile(rf"{WORD};saved={INTEGER}(, {WORD};saved={INTEGER})*")
+"""Of RFC 9651, as much as these headers use."""
+
+
+def _names_in(title: str) -> set[str]:
+    return {name for row in read_rows(read_section(PAGE, title)) for name in find_code(row[0])}
+
+
+def _find_own_name(node: ast.AST) -> str | None:
+    literal = read_literal(node)
+    return literal if literal is not None and OWN_NAME.fullmatch(literal) else None
+
+
+def _find_read_name(node: ast.AST) -> str | None:
+    """The header that a call of `headers.get` or `headers.getall` asks for by a literal."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+        return None
+    asks = node.func.attr in {"get", "getall"} and ast.unparse(node.func.value).endswith("headers")
+    return read_literal(node.args[0]) if asks else None
+
+
+def _find_rule(node: ast.AST) -> str | None:
+    """The rule that a decision is made for by a literal."""
+    is_decision = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Decision"
+    return read_literal(node.args[0]) if is_decision else None
+
+
+def _find_cut_rule(node: ast.AST) -> str | None:
+    """The name of a cut, which is chosen by who wrote its text."""
+    is_rule = isinstance(node, ast.IfExp) and ast.unparse(node.test).endswith("by_model")
+    return f"{read_literal(node.body)} {read_literal(node.orelse)}" if is_rule else None
+
+
+def test_the_page_has_every_header_of_trimtabs_own_and_no_other() -> None:
+    in_code = {*find_all(("proxy",), _find_own_name), KEY_HEADER}
+    on_page = _names_in("Request headers of trimtab") | _names_in("Response headers of trimtab")
+
+    assert on_page - {"Server-Timing"} == in_code
+
+
+def test_response_headers_and_their_examples_are_what_trimtab_writes() -> None:
+    """Each row's example comes out of the function that writes the header."""
+    rows = read_rows(read_section(PAGE, "Response headers of trimtab"))
+    examples = {name.strip("`"): example.strip("`") for name, _, example in rows}
+    decisions = [Decision("truncate", "", 9800, 0, 1, 0), Decision("prune", "", 14428, 0, 1, 0)]
+    tokens = {"original": 20023, "sent": 124, "limit": 119808}
+    written = write_own_headers("08ddcb468de5a69689374951", 0.0019, tokens, decisions)
+
+    values = dict(written)
+    assert values == examples
+    assert DICTIONARY.fullmatch(values["x-trimtab-tokens"])
+    assert LIST.fullmatch(values["x-trimtab-decisions"])
+
+
+def test_the_page_has_every_rule_that_a_decision_may_name() -> None:
+    """And each is a token, as a list of RFC 9651 wants it."""
+    text = read_section(PAGE, "Response headers of trimtab").split("The rules are ")[1].split(".")[0]
+    cuts = {name for names in find_all(("rules",), _find_cut_rule) for name in names.split()}
+    in_code = {*find_all(("rules",), _find_rule), TIDY.rule, TRUNCATE.rule} | (cuts & {"summarise", "digest"})
+
+    assert set(find_code(text)) == in_code
+    assert all(re.fullmatch(WORD, rule) for rule in in_code)
+
+
+def test_the_page_has_every_header_that_stays_on_its_hop() -> None:
+    listed = read_section(PAGE, "Headers that stay on one hop").split("The source")[0]
+    names = {name.lower() for name in find_code(listed)}
+
+    assert names == HOP_BY_HOP
+
+
+def test_the_page_has_every_header_that_is_dropped_replaced_or_read() -> None:
+    changed = {name.lower() for name in _names_in("Request headers that are not forwarded or are changed")}
+    other = {name.lower() for name in _names_in("Other request headers that trimtab reads")}
+    read_by_name = {
+        name.lower() for name in find_all(("proxy/http", "proxy/server", "proxy/exchange"), _find_read_name)
+    }
+
+    assert changed >= REWRITING_HEADERS | {name.lower() for name in ENTITY_HEADERS}
+    assert other >= AFFINITY_HEADERS | (ADMITTING_HEADERS - {KEY_HEADER})
+    assert {name.lower() for name in find_code(read_page(PAGE))} >= read_by_name - {KEY_HEADER}
+    assert read_by_name
+
+
+def test_the_limits_of_a_head_are_those_of_the_code() -> None:
+    limits = read_section(PAGE, "Limits")
+
+    assert f"{MAX_HEAD_BYTES // 1024} KiB and {MAX_HEADER_FIELDS} header fields" in limits

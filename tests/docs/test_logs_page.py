@@ -1,0 +1,131 @@
+"""docs/reference/logs.md names every event of the log, with its level and its fields."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+from support.reference_pages import ROOT, find_code, read_literal, read_page, read_rows, read_section
+
+from proxy.exchange.arrival import MAX_CHARS
+from proxy.telemetry.json_lines import WAIT_SECONDS
+from proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, describe_request
+
+PAGE = "logs.md"
+OTHER_SECTIONS = (
+    "Other events of requests", "Start and stop", "Reload", "Workers", "Counting", "Models", "Summaries", "Stores",
+)  # fmt: skip
+MORE_FIELDS = {"worker_died": {"status", "signal"}, "worker_cannot_start": {"status", "signal"}}
+"""Fields that the code passes as a mapping."""
+
+
+@dataclass
+class Event:
+    """What the source says of an event, over all calls."""
+
+    levels: set[str] = field(default_factory=set)
+    fields: set[str] = field(default_factory=set)
+
+
+def _find_levels(call: ast.expr, names: dict[str, set[str]]) -> set[str]:
+    """The levels at which a function logs: a logger's method, one of two of them, or a name for these."""
+    if isinstance(call, ast.IfExp):
+        return _find_levels(call.body, names) | _find_levels(call.orelse, names)
+    if isinstance(call, ast.Name):
+        return names.get(call.id, set())
+    is_log = isinstance(call, ast.Attribute) and ast.unparse(call.value).removesuffix("()").endswith("log")
+    return {call.attr} & set(LEVELS) if isinstance(call, ast.Attribute) and is_log else set()
+
+
+def _find_calls(tree: ast.Module) -> Iterator[tuple[str, set[str], set[str]]]:
+    """Each event that is logged under a literal name, with its levels and its fields."""
+    names: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            names[node.targets[0].id] = _find_levels(node.value, {})
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and (event := read_literal(node.args[0])):
+            levels = _find_levels(node.func, names)
+            if levels:
+                yield event, levels, {keyword.arg for keyword in node.keywords if keyword.arg is not None}
+
+
+def _find_events() -> dict[str, Event]:
+    events: dict[str, Event] = defaultdict(Event)
+    for path in (ROOT / "proxy").rglob("*.py"):
+        for name, levels, fields in _find_calls(ast.parse(path.read_text("utf-8"))):
+            events[name].levels |= levels
+            events[name].fields |= fields | MORE_FIELDS.get(name, set())
+    return events
+
+
+def _find_request_fields() -> set[str]:
+    """The keys of the dictionary that a request's line is made of."""
+    tree = ast.parse((ROOT / "proxy/exchange/report.py").read_text("utf-8"))
+    function = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "_write_line")
+    keys: list[ast.expr | None] = []
+    for node in ast.walk(function):
+        keys += node.keys if isinstance(node, ast.Dict) else [node.slice] if isinstance(node, ast.Subscript) else []
+    return {literal for literal in map(read_literal, keys) if literal is not None}
+
+
+def test_the_page_has_every_event_with_its_level_and_fields() -> None:
+    rows = [row for section in OTHER_SECTIONS for row in read_rows(read_section(PAGE, section))]
+    on_page = {row[0].strip("`"): (set(row[1].split(" or ")), set(find_code(row[2]))) for row in rows}
+    in_code = {name: (event.levels, event.fields) for name, event in _find_events().items() if name != "request"}
+
+    assert len(rows) == len(on_page)
+    assert on_page == in_code
+
+
+def test_the_page_has_every_field_of_the_request_event() -> None:
+    section = read_section(PAGE, "The request event")
+    rows = {row[0].strip("`"): row for row in read_rows(section)}
+    nested = {"rule", "saved_tokens", "first_changed"}
+
+    assert set(rows) | nested == _find_request_fields()
+    assert nested <= set(find_code(rows["decisions"][1]))
+    assert _find_events()["request"].levels == {"info", "warning"}
+
+
+def test_every_event_says_what_to_do() -> None:
+    for section in OTHER_SECTIONS:
+        assert all(row[3] and row[4] for row in read_rows(read_section(PAGE, section)))
+
+
+def test_levels_formats_and_bounds_are_those_of_the_code() -> None:
+    rows = read_rows(read_section(PAGE, "Level and format"))
+
+    assert [tuple(find_code(row[2])) for row in rows] == [LEVELS, FORMATS]
+    assert WAIT_SECONDS == 1 / 4
+    assert "a quarter of a second" in read_section(PAGE, "Level and format")
+    assert f"cut to {MAX_CHARS} characters" in read_section(PAGE, "What is changed before it is logged")
+    assert f"the first {SHORT_ID_CHARS} characters" in read_page(PAGE)
+
+
+def test_the_line_of_a_request_is_written_as_the_page_shows_it() -> None:
+    fields = {
+        "model": "gpt-4o-mini",
+        "match": "gpt-4o*",
+        "status": 200,
+        "outcome": "compacted",
+        "original_tokens": 41230,
+        "sent_tokens": 17002,
+        "limit_tokens": 119808,
+        "decisions": [{"rule": "truncate"}, {"rule": "prune"}],
+        "completion_tokens": 512,
+        "seconds": 1.2,
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "upstream": "api.openai.com",
+        "request_id": "0123abcd4567",
+    }
+
+    assert f"12:01:03 {describe_request(fields)}\n" in read_section(PAGE, "Level and format")
+
+
+def test_the_json_line_has_the_members_that_every_line_has() -> None:
+    line = read_section(PAGE, "Level and format").split("```json\n")[1].split("\n")[0]
+
+    assert list(orjson.loads(line))[-3:] == ["event", "level", "timestamp"]

@@ -1,0 +1,50 @@
+"""Reads the pages of docs/reference, and what the source says of the same things."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "reference"
+_CODE = re.compile(r"`([^`\n]+)`")
+
+T = TypeVar("T")
+
+
+def read_page(name: str) -> str:
+    """The whole text of a page."""
+    return (PAGES / name).read_text("utf-8")
+
+
+def read_section(name: str, title: str) -> str:
+    """What a page says under a `##` heading."""
+    parts = re.split(r"^## (.+)$", read_page(name), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))[title]
+
+
+def read_rows(text: str) -> list[list[str]]:
+    """The cells of every table row in a text, without heads and rules."""
+    lines = text.splitlines()
+    heads = {index - 1 for index, line in enumerate(lines) if re.match(r"\|[-| ]+\|$", line)}
+    rows = [line for index, line in enumerate(lines) if line.startswith("|") and not heads & {index, index - 1}]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+
+
+def find_code(text: str) -> list[str]:
+    """The code spans of a text."""
+    return _CODE.findall(text)
+
+
+def find_all(packages: tuple[str, ...], find: Callable[[ast.AST], T | None]) -> Iterator[T]:
+    """What `find` makes of each node of the packages' source, if it is not None."""
+    for package in packages:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            found = (find(node) for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+            yield from (item for item in found if item is not None)
+
+
+def read_literal(node: ast.AST | None) -> str | None:
+    """The text of a string literal; None for all else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
