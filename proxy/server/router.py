@@ -76,7 +76,7 @@ async def _serve(services: Services, journey: Journey, codec: Codec | None) -> w
         return await _answer_error(journey, error, codec)
     except (asyncio.CancelledError, ConnectionError):
         journey.is_over = True
-        # A client may leave as soon as it has its answer. The client of a WebSocket may leave before the upstream answers.
+        # A client may leave once it has its answer; the client of a WebSocket, before the upstream has answered.
         reply.client_left = reply.status != SWITCHING_PROTOCOLS and not reply.last_byte_at
         raise
     else:
