@@ -1,6 +1,7 @@
-"""Whether there is memory and a thread for a request.
+"""Admission: whether there is memory and a thread for a request.
 
-Law: what there is no room for is refused in words, or streams through unread; nothing is killed for it.
+Law: a request without room gets an error response, or streams through without being decoded. Requests already admitted
+are not disturbed.
 """
 
 import asyncio
@@ -23,9 +24,10 @@ FindBegun = Callable[[bytes], Begun | None]
 async def receive(
     services: Services, request: web.BaseRequest, lane: Lane, find_begun: FindBegun
 ) -> tuple[ReceivedBody, Begun | None]:
-    """The body, in the account of its request, and what it has begun with.
+    """Receive the body, and find the earlier body that it continues, if any.
 
-    One for which there would never be memory is not to be decoded. Raises SlowRequestError and OverloadedError.
+    The memory for it is counted in the request's account. A body too large for the memory ever to hold is marked as too
+    large and is not decoded. Raises SlowRequestError and OverloadedError.
     """
     most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
     services.uploads.open(request, services.memory.open(lane.name))
@@ -44,8 +46,8 @@ async def receive(
     return replace(received, work_bytes=work_bytes), begun
 
 
-class working:  # noqa: N801 - used like a function, as the next one
-    """In the block there is memory for work on the body. Raises OverloadedError."""
+class working:  # noqa: N801 - used like a function, as `in_bounds`
+    """Context manager: inside the block there is memory for work on the body. Raises OverloadedError."""
 
     __slots__ = ("_held",)
 
@@ -57,27 +59,27 @@ class working:  # noqa: N801 - used like a function, as the next one
             self._held = account.working(len(received.json), received.work_bytes, wait_seconds=wait_seconds)
 
     async def __aenter__(self) -> None:
-        """Take it."""
+        """Wait for the memory and take it."""
         if self._held is not None and not await self._held.__aenter__():
             await self._held.__aexit__()
             raise OverloadedError(NO_MEMORY_LEFT)
 
     async def __aexit__(self, *_: object) -> None:
-        """Give it back."""
+        """Release the memory."""
         if self._held is not None:
             await self._held.__aexit__()
 
 
 class in_bounds:  # noqa: N801
-    """Raises OverloadedError if there is no thread for the work in the block, or no memory."""
+    """Context manager: raises OverloadedError if there is no thread or no memory for the work in the block."""
 
     __slots__ = ()
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Nothing to prepare."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Tell it in our words."""
+        """Translate BusyError and MemoryError."""
         if isinstance(error, BusyError):
             raise OverloadedError(NO_THREAD_LEFT) from error
         if isinstance(error, MemoryError):

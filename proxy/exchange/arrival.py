@@ -1,7 +1,6 @@
-"""A request as its head tells, and what of it may stand in the log.
+"""The head of a request, and which parts of it may be logged.
 
-Law: what may be logged is on one line, of bounded length, without a character that a terminal would obey, and without a
-credential.
+Law: a logged value is one line of bounded length, without control characters and without a credential.
 """
 
 import os
@@ -26,32 +25,38 @@ from proxy.wire.codec import Codec
 OTHER_ENDPOINT = "other"
 """The endpoint of requests that no codec claims."""
 MAX_CHARS = 128
+"""Longest logged name or path, in characters. Chosen: longer than real ones."""
 MAX_READ_CHARS = 64 * 1024
-"""What is looked through for credentials: none is longer, as a header must not be."""
+"""Part of a name that is searched for credentials. Chosen: the server accepts no header this long."""
 MIN_SECRET_CHARS = 12
-"""A shorter credential is a placeholder ("ollama", "lm-studio"), which may well be a part of a model's name."""
+"""A shorter credential counts as a placeholder ("ollama", "lm-studio"), which may be part of a model's name. Chosen:
+longer than the placeholders that local servers document."""
 MAX_SECRETS = 64
-"""Of one request; each costs a look through each name that is logged. More are no client's."""
-ID_BYTES = 12
+"""Credentials of one request that are searched for in logged names. Chosen: more than real clients send; each costs one
+search."""
+ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 MAX_KEPT_BYTES = 8 * 1024
-"""A larger head is read again each time, and not held between two requests of its connection."""
+"""A larger head is not kept between two requests of its connection. Chosen: above real heads; bounds the memory."""
 MAX_UPSTREAMS = 4
-"""For which what is forwarded of one head is kept."""
+"""Upstreams for which the forwarded headers of one head are kept. Chosen: clients rarely use more on one connection."""
 KEPT = "head"
 LENGTH = "content-length"
 _BETWEEN_WORDS = re.compile(r"[\s;]+")
 _PLAIN_PART = re.compile(r"[a-z_]{0,24}|v\d{1,2}((alpha|beta)\d{0,2})?|\.{1,2}")
-"""A part of a path that is a word, or a version of an API: no identifier, and no key."""
+"""A path segment that is a plain word or an API version, so neither an identifier nor a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request of which the head has come.
+    """A request whose head has arrived.
 
-    `endpoint` is the name of the codec that claims it, else `other`. `method` and `path` are as they may be logged,
-    `target` is the request's own. `headers` are in wire order; those that end on this hop are not in `end_to_end`.
-    `started_at` is of the monotonic clock. `secrets` are the credentials that the request shows, `tenant` is whose it
-    is.
+    endpoint: name of the codec that claims the request, else `other`.
+    method, path: in the form that may be logged.
+    target: the request target as sent.
+    headers: all headers in wire order; end_to_end: without the hop-by-hop ones.
+    secrets: the credentials in the request.
+    tenant: the client that the request belongs to.
+    started_at: seconds of the monotonic clock.
     """
 
     endpoint: str
@@ -67,7 +72,7 @@ class Arrival:
     head: "Head | None" = field(default=None, repr=False, compare=False)
 
     def forward(self, upstream: UpstreamConfig) -> CIMultiDict[str]:
-        """The headers that an upstream receives, uncompressed answers asked for: the caller's own, to be changed."""
+        """Headers for an upstream, which ask for an uncompressed response. The caller may change them."""
         if self.head is None:
             return request_headers(self.end_to_end, upstream, identity=True)
         forwarded = self.head.forward(upstream).copy()
@@ -77,20 +82,22 @@ class Arrival:
         return forwarded
 
     def tell_name(self, name: str) -> tuple[str, bool]:
-        """A name that the client gave, a model's say, as it may be logged; `***` stands for a credential.
+        """Return a client's name (of a model, for example) in the form for the log, and whether it holds a credential.
 
-        And whether there is one of the same request in it: then it must not be shown to anybody else.
+        `***` replaces each credential. A name that holds one must not be shown to other clients.
         """
         return tell_name(name, self.secrets), any(secret in name for secret in self.secrets)
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a head tells, but for its Content-Length: the next one of the same connection is mostly the same.
+    """A parsed head, kept for the next request of its connection, which mostly differs in Content-Length only.
 
-    Read again for any other difference, by a single byte. It lives as long as its connection at most, and tells nothing
-    to any other. `length_at` is where the length stands in `raw`, `further_at` where in `end_to_end`; -1 if it does
-    not.
+    Any other difference, even one byte, has the head parsed again. A head never outlives its connection and is not
+    used for another one.
+
+    length_at, further_at: index of Content-Length in `raw` and in `end_to_end`; -1 if it is absent.
+    forwarded: headers for each upstream, made once.
     """
 
     raw: RawHeaders
@@ -106,7 +113,7 @@ class Head:
     forwarded: list[tuple[UpstreamConfig, CIMultiDict[str]]] = field(default_factory=list)
 
     def continues(self, request: web.BaseRequest, tenancy: Tenancy) -> bool:
-        """Whether a request has this head, but for its length."""
+        """Whether the request has this head, except for Content-Length."""
         if (request.raw_path, request.method) != (self.target, self.method) or tenancy is not self.tenancy:
             return False
         raw, at = request.raw_headers, self.length_at
@@ -116,11 +123,11 @@ class Head:
         return is_alike and raw[:at] == self.raw[:at] and raw[at + 1 :] == self.raw[at + 1 :]
 
     def find_length(self, headers: Headers) -> tuple[str, str] | None:
-        """The Content-Length among headers of this form."""
+        """The Content-Length header; None if absent."""
         return headers[self.length_at] if self.length_at >= 0 else None
 
     def with_length(self, raw: RawHeaders) -> tuple[Headers, Headers]:
-        """Its headers, and those that go further, with the length that stands in `raw`."""
+        """Return `headers` and `end_to_end` with the Content-Length of `raw`."""
         if self.length_at < 0 or raw is self.raw:
             return self.headers, self.end_to_end
         length = (self.headers[self.length_at][0], raw[self.length_at][1].decode("ascii", "surrogateescape"))
@@ -131,7 +138,7 @@ class Head:
         return headers, further
 
     def forward(self, upstream: UpstreamConfig) -> CIMultiDict[str]:
-        """What an upstream receives of it. Not to be changed."""
+        """Headers for an upstream. The caller must not change them."""
         for known, headers in self.forwarded:
             if known is upstream:
                 return headers
@@ -142,7 +149,7 @@ class Head:
 
 
 def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy) -> Arrival:
-    """What the head of a request tells, which the codec claims; None if no codec does."""
+    """Read the head of a request; `codec` is the one that claims its path, None if no codec does."""
     kept: dict[str, Head] | None = getattr(getattr(request, "protocol", None), "kept", None)
     head = kept.get(KEPT) if kept else None
     if head is None or not head.continues(request, tenancy):
@@ -169,7 +176,7 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
 
 
 def read_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
-    """What the head of a request tells."""
+    """Parse the head of a request."""
     raw, target = request.raw_headers, request.raw_path
     headers, end_to_end = split_headers(raw)
     shown = find_shown(headers, target)
@@ -183,17 +190,17 @@ def read_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
 
 
 def find_secrets(shown: Shown) -> frozenset[str]:
-    """The credentials among what a request shows, without the names of their schemes."""
+    """The credentials in the given headers, without scheme names such as `Bearer`."""
     values = [value for name, value in shown if name not in GUESSABLE_NAMES or name == COOKIE]
     values += [unquote(value) for value in values if "%" in value]
     words = [word for value in values for word in _BETWEEN_WORDS.split(value)]
-    words += [word.partition("=")[2] for word in words if "=" in word]  # of a cookie, what stands behind its name
+    words += [word.partition("=")[2] for word in words if "=" in word]  # the value of a cookie
     found = (word for word in words if len(word) >= MIN_SECRET_CHARS)
     return frozenset(islice(dict.fromkeys(found), MAX_SECRETS))
 
 
 def tell_name(name: str, found: frozenset[str]) -> str:
-    """A name as it may be logged; `***` stands for each secret that was `found`."""
+    """A name in the form for the log; `***` replaces each secret in `found`."""
     name = name[:MAX_READ_CHARS]
     for secret in sorted(found, key=len, reverse=True):
         name = name.replace(secret, "***")
@@ -202,14 +209,14 @@ def tell_name(name: str, found: frozenset[str]) -> str:
 
 
 def tell_path(target: str, found: frozenset[str] = frozenset()) -> str:
-    """The path of a request target, without its query; `*` stands for each part that may be an identifier or a key."""
+    """The path of a request target without its query; `*` replaces each part that may be an identifier or a key."""
     path = re.split("[?#]", origin_form(target), maxsplit=1)[0]
     parts = (part if _PLAIN_PART.fullmatch(part) and part not in found else "*" for part in path.split("/"))
     return _cut("/".join(parts))
 
 
 def tell_upstream(name: str | None, base_url: str) -> str:
-    """The name that the configuration gives to an upstream; of the main one, which has none, the host and port."""
+    """An upstream's name in the configuration; host and port for the main upstream, which has no name."""
     return name or urlsplit(base_url).netloc
 
 

@@ -1,6 +1,6 @@
-"""Where a request goes, by which policy, and what it is compacted with.
+"""Where a request goes, and with which settings and tools it is compacted.
 
-Law: each of these is derived once for a request. Headers of the client make the proxy do less, never more.
+Law: each of these is derived once for a request. A client's headers make the proxy do less, never more.
 """
 
 from collections.abc import Iterable
@@ -24,12 +24,12 @@ from rules.conversation import Conversation, Message
 
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
 MODES = ("off", "observe", "enforce")
-"""From the one that does least to the one that does most."""
+"""Ordered from the mode that does least to the mode that does most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request goes, and by which settings it is treated."""
+    """Where a request goes, and the settings that apply to it."""
 
     target: Target
     settings: PolicyConfig
@@ -38,9 +38,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that is to be compacted, and what that takes.
+    """A request to be compacted, with everything that this needs.
 
-    `label` is the metrics' label of the model, `lane` where the work on the request waits.
+    label: the model's label in the metrics.
+    lane: the queue in which the request's work waits for a thread.
     """
 
     arrival: Arrival
@@ -55,7 +56,7 @@ class Call:
 def choose_route(
     config: Config, arrival: Arrival, headers: CIMultiDict[str] | CIMultiDictProxy[str], model: str
 ) -> Route:
-    """The way of a request for a model. Raises UnknownModeError and UnknownProfileError."""
+    """Choose upstream and settings of a request for a model. Raises UnknownModeError and UnknownProfileError."""
     overrides = headers if config.allow_header_override else CIMultiDict[str]()
     mode = _lower_mode(config.mode, overrides.getall("x-trimtab-mode", ()))
     matched = config.match_for(model)
@@ -68,13 +69,13 @@ def choose_route(
 def describe_target(
     arrival: Arrival, model: str, matched: ModelConfig | None, upstream: str = "", mode: str = ""
 ) -> Target:
-    """What may be told of the model that a request is for."""
+    """Describe the model of a request, with the names that may be shown."""
     shown_model, is_secret = arrival.tell_name(model)
     return Target(upstream, model, shown_model, is_secret, matched.match if matched else None, mode)
 
 
 def is_text_only(conversation: Conversation) -> bool:
-    """Whether the vocabulary alone says what a prompt costs: no image, and no reasoning, which servers may drop."""
+    """Whether the vocabulary alone decides what a prompt costs: no media, and no reasoning, which servers may drop."""
     messages = [message for message in conversation.messages if message.has_reasoning or message.media]
     return not any(message.has_reasoning or _has_media(message) for message in messages)
 
@@ -84,34 +85,34 @@ def _has_media(message: Message) -> bool:
 
 
 def is_counted(request: Request, conversation: Conversation) -> bool:
-    """Whether every member of a request that a server may read is counted: then its prompt tells of the vocabulary."""
+    """Whether we count every part of a request that a server may read. Only such requests help to calibrate."""
     return not any(map(_HAS_UNCOUNTED, conversation.messages)) and request.codec.counts_all(request)
 
 
 def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
-    """The client's headers that let it in or say who pays; none if the upstream is to be shown another's, or none."""
+    """The client's headers that authenticate it or name who pays; none if this upstream must not get the client's."""
     return keep_credentials(headers) if upstream.shown == "client" else ()
 
 
 def _choose_settings(config: Config, matched: ModelConfig | None, profiles: set[str]) -> PolicyConfig:
-    """The settings of a request: its profile's, else those of the entry that its model matches, else the defaults.
+    """The settings of a request: of its profile, else of the matching entry of `models`, else the defaults.
 
-    `profiles` are those that its headers name. Raises UnknownProfileError.
+    `profiles`: the names in its headers. Raises UnknownProfileError.
     """
     if len(profiles) > 1:
-        message = "x-trimtab-profile stands more than once, with different names; send it once"
+        message = "x-trimtab-profile was sent more than once, with different names; send it once"
         raise UnknownProfileError(message)
     for profile in profiles:
         if profile not in config.profiles:
             known = ", ".join(config.profiles) or "there are none"
-            message = f"x-trimtab-profile names no profile of the configuration; known: {known}"
+            message = f"x-trimtab-profile names a profile that the configuration does not have; known: {known}"
             raise UnknownProfileError(message)
         return config.over_defaults(config.profiles[profile])
     return config.over_defaults(matched)
 
 
 def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
-    """The weaker of two modes: a header makes the proxy do less, never more; `wanted` are all its values.
+    """The weaker of the configured mode and the one in the header; `wanted` holds all values of the header.
 
     Raises UnknownModeError.
     """
@@ -122,6 +123,6 @@ def _lower_mode(configured: str, wanted: Iterable[str]) -> str:
         message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
         raise UnknownModeError(message)
     if len(modes) > 1:
-        message = "x-trimtab-mode stands more than once, with different values; send it once"
+        message = "x-trimtab-mode was sent more than once, with different values; send it once"
         raise UnknownModeError(message)
     return MODES[min(map(MODES.index, (configured, *modes)))]

@@ -1,6 +1,6 @@
-"""The text that a plan needs: found, put off, or waited for; and the next one, ahead of time.
+"""The summary that a plan needs: found, put off, or waited for. Also the next summary, written ahead.
 
-Law: a request waits only if it fits the window in no other way. One summary for one request at most.
+Law: a request waits only if it fits the window in no other way. One request causes at most one summary.
 """
 
 from dataclasses import dataclass, replace
@@ -26,10 +26,11 @@ from rules.summary.request import Summary, SummaryRequest
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The plan to carry out, and its text; None for the digest, or if it needs none.
+    """The plan to carry out, and its summary.
 
-    The text that is `later` is to be written once the request is on its way, for one to come. `summariser` is whoever
-    writes texts for this request; None if it needs none.
+    text: None for the digest, or if the plan needs no summary.
+    later: a summary for a later request, to be written once this request was sent; None for none.
+    summariser: who writes summaries for this request; None if it needs none.
     """
 
     planned: Planned
@@ -39,10 +40,10 @@ class Chosen:
 
 
 async def choose_text(services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases) -> Chosen:
-    """The planned request with the text that it needs.
+    """Choose the plan to carry out, and get its summary.
 
-    If that has not been written yet, the request goes out as the one before it did, as long as the window holds it
-    together with the completion that it asks for; else it waits. Raises LimitExceededError and UndecodableError.
+    If the summary is not written yet, the cut is put off while the request fits the window together with the completion
+    that it asks for. If it does not fit, the request waits. Raises LimitExceededError and UndecodableError.
     """
     plan = planned.plan
     summariser = choose_summariser(services, call)
@@ -53,7 +54,7 @@ async def choose_text(services: Services, call: Call, planned: Planned, reply: R
 
 
 def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:
-    """Have the text written in the background that the next cut needs."""
+    """Start to write the summary of the next cut in the background."""
     later, summariser = chosen.later, chosen.summariser
     if later is None or summariser is None or services.sliding.slides(summariser.client_id, chosen.planned.plan):
         return
@@ -64,7 +65,7 @@ def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compa
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The choice of a text for one request."""
+    """Chooses the summary for one request."""
 
     services: Services
     call: Call
@@ -73,18 +74,18 @@ class _Choice:
     phases: Phases
 
     async def choose(self, planned: Planned, wanted: SummaryRequest) -> Chosen:
-        """The text that is there; else the plan as it was before; else the text waited for."""
+        """Use a stored summary; else put the cut off; else wait for the summary."""
         summaries, sliding, client_id = self.services.summaries, self.services.sliding, self.summariser.client_id
         text = await summaries.find(wanted, self.summariser)
         if text is not None:
             self.services.recorder.metrics.summaries.labels(self.summariser.label, "hit").inc()
             sliding.use(client_id, wanted)
             return Chosen(planned, text, planned.plan.prefetch, self.summariser)
-        # If nobody is going to write it, nothing is gained by putting the cut off.
+        # If nobody is going to write the summary, putting the cut off gains nothing.
         paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
         slides = sliding.slides(client_id, planned.plan)
         if slides:
-            sliding.note(client_id, wanted)  # else the window would slide past what the watch has seen
+            sliding.note(client_id, wanted)  # the watch must see each of them, or it would lose track of the window
         if slides or paused or not wanted.asks_model:
             task = replace(self._make_task(wanted), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
@@ -92,7 +93,7 @@ class _Choice:
         if earlier is not None:
             if earlier.planned.plan.reserved_tokens <= planned.plan.fitting:
                 return replace(earlier, later=wanted)
-            # A summary may be shorter than its reserve, and results like others are shorter still.
+            # The plan's size is an upper bound: the summary may be shorter, and dedupe shortens results.
             with self.phases.during("apply"):
                 work = partial(self.call.compactor.apply, earlier.planned, earlier.text)
                 size_bytes = weigh_known(len(self.call.request.body))
@@ -101,24 +102,24 @@ class _Choice:
                 return replace(earlier, later=wanted)
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, compacted)
         if self.summariser.settings.wait_seconds == 0:
-            # Whoever is writing it may go on: but what stands in now stays, so that nobody else is asked for it.
+            # A call under way may go on. But the digest used now is stored and stays, so no new call is made.
             task = replace(self._make_task(wanted), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         return Chosen(planned, await self._wait(wanted, inline), None, self.summariser)
 
     async def _wait(self, wanted: SummaryRequest, inline: Inline | None) -> Summary:
-        """The text, written while the request waits; asked inline if that is behind what the request before was."""
+        """Wait until the summary is written; `inline` asks after the previous request's prefix if that is possible."""
         self.services.sliding.note(self.summariser.client_id, wanted)
         text = self.services.summaries.get(self._make_task(wanted, inline))
-        # Only a client that asked for a stream knows what to do with comments.
+        # Only a client that asked for a stream can read comments.
         if not self.call.request.stream:
             return await text
         return await wait_aloud(self.reply, self.call.arrival.request_id, self.services.patience, text)
 
     async def _put_off(self, planned: Planned) -> Chosen | None:
-        """The plan without its last cuts, back to one whose text is there, and that text; None if nothing was cut.
+        """The plan without its last cuts, back to a cut whose summary is stored; None if nothing was cut.
 
-        The cut before the last may still be waiting for its text, too: then the prefix is the one before that.
+        The cut before the last one may be waiting for its summary, too; then it is taken back as well.
         """
         plan, text = planned.plan.put_off(), None
         while plan is not None and plan.request is not None:
@@ -135,7 +136,7 @@ class _Choice:
 
 
 def make_task(call: Call, summariser: Summariser, wanted: SummaryRequest, inline: Inline | None) -> Task:
-    """A text to be written, with the operator's own words on it."""
+    """Make the task of writing a summary, with the operator's own instructions."""
     return Task(_instruct(wanted, summariser), summariser, call.compactor.count, inline)
 
 
@@ -146,12 +147,12 @@ def _instruct(wanted: SummaryRequest, summariser: Summariser) -> SummaryRequest:
 def _write_inline(
     call: Call, summariser: Summariser, wanted: SummaryRequest, planned: Planned, compacted: Compacted
 ) -> Inline | None:
-    """The question behind what was forwarded; None if the transcript must be written out."""
+    """The question asked after the forwarded messages; None if the transcript must be sent as text instead."""
     prefix = planned.plan.find_prefix(compacted.forwarded, wanted.at)
     if call.route.settings.summary.upstream is not None or prefix is None:
         return None
     if summariser.model != call.route.target.model:
-        return None  # another model's prompt cache knows nothing of this
+        return None  # another model does not share the prompt cache
     tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
     tokens += EXCERPTS_TOKENS if wanted.pruned else 0
     wanted = _instruct(wanted, summariser)
@@ -162,12 +163,12 @@ def _write_inline(
 
 
 def choose_summariser(services: Services, call: Call) -> Summariser:
-    """Whom to ask: with the client's own credential, unless the upstream is to be shown another's, or none."""
+    """Choose upstream, model and credential for summaries: the client's own credential unless configured otherwise."""
     config, settings = services.config, call.route.settings.summary
     own = settings.upstream is None
-    codec = call.request.codec if own else DEFAULT  # nothing says that the other upstream knows the client's dialect
+    codec = call.request.codec if own else DEFAULT  # another upstream may not know the client's dialect
     upstream = call.route.upstream if own else config.upstream_for(settings.upstream)
-    max_tokens = call.view.policy.summary_max_tokens  # what the cut has reserved, whoever writes it
+    max_tokens = call.view.policy.summary_max_tokens  # the size that the cut has reserved, whichever model writes
     view = call.view if own and settings.model in {None, call.route.target.model} else _view_other(services, call)
     arrival = call.arrival
     affinity = [item for item in arrival.end_to_end if own and item[0].lower() in AFFINITY_HEADERS]
@@ -190,13 +191,13 @@ def choose_summariser(services: Services, call: Call) -> Summariser:
 
 
 def find_question_tokens(view: ModelView, answer_tokens: int) -> int:
-    """What a question for a summary may have, for an answer of so many tokens, as we count."""
+    """The most tokens of a question for a summary of `answer_tokens`, in our tokens."""
     asked_tokens = min(ceil(answer_tokens * view.facts.ratio), view.policy.context_window // 2)
     return view.policy.limit_tokens(asked_tokens)
 
 
 def _view_other(services: Services, call: Call) -> ModelView:
-    """The model that writes the summaries, if it is another one or at another upstream."""
+    """What is known of the summarising model, if it is another model or at another upstream."""
     config, settings = services.config, call.route.settings
     asked = config.policy_for(settings.summary.model) if settings.summary.model else settings
     upstream = settings.upstream if settings.summary.upstream is None else settings.summary.upstream

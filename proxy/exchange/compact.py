@@ -1,7 +1,7 @@
-"""A request is compacted, or what would become of it is found out.
+"""Compact a request; in mode `observe`, only find out what compaction would do.
 
-Law: a fault inside compaction forwards the client's own bytes, and is counted. Nothing is raised: what became of the
-request is in what is returned.
+Law: a fault inside compaction forwards the client's own bytes and is counted. Nothing is raised: the returned Attempt
+says what happened.
 """
 
 import re
@@ -25,22 +25,26 @@ from rules.policy import Policy
 from rules.window.room import HEAD_STEPS
 
 SMALL_BODY_BYTES = 2 * 1024
-"""Counting a body up to this size takes no longer than a look at what of it is known, whatever it holds."""
+"""Up to this size, counting a whole body takes no longer than finding out which parts are known. Chosen by profiling
+the path of a small request."""
 FRAME_TOKENS = 64
-"""What a request costs beside its own bytes, at most."""
+"""Upper bound on the tokens of a request that are not in its bytes. Chosen: above the largest frame in rules/tokens."""
 _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
-"""A part that is not text."""
+"""Matches a content part that is not text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What is sent, and what is known of it.
+    """What is sent, and what is known about it.
 
-    `outcome` is the metrics' word for it. `call` and `chosen` are None if the request could not be compacted, or was
-    not to be; `compacted` is what is known of a request that is refused, too. `body` is what goes out, in pieces; None
-    for the client's own bytes. `refusal` is our own error, if the policy refuses what cannot fit, or if there was no
-    thread for the work. `lesson` is what the success of a second attempt teaches. `is_test`: it goes out as if nothing
-    had been learned. `seconds` are those of each phase.
+    outcome: the value of the metrics' label `outcome`.
+    call, chosen: None if the request could not be compacted, or must not be.
+    compacted: also set for a request that is refused.
+    body: what goes out, in pieces; None for the client's own bytes.
+    refusal: our own error, if the policy refuses a request that cannot fit, or if no thread was free.
+    lesson: what to learn if this second attempt succeeds.
+    is_test: the request goes out as if nothing had been learned, to test a lesson.
+    seconds: name and duration of each phase, in order.
     """
 
     outcome: str
@@ -55,7 +59,7 @@ class Attempt:
 
 
 async def compact(services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply) -> Attempt:
-    """The first attempt. A client that waits long for a summary hears from us through its `reply`."""
+    """Make the first attempt. A client that waits long for a summary gets comments through its `reply`."""
     if route.target.mode == "off":
         return Attempt("off")
     attempt, phases = Attempt("failed_open"), Phases("plan")
@@ -75,7 +79,7 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
 
 
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
-    """The call, with what is known of its model."""
+    """Look up what is known about the model, and make the call."""
     settings, label = route.settings, services.recorder.label(route.target)
     compactor = await services.compactors.get(settings, route.target.model, arrival.tenant.id)
     name = name_model(services.config, settings, route.target.model, arrival.tenant)
@@ -88,9 +92,9 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
 
 
 async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phases: Phases) -> Attempt:
-    """The attempt by what was learned; by what was told alone if that is to be tested, or if nothing fits by it.
+    """Make the attempt with learned limits; without them to test a lesson, or if the request does not fit with them.
 
-    Raises LimitExceededError, never on the word of a lesson alone, and UndecodableError.
+    Raises LimitExceededError, but never because of a lesson alone. Raises UndecodableError.
     """
     refused: LimitExceededError | None = None
     try:
@@ -112,12 +116,12 @@ async def _plan_and_carry_out(services: Services, call: Call, reply: Reply, phas
     except LimitExceededError:
         if refused is None:
             raise
-        raise refused from None  # in the model's own numbers
+        raise refused from None  # the refusal with learned limits names the better numbers
     return replace(attempt, is_test=True)
 
 
 def _is_test(services: Services, call: Call, planned: Planned) -> bool:
-    """Whether a request that something learned cuts is to go out uncut, to see whether it is true still."""
+    """Whether a request that only a lesson cuts goes out uncut, to test whether the lesson still holds."""
     if not call.view.is_doubtful or call.route.target.mode != "enforce":
         return False
     window = planned.plan.window
@@ -125,19 +129,19 @@ def _is_test(services: Services, call: Call, planned: Planned) -> bool:
 
 
 async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned, int]:
-    """The plan of a request, and how much work it is. Raises UndecodableError, BusyError."""
+    """Return the plan of a request, and its size for scheduling, in bytes. Raises UndecodableError, BusyError."""
     with phases.timed("plan"):
         if len(call.request.body) <= SMALL_BODY_BYTES:
             return call.compactor.plan(call.request, call.view.policy), 0
         size_bytes = await _weigh(services, call)
-        # Messages may be known, and what became of them forgotten.
+        # `run_bounded`, because known messages may still need much work if their state was evicted.
         work = partial(call.compactor.plan, call.request, call.view.policy)
         planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
     return planned, size_bytes
 
 
 async def _weigh(services: Services, call: Call) -> int:
-    """How much work a request is, as bytes of JSON that were not counted before."""
+    """The work that a request takes, as bytes of JSON that were not counted before."""
     request, known_bytes = call.request, weigh_known(len(call.request.body))
     work = partial(call.compactor.uncounted_bytes, request)
     if len(request.body) <= LARGE_BODY_BYTES and len(request.raws) <= MANY_MESSAGES:
@@ -148,7 +152,7 @@ async def _weigh(services: Services, call: Call) -> int:
 async def carry_out(
     services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, size_bytes: int
 ) -> Attempt:
-    """The attempt of a plan. Raises LimitExceededError if the policy refuses, UndecodableError if splicing fails."""
+    """Carry out a plan. Raises LimitExceededError if the policy refuses, UndecodableError if splicing fails."""
     chosen = Chosen(planned)
     if planned.plan.request is not None or planned.plan.prefetch is not None:
         chosen = await choose_text(services, call, planned, reply, phases)
@@ -164,22 +168,22 @@ async def carry_out(
 
 
 def give_way(call: Call) -> Attempt:
-    """The attempt of a request that has waited too long for a thread: as it came, if that surely changes nothing."""
+    """The attempt if no thread was free in time: unchanged if the request surely needs nothing, else refused."""
     if call.route.target.mode == "enforce" and not surely_stays(call.request, call.view.policy):
         return Attempt("busy", refusal=OverloadedError(NO_THREAD_LEFT))
     return Attempt("busy")
 
 
 def surely_stays(request: Request, policy: Policy) -> bool:
-    """Whether a request that was not counted fits the window, and no cut is made in it, whatever it says.
+    """Whether a request surely fits the window and needs no cut, judged by its bytes alone.
 
-    No token is shorter than a byte; but images and files are not counted by their bytes.
+    A token has at least one byte. Images and files are not counted by their bytes, so a request with them is not sure.
     """
     if b"\\u" in request.body or any(_OTHER_PART.search(raw) for raw in request.raws):
         return False
     most_tokens = FRAME_TOKENS + sum(map(len, (*request.raws, *request.fixed)))
     limit = min(policy.limit_tokens(request.max_tokens), policy.model_limit_tokens(request.max_tokens))
-    # All of it may be head, whose size is rounded up, and all of it may stand behind the head.
+    # Safe both ways: all of it is taken off the room as head (rounded up), and compared as conversation.
     room = limit - most_tokens - limit // HEAD_STEPS
     return most_tokens < policy.high_water * room
 

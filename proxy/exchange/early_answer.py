@@ -1,7 +1,7 @@
-"""What reaches the client before the answer does: comments while it waits, and the head of a stream.
+"""What the client gets before the answer: comments while it waits for a summary, and the head of a stream.
 
-Law: a stream's comments pass at once, and its first event as soon as it is whole; no other byte of it is held back. No
-answer is held for long. Nothing is sent to a client that waits for a summary before waiting has become long.
+Law: a stream's comments pass at once, and its first event as soon as it is complete; no other byte is held back. No
+answer is held for long. A client that waits for a summary gets the first comment only after Patience's time.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow
 from proxy.wire.sse import FirstEvent
 
 MAX_REFUSAL_BYTES = 64 * 1024
-"""A longer refusal is not read."""
+"""A longer refusal is passed on unread. Chosen: far above the refusals in the corpus of recorded errors."""
 MAX_EMPTY_ANSWER_BYTES = 4 * 1024
-"""A longer answer of status 200 that is no stream is not read either: it holds more than an error."""
-MAX_HELD_SECONDS = 2.0
+"""A longer JSON answer of status 200 is passed on unread: it is more than an error. Chosen: above recorded errors."""
+MAX_HELD_SECONDS = 2.0  # chosen: a refusal arrives whole; a slower answer is passed on as it arrives
 COMMENT = b": trimtab is writing a summary\n\n"
 _EVENTS = (b"data:", b"event:", b":")
 _FAULTS = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError)
@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """After which times a client that waits hears from us.
+    """When a waiting client gets its first comment, and the time between further ones.
 
-    Source: idle connections are cut after 30 s by common load balancers, after 100 s by CDNs.
+    Source: common load balancers close idle connections after 30 s, CDNs after 100 s.
     """
 
     first_comment_seconds: float = 5.0
@@ -47,7 +47,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The beginning of an answer: what was read and not passed on, and the overflow that it tells of, if any."""
+    """The beginning of an answer.
+
+    held: bytes that were read but not passed on yet.
+    overflow: the refusal for length that these bytes contain; None for none.
+    """
 
     status: int
     held: bytes = b""
@@ -57,14 +61,14 @@ class Opening:
 async def read_opening(
     reply: Reply, answer: aiohttp.ClientResponse, codec: Codec, write_headers: Callable[[], Headers]
 ) -> Opening:
-    """Read an answer as far as it takes to tell an overflow from everything else.
+    """Read just enough of an answer to tell a refusal for length from everything else.
 
-    The head of a stream is passed on, with the headers that are written, unless it announces the answer's length:
-    another answer in its place would have another one.
+    The head of a stream is passed on at once, with the headers from `write_headers`. An answer with a Content-Length is
+    not begun, because a second attempt's answer would have another length.
     """
     status, no_opening = answer.status, Opening(answer.status)
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        return no_opening  # nobody asked for that, and nothing in it can be read
+        return no_opening  # we asked for `identity`; compressed bytes cannot be searched for an error
     if status == 200 and answer.content_type == "text/event-stream":
         if reply.response is None and answer.content_length is None:
             await begin_answer(reply, answer, write_headers())
@@ -83,12 +87,12 @@ async def read_opening(
 
 
 async def wait_aloud(reply: Reply, request_id: str, patience: Patience, work: Coroutine[None, None, T]) -> T:
-    """What the work yields. If that takes long, the answer is begun: an event stream with comments in it."""
-    tasks = Tasks(lambda _: None)  # whoever awaits the work has its error
+    """Return the result of `work`. If it takes long, begin the answer as an event stream and send comments."""
+    tasks = Tasks(lambda _: None)  # the `await` below raises its error
     task = tasks.start(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=patience.first_comment_seconds)
-        with suppress(ConnectionError):  # the client has left; the server will cancel us
+        with suppress(ConnectionError):  # the client has left; the server will cancel this task
             if not done and reply.response is None:
                 await _begin_stream(reply, request_id)
             while not done and reply.response is not None:
@@ -100,14 +104,14 @@ async def wait_aloud(reply: Reply, request_id: str, patience: Patience, work: Co
 
 
 async def _begin_stream(reply: Reply, request_id: str) -> None:
-    """Status 200 and the headers of an event stream, sent."""
+    """Send status 200 and the headers of an event stream."""
     headers = CIMultiDict([("Content-Type", "text/event-stream; charset=utf-8"), ("Cache-Control", "no-cache")])
     headers["x-trimtab-request-id"] = request_id
     await reply.begin(PlainResponse(headers=headers))
 
 
 async def _read_first_event(answer: aiohttp.ClientResponse, reply: Reply, codec: Codec) -> FirstEvent:
-    """Reads up to the first event. What comes before it passes, if the answer has been begun."""
+    """Read up to the first event. If the answer has been begun, what precedes the event is passed on."""
     first = codec.hold_first_event(keeps_all=reply.response is None)
     try:
         async for chunk in answer.content.iter_any():
@@ -124,13 +128,14 @@ async def _read_first_event(answer: aiohttp.ClientResponse, reply: Reply, codec:
 
 
 async def _read_short(answer: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, bool]:
-    """The body's beginning, and whether that is all of it.
+    """Read the beginning of the body; return it, and whether it is the whole body.
 
-    White space to keep a client waiting ends it, and so do events under a false name, and a body that does not come.
+    Reading stops at white space (some servers send it to keep the connection open), at events despite another content
+    type, and after MAX_HELD_SECONDS.
     """
     held = bytearray()
     try:
-        if answer.content.is_eof():  # all of it has come with the head
+        if answer.content.is_eof():  # the whole body arrived with the head
             held += answer.content.read_nowait()
             return bytes(held), not held or _may_be_short(held, max_bytes)
         async with asyncio.timeout(MAX_HELD_SECONDS):
@@ -144,5 +149,5 @@ async def _read_short(answer: aiohttp.ClientResponse, max_bytes: int) -> tuple[b
 
 
 def _may_be_short(held: bytearray, max_bytes: int) -> bool:
-    """Whether what has come so far may be the beginning of an error, or of an empty answer."""
+    """Whether these bytes may be the beginning of an error or of an empty answer."""
     return len(held) <= max_bytes and bool(held.strip()) and not held.lstrip().startswith(_EVENTS)

@@ -1,4 +1,4 @@
-"""What an answer tells: how many tokens the model read and wrote, and what of the prompt it had read before."""
+"""What an answer reports: tokens that the model read and wrote, and how much of the prompt was in its cache."""
 
 from functools import partial
 
@@ -18,9 +18,9 @@ from rules.conversation import Conversation
 
 
 class SafeTap:
-    """Reads along with an answer until a fault of ours, which is counted; the answer passes all the same.
+    """A tap that cannot break an answer: after a fault of ours it is counted and reading stops; the answer goes on.
 
-    `tap` is None after a fault.
+    tap: None after a fault.
     """
 
     __slots__ = ("_guard", "tap")
@@ -30,7 +30,7 @@ class SafeTap:
         self._guard = fail_open(recorder, request_id, "count")
 
     def feed(self, chunk: bytes, arrived_at: float) -> None:
-        """Take in the next bytes, and when they had come."""
+        """Read the next bytes; `arrived_at` is their time on the monotonic clock."""
         tap, self.tap = self.tap, None
         if tap is not None:
             with self._guard:
@@ -38,7 +38,7 @@ class SafeTap:
                 self.tap = tap
 
     def finish(self) -> None:
-        """The answer has ended."""
+        """The answer is complete."""
         tap, self.tap = self.tap, None
         if tap is not None:
             with self._guard:
@@ -46,7 +46,7 @@ class SafeTap:
                 self.tap = tap
 
     def tell_pace(self) -> Pace:
-        """When the text that has come so far had come."""
+        """The times and lengths of the text so far."""
         tap, self.tap, pace = self.tap, None, Pace()
         if tap is not None:
             with self._guard:
@@ -56,7 +56,7 @@ class SafeTap:
 
 
 async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap) -> Answered:
-    """The tokens of the answer to a tenant's request: the upstream's own figures, else ours."""
+    """Count the answer's tokens: the upstream's own figures, else our estimate."""
     usage = tap.usage
     prompt_tokens, cached_tokens = (usage.prompt_tokens, usage.cached_tokens) if usage else (None, 0)
     if usage is not None and usage.completion_tokens is not None:
@@ -72,9 +72,9 @@ async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Ta
 
 
 async def observe(services: Services, attempt: Attempt, answered: Answered) -> float | None:
-    """Learn from what the upstream reports how its tokens compare with ours.
+    """Learn from `usage` how the upstream's tokens compare with ours.
 
-    The share of the prompt that the upstream had read before; None if that is not known.
+    Return the share of the prompt that equals the previous request's prefix; None if it is not known.
     """
     call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
     if call is None or chosen is None or compacted is None:
@@ -95,7 +95,7 @@ async def observe(services: Services, attempt: Attempt, answered: Answered) -> f
 
 
 def _note_answer(services: Services, call: Call, attempt: Attempt, compacted: Compacted, answered: Answered) -> None:
-    """What an answer says of the window: as much fits. A test of which a part was dropped has failed."""
+    """An answer proves that its prompt fits the window. A test fails if the server dropped a part of the prompt."""
     tokens = answered.prompt_tokens or (compacted.sent_tokens if attempt.is_test else 0)
     if attempt.is_test and tokens < IN_FULL_SHARE * compacted.sent_tokens:
         services.models.fail_test(call.view.name)
@@ -104,14 +104,14 @@ def _note_answer(services: Services, call: Call, attempt: Attempt, compacted: Co
 
 
 def _is_counted(call: Call, sent: Conversation) -> bool:
-    """Whether a request tells of the vocabulary; of a very large one nobody looks."""
+    """Whether a request can be used to calibrate; very large requests are not examined."""
     return len(call.request.body) <= LARGE_BODY_BYTES and is_counted(call.request, sent)
 
 
 async def _observe_prefix(services: Services, call: Call, planned: Planned, compacted: Compacted) -> float | None:
-    """How much of the prompt the upstream had read before."""
+    """The share of the prompt that equals the previous request's prefix."""
     hashes, forwarded = planned.plan.hashes, compacted.forwarded
-    # Each model has a cache of its own. Python's hash is keyed.
+    # Prompt caches are per model. Python's hash is keyed, so a client cannot choose a collision.
     client = f"{call.arrival.tenant.id} {hash(call.route.target.model)}"
     work = partial(services.watch.observe, client, hashes, forwarded, call.request.fixed)
     size_bytes = INLINE_BYTES + 1 if len(hashes) > MANY_MESSAGES else 0

@@ -1,6 +1,6 @@
-"""An upstream has refused a prompt for its length: learn from it, and plan again.
+"""Recovery after an upstream refused a prompt for its length: learn from the refusal, and plan again.
 
-Law: once for each request. If nothing shorter can be sent, the refusal stands.
+Law: once for each request. If nothing shorter can be sent, the client gets the refusal.
 """
 
 from contextlib import suppress
@@ -26,7 +26,7 @@ from rules.pipeline.exceeded import LimitExceededError
 
 
 async def recover(services: Services, attempt: Attempt, overflow: Overflow, reply: Reply) -> Attempt | None:
-    """The second attempt, planned within what the refusal tells; None if that does not make it shorter."""
+    """Plan a second attempt within the limits that the refusal names; None if it would not be shorter."""
     call, refused, phases = attempt.call, attempt.compacted, Phases("recover")
     if call is None or refused is None:
         return None
@@ -43,7 +43,7 @@ async def recover(services: Services, attempt: Attempt, overflow: Overflow, repl
 
 
 async def learn_from_retry(services: Services, attempt: Attempt, opening: Opening) -> None:
-    """Learn from the answer to a second attempt, to which the refusal of a first one had led."""
+    """Learn from the answer to a second attempt."""
     call, compacted, lesson = attempt.call, attempt.compacted, attempt.lesson
     if call is None or compacted is None or lesson is None:
         return
@@ -74,13 +74,13 @@ async def _plan_again(
 
 
 async def _learn(services: Services, call: Call, refused: Compacted, overflow: Overflow) -> Lesson | None:
-    """What the refusal of what was sent teaches; the client's model learns at once what is certain."""
+    """Draw the lesson of a refusal. What is certain is learned at once, for this client."""
     work, size_bytes = partial(_judge, call, refused, overflow), weigh_known(len(call.request.body))
     sent, quoted = await services.workers.run(call.lane, work, size_bytes=size_bytes)
     lesson = draw_lesson(overflow, call.view.policy, sent)
     if lesson is None:
         return None
-    if quoted is not Quoted.NOTHING:  # whoever wrote that must not decide for others
+    if quoted is not Quoted.NOTHING:  # a client could have planted the text of the refusal
         return replace(lesson, is_certain=False, teaches=quoted is Quoted.NUMBER)
     if lesson.is_certain:
         await services.models.learn(call.view.name, call.view.believed_tokens, lesson)
@@ -88,7 +88,7 @@ async def _learn(services: Services, call: Call, refused: Compacted, overflow: O
 
 
 def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Quoted]:
-    """What was refused, and how much of the refusal stands in it."""
+    """Describe the refused request, and find out how much of the refusal's text appears in it."""
     request, forwarded = call.request, refused.forwarded
     around_bytes = len(request.body) - sum(map(len, request.raws))
     sent = Sent(
@@ -103,15 +103,15 @@ def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Qu
 
 
 def _read_head(arrival: Arrival) -> bytes:
-    """All that a client says before the body; servers quote that, too."""
+    """Target and headers of a request as text; servers quote these, too."""
     values = (arrival.target, unquote(arrival.target), *(value for _, value in arrival.headers))
     return "\n".join(values).encode("utf-8", "replace")
 
 
 def _confirm(services: Services, call: Call, lesson: Lesson) -> None:
-    """The second attempt has gone through: a guess at the window is learned, unless the upstream tells a window.
+    """Learn a guessed window after the second attempt succeeded, unless the upstream has named its window.
 
-    A window that the upstream tells, when asked or in a refusal, is better than a guess.
+    A window that the upstream names, when asked or in a refusal, is better than a guess.
     """
     view, facts = call.view, services.models.recall(call.view.name)
     is_told = view.settings.context_window == "auto" and facts.window_tokens is not None and not facts.from_catalogue

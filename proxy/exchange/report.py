@@ -1,8 +1,8 @@
-"""The report of one request, and where it is written: in metrics and in the log.
+"""The report of one request, and its metrics and log line.
 
-Law: a report is built once, when the request is over; the request's metrics and its log line are written from it. Of a
-fault only its type is written, never what it says. No label value comes from a client unless an upstream has vouched
-for it. What swallows any fault is here, and nowhere else in the program.
+Law: a report is built once, when the request is over. The request's metrics and its log line come from it. A fault is
+recorded by its type only, never by its text. A client's value becomes a label only if an upstream has answered for it.
+The program's one broad `except` is here, in `fail_open`.
 """
 
 import time
@@ -21,16 +21,19 @@ from rules.conversation import Decision
 from rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0
-"""One absurd report must not spoil a mean."""
+"""Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The model that a request is for, and in which mode.
+    """The model and upstream that a request is for, and its mode.
 
-    `model` is as the client wrote it, `shown_model` and `upstream` are as they may be logged. `match` is the glob of
-    the configuration that the model matches. `is_secret` says that the model's name is, or holds, a credential of the
-    client: then it is no label. Of a request that no codec claims only the upstream is known.
+    model: as the client wrote it.
+    shown_model, upstream: in the form that may be logged.
+    is_secret: the model's name contains a credential of the client, so it must not become a label.
+    match: the glob of `models` in the configuration that the model matches; None for none.
+
+    Of a request that no codec claims, only the upstream is known.
     """
 
     upstream: str
@@ -43,9 +46,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The prompt of a request: tokens as the client sent it, those that went to the upstream, and the limit.
+    """The prompt of a request, in the model's own tokens: as the client sent it, as forwarded, and the limit.
 
-    All are the model's own tokens. `sent_tokens` is 0 if nothing was sent.
+    `sent_tokens` is 0 if nothing was sent.
     """
 
     original_tokens: int
@@ -56,11 +59,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What the answer tells, in the model's own tokens.
+    """What the answer reports, in the model's own tokens.
 
-    `prompt_tokens` and `cached_tokens` are what the upstream reports. `completion_tokens` are the upstream's figure, or
-    ours if `is_estimated`; None if nothing was answered. `streamed_tokens` are those of the completion that the text of
-    a stream had, None if that is not known.
+    prompt_tokens, cached_tokens: the upstream's figures; None and 0 if it reports none.
+    completion_tokens: the upstream's figure, or ours if `is_estimated`; None if there was no answer.
+    streamed_tokens: tokens of the text that was streamed; None if not known.
     """
 
     prompt_tokens: int | None = None
@@ -72,12 +75,16 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One request that has been served, or given up. Times are of the monotonic clock.
+    """One request that was served or given up.
 
-    `prompt` is None if nothing is known of it; `prefix_kept` is the share of it that the upstream had read before.
-    `is_refused`: the prompt was too long for the upstream, and that is the answer. `retry` is what became of a second
-    attempt, empty if there was no reason for one. `upstream_seconds` are those from the first attempt to the end of the
-    answer. `phase_seconds` are those of each phase of compaction.
+    status: the HTTP status that the client got; 0 if it left before.
+    seconds: from the arrival of the head to the end of the answer.
+    prompt: None if it was not counted.
+    prefix_kept: share of the prompt that equals the previous request's prefix; None if not known.
+    is_refused: the client got the upstream's refusal of a prompt that is too long.
+    retry: what became of a second attempt; empty if there was no reason for one.
+    upstream_seconds: from the first attempt to the end of the answer; None if there was no answer.
+    phase_seconds: name and duration of each phase of compaction, in order.
     """
 
     arrival: Arrival
@@ -97,26 +104,26 @@ class Report:
 
 
 class Phases:
-    """The phase that a piece of work is in, and the `seconds` of each phase that has ended, in their order."""
+    """The current phase of a piece of work, and the `seconds` of each finished phase, in order."""
 
     def __init__(self, current: str) -> None:
         self.current = current
         self.seconds: tuple[tuple[str, float], ...] = ()
 
     def timed(self, name: str) -> "_Phase":
-        """The block is a phase. If it raises, it stays the current one, and has no time."""
+        """Context manager: the block is a phase. If it raises, the phase stays current and gets no duration."""
         return _Phase(self, name)
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """The same for a block whose time counts for the phase around it."""
+        """Context manager: the block is a phase whose time counts for the surrounding phase."""
         before, self.current = self.current, name
         yield
         self.current = before
 
 
 class _Phase:
-    """A block that is a phase. A class: a generator costs three times as much."""
+    """A block that is a phase. A class, because a generator costs three times as much."""
 
     __slots__ = ("_before", "_name", "_phases", "_started_at")
 
@@ -124,11 +131,11 @@ class _Phase:
         self._phases, self._name, self._before = phases, name, phases.current
 
     def __enter__(self) -> None:
-        """It begins."""
+        """Begin the phase."""
         self._phases.current, self._started_at = self._name, time.monotonic()
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """It has ended, or stays the current one."""
+        """End the phase; after an error it stays current."""
         if kind is None:
             phases = self._phases
             phases.seconds += ((self._name, time.monotonic() - self._started_at),)
@@ -136,7 +143,7 @@ class _Phase:
 
 
 class Recorder:
-    """Writes down what happened."""
+    """Writes metrics and log lines."""
 
     def __init__(self, metrics: Metrics, log: Any) -> None:
         self.metrics = metrics
@@ -147,20 +154,20 @@ class Recorder:
         return self.metrics.label_model(target.model, target.match)
 
     def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
-        """Something of ours broke, and the request goes on without it."""
+        """A part of ours failed, and the request goes on without it."""
         self.metrics.fail_open.labels(phase).inc()
         self._log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
 
     def record_arrival(self, arrival: Arrival) -> None:
-        """A request has come, and may be under way for long."""
+        """A request has arrived; it may take long."""
         self._log.debug("request_begun", request_id=arrival.request_id, method=arrival.method, path=arrival.path)
 
     def record_page(self, path: str, status: int) -> None:
-        """One of our own pages has been asked for."""
+        """One of our own pages was requested."""
         self._log.debug("page", path=path, status=status)
 
     def record(self, report: Report) -> None:
-        """The request has been served, or has been given up."""
+        """Record a request that was served or given up."""
         target, prompt = report.target, report.prompt
         is_answered = report.status == 200 and prompt is not None and not report.is_refused
         if is_answered and target.match is None and not target.is_secret:
@@ -217,7 +224,8 @@ class Recorder:
         known = {"upstream": target.upstream, "model": target.shown_model, "match": target.match}
         fields |= {key: value for key, value in known.items() if value}
         if report.error is not None:
-            # Its words hold no message text and no credential (http/errors.py); agents often swallow them.
+            # Our errors hold no message text and no credential (http/errors.py). They are logged, because agents often
+            # hide them from their users.
             fields |= {"error": report.error.code, "reason": str(report.error)}
         if prompt is not None:
             fields["original_tokens"] = prompt.original_tokens
@@ -236,9 +244,9 @@ class Recorder:
 
 
 class fail_open:  # noqa: N801 - it is used like a function, and a generator costs three times as much
-    """Whatever breaks within, the request goes on without it, and the fault is counted under the phase.
+    """Context manager: swallow any fault inside the block, and count it under the phase. The request goes on.
 
-    Raises UndecodableError and LimitExceededError, which are no faults. It may be entered again and again.
+    Lets UndecodableError and LimitExceededError pass, because they are not faults. It may be entered several times.
     """
 
     __slots__ = ("_phase", "_recorder", "_request_id")
@@ -249,10 +257,10 @@ class fail_open:  # noqa: N801 - it is used like a function, and a generator cos
         self._phase = phase
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Nothing to prepare."""
 
     def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> bool:
-        """Nothing that trimtab adds may cost a request."""
+        """Record and swallow a fault: no fault of ours may cost a client its answer."""
         if not isinstance(error, Exception) or isinstance(error, UndecodableError | LimitExceededError):
             return False
         phase = self._phase

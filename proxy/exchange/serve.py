@@ -1,7 +1,7 @@
 """The journey of a request that a codec claims, from its bytes to the end of its answer.
 
-Law: the client sees one answer. The upstream is asked a second time only if it refused the first attempt unread. Each
-field of a journey is what one stage has returned; only this module and the router write to it.
+Law: the client gets one answer. The upstream is asked a second time only if it refused the first attempt for its
+length. Each field of a journey is the result of one stage; only this module and the router write to it.
 """
 
 import time
@@ -35,7 +35,7 @@ from proxy.wire.overflow.wordings import Kind
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""
-MAX_ATTEMPTS = 2
+MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
 _NO_TARGET, _NO_ATTEMPT, _NOTHING_ANSWERED = Target(""), Attempt("aborted"), Answered()
 
 
@@ -43,10 +43,12 @@ _NO_TARGET, _NO_ATTEMPT, _NOTHING_ANSWERED = Target(""), Attempt("aborted"), Ans
 class Journey:
     """One request under way.
 
-    `attempts` is how many times it was sent, or was about to be; `sent_at` is when it was first, of the monotonic
-    clock, 0.0 before that. `asks_usage`: the client wants a stream to end with its usage. `opening` is that of the last
-    attempt's answer, None before that. `is_hopeless`: a refusal stands, because nothing shorter could be sent.
-    `is_over`: the request has its answer, or its client has left; else something broke that nobody expects.
+    attempts: how often it was sent, or was about to be.
+    sent_at: time of the first attempt on the monotonic clock; 0.0 before it.
+    asks_usage: the client wants the stream to end with `usage`.
+    opening: the beginning of the last attempt's answer; None before it.
+    is_hopeless: the client gets the refusal, because nothing shorter could be sent.
+    is_over: the request got its answer, or its client left. If false at the end, an unexpected error stopped it.
     """
 
     arrival: Arrival
@@ -64,13 +66,13 @@ class Journey:
     is_over: bool = False
 
     def begin_attempt(self) -> None:
-        """The request is sent, or sent again."""
+        """Note that the request is sent, or sent again."""
         self.attempts += 1
         self.sent_at = self.sent_at or time.monotonic()
         self.opening = None
 
     def write_headers(self) -> Headers:
-        """What is added to the answer of a request that a codec claims."""
+        """The `x-trimtab-*` headers to add to the answer."""
         prompt = _describe_prompt(self)
         overhead_seconds = (self.sent_at or time.monotonic()) - self.arrival.started_at
         if prompt is None:
@@ -79,7 +81,7 @@ class Journey:
         return write_own_headers(self.arrival.request_id, overhead_seconds, tokens, prompt.decisions)
 
     def report(self) -> Report:
-        """What came of it."""
+        """The report of this request."""
         reply, error = self.reply, self.error
         overflow = None if self.opening is None else self.opening.overflow
         status = reply.status if error is None else error.status
@@ -111,7 +113,7 @@ def _describe_prompt(journey: Journey) -> Prompt | None:
 
 
 def _name_outcome(journey: Journey, status: int) -> str:
-    """The metrics' word for it. How it ended comes before what was done."""
+    """The metrics' label `outcome`. A broken or aborted request counts as such, whatever was done to it."""
     if journey.reply.broken or not journey.is_over:
         return "broken"
     if journey.reply.client_left or not status:
@@ -120,7 +122,7 @@ def _name_outcome(journey: Journey, status: int) -> str:
 
 
 def _name_retry(journey: Journey) -> str:
-    """What became of the second attempt; `hopeless` if nothing shorter could be sent."""
+    """The metrics' label for the second attempt; `hopeless` if nothing shorter could be sent; empty if not needed."""
     opening = journey.opening
     if journey.attempts < MAX_ATTEMPTS:
         return "hopeless" if journey.is_hopeless else ""
@@ -132,14 +134,14 @@ def _name_retry(journey: Journey) -> str:
 
 
 async def serve(services: Services, journey: Journey, codec: Codec) -> web.StreamResponse:
-    """Serve the request, compacted if that is called for. Raises ProxyError."""
+    """Serve the request; compact it if its mode and size ask for that. Raises ProxyError."""
     lane = services.lane(journey.arrival.tenant)
     received, begun = await receive(
         services, journey.reply.request, lane, partial(_find_begun, services, journey, codec)
     )
     async with working(services, journey.reply.request, received):
         request = None if received.json is None else await _read(services, lane, codec, received.json, begun)
-        # A body that is not decoded still says by its model whose upstream it is for, and whose credential it carries.
+        # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
         model = codec.peek_model(received.beginning) if request is None else request.model
         route = _route(services, journey, model)
         if request is None:
@@ -164,7 +166,7 @@ async def serve(services: Services, journey: Journey, codec: Codec) -> web.Strea
 
 
 def _route(services: Services, journey: Journey, model: str) -> Route:
-    """The way of the request. Raises UnknownModeError and UnknownProfileError; the model is known then, too."""
+    """Choose upstream and settings. Raises UnknownModeError and UnknownProfileError, after noting the model."""
     config, arrival = services.config, journey.arrival
     try:
         route = choose_route(config, arrival, journey.reply.request.headers, model)
@@ -176,7 +178,7 @@ def _route(services: Services, journey: Journey, model: str) -> Route:
 
 
 def _find_begun(services: Services, journey: Journey, codec: Codec, body: bytes) -> Begun | None:
-    """What the body has in common with an earlier one of its tenant's."""
+    """Find the longest common beginning with an earlier body of the same tenant."""
     begun: Begun | None = None
     if len(body) >= MIN_BYTES:
         with fail_open(services.recorder, journey.arrival.request_id, "read"):
@@ -185,7 +187,7 @@ def _find_begun(services: Services, journey: Journey, codec: Codec, body: bytes)
 
 
 def _keep_beginning(services: Services, journey: Journey, request: Request, begun: Begun | None) -> None:
-    """What the next request of the session will begin with."""
+    """Keep this body for the next request of the session, which will begin with it."""
     if request.beginning is not None and request.beginning.decoded:
         with fail_open(services.recorder, journey.arrival.request_id, "read"):
             beginnings = services.compactors.find_beginnings(journey.arrival.tenant.id)
@@ -193,7 +195,7 @@ def _keep_beginning(services: Services, journey: Journey, request: Request, begu
 
 
 async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun: Begun | None) -> Request | None:
-    """The request split into its elements; None if it is not a request of this dialect: the upstream shall judge.
+    """Split the request into its elements; None if it is not a request of this dialect. Then the upstream decides.
 
     Raises OverloadedError.
     """
@@ -207,7 +209,7 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun
 def _send(
     services: Services, journey: Journey, route: Route, received: ReceivedBody
 ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-    """The upstream's answer, its body not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
+    """Send the request; the answer's body is not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
     upstream, arrival = route.upstream, journey.arrival
     url = target_url(upstream, arrival.target, is_api=True)
     headers = arrival.forward(upstream)
@@ -216,14 +218,14 @@ def _send(
 
 
 async def _open(journey: Journey, codec: Codec, answer: aiohttp.ClientResponse) -> Opening:
-    """The beginning of the answer; nothing is read of it if there could be no second attempt."""
+    """Read the beginning of the answer; nothing if a second attempt is not possible anyway."""
     if journey.attempt.body is None:
         return Opening(answer.status)
     return await read_opening(journey.reply, answer, codec, journey.write_headers)
 
 
 async def _shorten(services: Services, journey: Journey, received: ReceivedBody, opening: Opening) -> Attempt | None:
-    """The next attempt; None if this answer is the client's."""
+    """Plan the next attempt; None if the client gets this answer."""
     if opening.overflow is None or journey.attempts == MAX_ATTEMPTS:
         return None
     shorter: Attempt | None = None
@@ -243,7 +245,7 @@ async def _finish(
     call, chosen, compacted = attempt.call, attempt.chosen, attempt.compacted
     if is_answered and attempt.body is not None and call and chosen and chosen.later and compacted:
         with fail_open(services.recorder, request_id, "write_ahead"):
-            # The upstream has read the prompt by now: a question behind it finds it in the cache.
+            # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, call, chosen, compacted)
     response = await _relay(services, journey, route, codec, answer)
     if is_answered:

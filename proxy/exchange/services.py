@@ -1,4 +1,4 @@
-"""What requests are served with."""
+"""Everything that requests are served with."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -21,9 +21,10 @@ from proxy.wire.codec import Codec
 
 
 class Lifecycle:
-    """Whether the proxy takes requests, and how many it serves; `idle` is set while it serves none.
+    """Whether the proxy takes requests, and how many it serves.
 
-    `reset_clients` resets every client's connection, so that no answer that is cut looks whole.
+    idle: set while it serves none.
+    reset_clients: resets every client's connection, so that no interrupted answer looks complete.
     """
 
     def __init__(self) -> None:
@@ -34,12 +35,12 @@ class Lifecycle:
         self.idle.set()
 
     def serving(self, show: Callable[[int], None]) -> "_Serving":
-        """The block serves a request; how many there are is shown when that changes."""
+        """Context manager: the block serves a request. `show` gets the number of requests whenever it changes."""
         return _Serving(self, show)
 
 
 class _Serving:
-    """A block that counts as a request."""
+    """A block that counts as one request in flight."""
 
     __slots__ = ("_lifecycle", "_show")
 
@@ -63,7 +64,7 @@ class _Serving:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a request is served with; one set per proxy. `codecs` are the dialects, by the paths that they claim."""
+    """Everything that a request is served with; one set for each process. `codecs`: the dialects by path."""
 
     config: Config
     client: UpstreamClient
@@ -82,5 +83,5 @@ class Services:
     workers: Workers = field(default_factory=Workers)
 
     def lane(self, tenant: Tenant) -> Lane:
-        """Where a request's work waits. Keys that we gave out tell clients apart; credentials can be invented."""
+        """The queue of a tenant's work. Client keys tell clients apart; any other credential can be invented."""
         return Lane(tenant.key_id or tenant.id, self.config.limits.max_plan_seconds)

@@ -1,4 +1,4 @@
-"""The listening side: addresses, routes, keys, reload.
+"""The server: listening addresses, routes, keys, reload.
 
-Law: it knows no dialect and nothing of compaction.
+Law: it does not know any dialect or anything about compaction.
 """

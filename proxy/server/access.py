@@ -1,6 +1,6 @@
-"""Who may come in: clients by `client_keys`, our own pages by `admin_token`.
+"""Access: `client_keys` admit clients, `admin_token` admits readers of our own pages.
 
-Law: a request is judged by its headers alone, before its body is read.
+Law: the decision uses the request's headers only and is made before the body is read.
 """
 
 from proxy.config.schema import Config
@@ -10,19 +10,19 @@ from proxy.http.keys import find_key
 
 
 def admit_client(config: Config, headers: Headers) -> None:
-    """Let a client in that shows one of `client_keys`, and anyone where there are none. Raises UnauthorizedError."""
+    """Admit a client that sends one of `client_keys`, or any client if none are set. Raises UnauthorizedError."""
     if config.client_keys is not None and find_key(config.client_keys, headers) is None:
         message = (
-            "this proxy wants a key of its own: send one of its client_keys as Authorization: Bearer KEY, as api-key,"
-            f" x-api-key or x-goog-api-key; or as {KEY_HEADER}, where Authorization is for the upstream"
+            "this proxy requires a key of its own: send one of its client_keys as Authorization: Bearer KEY, as"
+            f" api-key, x-api-key or x-goog-api-key; or as {KEY_HEADER}, if Authorization is for the upstream"
         )
         raise UnauthorizedError(message)
 
 
 def admit_admin(config: Config, headers: Headers) -> None:
-    """Let in whoever shows `admin_token`; where there is none, whoever is a client. Raises UnauthorizedError."""
+    """Admit a request with `admin_token`; if none is set, any admitted client. Raises UnauthorizedError."""
     if config.admin_token is None:
         admit_client(config, headers)
     elif find_key((config.admin_token,), headers) is None:
-        message = "this page is for who knows admin_token: send it as Authorization: Bearer TOKEN"
+        message = "this page requires admin_token: send it as Authorization: Bearer TOKEN"
         raise UnauthorizedError(message)

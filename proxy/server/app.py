@@ -1,4 +1,4 @@
-"""Wiring and lifecycle: a configuration becomes a proxy that listens."""
+"""Wiring and lifecycle: turn a configuration into a running proxy."""
 
 import asyncio
 import secrets
@@ -36,14 +36,15 @@ from proxy.wire.codec import Codec
 from proxy.wire.dialects import CODECS, by_path
 
 KEEP_ALIVE_SECONDS = 75.0
-"""Without a request, or until the whole head of one has come."""
+"""An idle connection is closed after this time, and one whose head has not arrived by then. Source: nginx's and
+aiohttp's default."""
 CANCEL_SECONDS = 0.2
-"""What requests still in flight after the drain have to notice that they were cancelled."""
+"""Time for requests that are cancelled after the drain to clean up. Chosen: they only close connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy that listens; `url` is where, without a slash at the end, and `metrics_url` where its metrics are."""
+    """A running proxy. `url`: its address, without a trailing slash. `metrics_url`: the address of its metrics."""
 
     url: str
     metrics_url: str
@@ -51,7 +52,7 @@ class Proxy:
 
     @property
     def services(self) -> Services:
-        """What a request that comes now is served with."""
+        """The services for requests that arrive now."""
         return self.current.services
 
 
@@ -64,11 +65,13 @@ async def run_proxy(
     codecs: Iterable[Codec] = CODECS,
     worker: Worker | None = None,
 ) -> AsyncIterator[Proxy]:
-    """A proxy that takes requests until the block is left; then those in flight may finish.
+    """Run a proxy that takes requests until the block is left; then requests in flight may finish.
 
-    `lifecycle` is one of the caller's, that shows from outside how far it is. `codecs` are the dialects it speaks.
-    `worker` is which process of several this one is; None if it is alone.
-    Raises OSError where it cannot listen, ConfigError where its store cannot be.
+    lifecycle: lets the caller see the proxy's state.
+    codecs: the dialects that it compacts.
+    worker: which process of several this one is; None for a single process.
+
+    Raises OSError if it cannot listen, ConfigError if it cannot open its store.
     """
     keep_header_bytes()
     caches_bytes = bound_caches(config.limits.max_memory_bytes, CACHES_BYTES)
@@ -79,7 +82,7 @@ async def run_proxy(
             current = Current(replace(services, codecs=by_path(codecs)))
             async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:
                 base_urls = tuple(upstream.base_url for upstream in config.discovered_upstreams())
-                # Slow, and not needed at the start.
+                # In a thread: loading is slow, and the catalogue is not needed at the start.
                 catalogue = asyncio.get_running_loop().run_in_executor(None, load_catalogue, base_urls)
                 for upstream in config.discovered_upstreams():
                     services.models.seek_windows(upstream)
@@ -93,7 +96,7 @@ async def run_proxy(
 async def _open_services(
     config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle, worker: Worker | None
 ) -> AsyncIterator[Services]:
-    """What requests are served with, closed in the end. Raises ConfigError for a store that cannot be."""
+    """Open the services of requests; close them at the end. Raises ConfigError if the store cannot be opened."""
     metrics = Metrics(worker.metrics if worker is not None else None)
     spare_key = secrets.token_bytes(KEY_BYTES) if worker is None else worker.spare_key
     store, tenancy = _open_store(config, metrics, log, spare_key)
@@ -119,7 +122,7 @@ async def _open_services(
 
 @asynccontextmanager
 async def _serve_requests(current: Current, worker: Worker | None) -> AsyncIterator[str]:
-    """While the block runs, take requests at `listen`; then those in flight may finish. Its address. Raises OSError."""
+    """Take requests at `listen` while the block runs, then drain. Yields the URL. Raises OSError."""
     lifecycle = current.services.lifecycle
     server = Server(
         current.serve_by(handle),
@@ -137,10 +140,10 @@ async def _serve_requests(current: Current, worker: Worker | None) -> AsyncItera
         lifecycle.ready = False
         delay_seconds = current.services.config.limits.shutdown_delay_seconds
         if delay_seconds:
-            await asyncio.sleep(delay_seconds)  # for load balancers to notice
+            await asyncio.sleep(delay_seconds)  # time for load balancers to notice
         for site in runner.sites:
             await site.stop()
-        server.pre_shutdown()  # connections without a request
+        server.pre_shutdown()  # closes connections without a request
         try:
             async with asyncio.timeout(current.services.config.limits.drain_seconds):
                 await lifecycle.idle.wait()
@@ -152,9 +155,9 @@ async def _serve_requests(current: Current, worker: Worker | None) -> AsyncItera
 async def listen_at(
     server: web.Server, address: str, sockets: Sequence[socket.socket] = ()
 ) -> AsyncIterator[tuple[web.ServerRunner, str]]:
-    """While the block runs, have a server listen at HOST:PORT; its runner and its address. Raises OSError.
+    """Have a server listen at HOST:PORT while the block runs. Yields its runner and URL. Raises OSError.
 
-    The sockets, if there are any, are bound to it already.
+    sockets: already bound to this address; empty to bind here.
     """
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     try:
@@ -177,9 +180,9 @@ def _reset_clients(server: web.Server) -> None:
 
 @asynccontextmanager
 async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator[str | None]:
-    """While the block runs, our own pages at `metrics_listen`; its address, None where there is none.
+    """Serve our own pages at `metrics_listen` while the block runs. Yields the URL; None if it is not set.
 
-    It is the first to come and the last to go, so that a drain can be watched. Raises OSError.
+    It opens first and closes last, so that a drain can be watched. Raises OSError.
     """
     address = current.services.config.metrics_listen
     if address is None:
@@ -201,9 +204,9 @@ def _make_tenancy(config: Config, key: bytes) -> Tenancy:
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any, spare_key: bytes) -> tuple[SummaryStore, Tenancy]:
-    """The summaries' store, and the key for clients that show no credential, which lies beside it.
+    """Open the summaries' store, and load the key for clients without a credential from the file beside it.
 
-    `spare_key` stands for one that does not lie there. Raises ConfigError for a store that cannot be.
+    `spare_key` is used if there is no such file. Raises ConfigError if the store cannot be opened.
     """
     store = open_store(config, lambda name: metrics.store_errors.labels(name).inc(), log)
     key_file = find_key_file(config)
@@ -212,6 +215,6 @@ def _open_store(config: Config, metrics: Metrics, log: Any, spare_key: bytes) ->
     try:
         return store, _make_tenancy(config, load_key(key_file))
     except KeyFileError as error:
-        # Nothing is lost but what clients without a credential find again after a restart.
+        # The only loss: after a restart, clients without a credential do not find their summaries again.
         log.warning("key_missing", reason=str(error))
         return store, _make_tenancy(config, spare_key)

@@ -1,7 +1,7 @@
-"""Connections of clients: how their requests are served one after another, and what waits to be sent.
+"""Connections of clients: requests are served one after another, and unsent bytes are bounded.
 
-Law: what cannot be read is refused in words before its connection ends. A connection has one task, and a request none
-of its own. This module and http/aiohttp_fixes alone touch private parts of aiohttp.
+Law: a request that cannot be read gets an error answer before its connection closes. A connection has one task;
+requests have none. Only this module and http/aiohttp_fixes use private parts of aiohttp.
 """
 
 import asyncio
@@ -24,15 +24,16 @@ from proxy.server.admin.pages import answer_error
 from proxy.server.reading import Reader
 
 LINGERING_SECONDS = 2.0
-"""What a client that was refused may still send before its connection is closed."""
+"""Time that a refused client may go on sending before its connection is closed. Chosen: enough to read the answer."""
 MAX_WAITING_REQUESTS = 2
-"""Of one connection, read ahead: a head of a thousand fields takes half a megabyte in memory."""
+"""Requests of one connection that are read ahead. Chosen: a head of a thousand fields takes half a megabyte."""
 UNSENT_BYTES = 128 * 1024
-"""What the system holds of an answer that has not left yet: a client that reads slowly costs no more of its memory."""
+"""Unsent bytes that the kernel holds for one connection. Chosen: bounds what a slow client costs, and keeps a fast one
+busy."""
 
 
 class _Connection(RequestHandler):
-    """One client's connection. `kept` is what is remembered for as long as it lasts."""
+    """One client's connection. `kept` holds values for as long as the connection lasts."""
 
     __slots__ = ("_has_ended", "_is_refusing", "kept")
 
@@ -57,11 +58,11 @@ class _Connection(RequestHandler):
         self._has_ended: asyncio.Event | None = None
 
     def takes_no_more(self, added: int) -> bool:
-        """Whether reading pauses: for a body that nobody takes, or for requests that wait, with those `added`."""
+        """Whether reading must pause: nobody reads the body, or too many requests wait, `added` included."""
         return self._reading_paused or len(self._messages) + added >= MAX_WAITING_REQUESTS
 
     def end_after_last(self, found: list[Any]) -> None:
-        """Close the connection behind the answer to the last request that has come: of those `found` now, if any."""
+        """Close the connection after the answer to the last request so far; `found` are requests read just now."""
         coming: Any = found or self._messages
         if coming:
             message, body = coming.pop()
@@ -70,25 +71,25 @@ class _Connection(RequestHandler):
             self.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As aiohttp's; the system holds little for a client that reads slowly."""
+        """As in aiohttp; also bound the unsent bytes in the kernel."""
         super().connection_made(transport)
         connection = transport.get_extra_info("socket")
         if connection is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            with suppress(OSError):  # it is gone already, or is no TCP
+            with suppress(OSError):  # already closed, or not TCP
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        """As aiohttp's; nothing more is read of a client that is refused."""
+        """As in aiohttp; a refused client is not read any more."""
         if not self._is_refusing:
             super().data_received(data)
 
-    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - as aiohttp's
-        """As aiohttp's, which does not look whether reading has paused at all."""
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - signature of aiohttp
+        """As in aiohttp, which does not check whether reading is paused."""
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
     async def start(self) -> None:
-        """As aiohttp's, but that a request is served by the connection's own task: one more costs a small one 6 %."""
+        """As in aiohttp, but the connection's task serves each request: a task of its own costs a small request 6 %."""
         while not self._force_close:
             message, body = await self._take_request()
             if not await self._answer(message, body) or not self._keepalive or self._close or self._force_close:
@@ -102,7 +103,7 @@ class _Connection(RequestHandler):
                 self.transport.close()
 
     async def _take_request(self) -> tuple[Any, StreamReader]:
-        """The next request, when its head has come. There is room for another one then."""
+        """Wait for the next request's head, and resume reading if it was paused."""
         if not self._messages:
             self._waiter = self._loop.create_future()
             try:
@@ -117,13 +118,13 @@ class _Connection(RequestHandler):
         return message, body
 
     async def _answer(self, message: Any, body: StreamReader) -> bool:
-        """Serve one request; whether its client may ask for more. Whatever breaks ends the connection."""
+        """Serve one request; return whether the connection may go on. Any failure closes the connection."""
         handler: Any = self._request_handler
         if isinstance(message, _ErrInfo):
             handler, message = self._make_error_handler(message), ERROR
         make_request: Any = self._request_factory
         writer = StreamWriter(self, self._loop)
-        # No name for the task: an error's frames would hold it, and it the error.
+        # The task is not bound to a name here: an error's frames would hold the task, and the task the error.
         request = make_request(message, body, self, writer, self._task_handler or asyncio.current_task())
         is_done = False
         try:
@@ -136,13 +137,13 @@ class _Connection(RequestHandler):
         except ConnectionError:
             return False
         finally:
-            request._task = None  # noqa: SLF001 - else an error's frames would hold it, and it them
+            request._task = None  # noqa: SLF001 - else an error's frames and the task hold each other
             if not is_done:
                 self.force_close()
         return not is_gone
 
     async def _linger(self, body: StreamReader) -> None:
-        """Take for a while what a client still sends that has its answer already; else it would not see that."""
+        """Read on for a while if the client still sends: it may not read its answer before it has sent everything."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGERING_SECONDS):
                 while not self._force_close and not body.is_eof():
@@ -153,9 +154,9 @@ class _Connection(RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """As aiohttp's; an answer to a request that has not come to its end is the last one, and says so.
+        """As in aiohttp; an answer to an incomplete request says `Connection: close`, and nothing more is read.
 
-        A proxy before us would use the connection again for another client. What still comes is not read.
+        Otherwise a proxy before us could reuse the connection for another client.
         """
         if not request.content.is_eof():
             resp.force_close()
@@ -163,13 +164,13 @@ class _Connection(RequestHandler):
         return await super().finish_response(request, resp, start_time)
 
     def eof_received(self) -> None:
-        """The client sends no more."""
+        """The client has closed its sending side."""
         if self._has_ended is not None:
             self._has_ended.set()
         super().eof_received()
 
     def _make_error_handler(self, err_info: Any) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        """Answers what could not be read. A client that still sends would lose an answer behind which we close."""
+        """Make the handler for an unreadable request; it waits for the client, which would else lose the answer."""
         self._is_refusing = True
 
         async def refuse(request: web.BaseRequest) -> web.StreamResponse:
@@ -189,20 +190,20 @@ class _Connection(RequestHandler):
 
 
 class Server(web.Server):
-    """Serves requests, as aiohttp's does."""
+    """aiohttp's server with our connections."""
 
     def __call__(self) -> RequestHandler:
-        """What serves a new connection."""
+        """The protocol for a new connection."""
         return _Connection(self, loop=self._loop, **self._kwargs)
 
 
 def _explain(error: Exception) -> ProxyError:
-    """What is told of a request that could not be read; nothing of it is repeated."""
+    """The error for a request that could not be read; it quotes nothing of the request."""
     if isinstance(error, LineTooLong) or "Too many headers" in str(error):
         message = (
-            f"the head of a request may have {MAX_HEAD_BYTES} bytes and {MAX_HEADER_FIELDS} header fields;"
+            f"the head of a request may have at most {MAX_HEAD_BYTES} bytes and {MAX_HEADER_FIELDS} header fields;"
             " send fewer or shorter ones"
         )
         return HeadTooLargeError(message)
-    message = "this is no request of HTTP/1.1; check what sends it, and whether it speaks TLS to this port"
+    message = "this is not an HTTP/1.1 request; check the client, and whether it speaks TLS to this port"
     return UnreadableRequestError(message)

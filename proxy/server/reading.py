@@ -1,6 +1,6 @@
-"""Where one request of a connection ends and the next begins.
+"""Finds the end of one request of a connection and the beginning of the next.
 
-Law: nothing of one request is ever read as part of another. A head that is too large is not read.
+Law: no byte of one request is ever read as part of another. A head that is too large is not read.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,34 +14,36 @@ from proxy.http.errors import BadFramingError
 from proxy.http.headers import MAX_HEAD_BYTES
 
 MAX_BYTES_PER_BODY_BYTE = 8
-"""Of a chunked body: the smallest chunk, of one byte, takes six. What is beyond that and a head's size is no body."""
+"""Bytes on the wire for each byte of a chunked body. Chosen: the smallest chunk, of one byte, takes six. More,
+beyond the size of a head, is an attack."""
 MAX_STOPS = 64
-"""Places at which what has come at once is cut: a body full of empty lines would take long."""
+"""Places at which one received piece is split. Chosen: bounds the work for a body full of empty lines."""
 
 _Read = tuple[Sequence[Any], bool, bytes]
 _NOTHING: _Read = ((), False, b"")
 _END = b"\r\n\r\n"
-"""Of a chunked request, and of any head."""
+"""The end of a chunked body, and of any head."""
 
 
 class Owner(Protocol):
     """The connection that is read."""
 
     def takes_no_more(self, added: int) -> bool:
-        """Whether reading pauses: for a body that nobody takes, or for requests that wait, with those `added`."""
+        """Whether reading must pause: nobody reads the body, or too many requests wait, `added` included."""
 
     def end_after_last(self, found: list[Any]) -> None:
-        """Close the connection behind the answer to the last request that has come: of those `found` now, if any."""
+        """Close the connection after the answer to the last request so far; `found` are requests read just now."""
 
 
 class Reader:
-    """Stands where aiohttp has its parser, and gives each chunked request one that reads nothing behind it.
+    """Takes the place of aiohttp's parser, and gives a new parser to the request after each chunked one.
 
-    aiohttp's parser, in C, holds the last trailer until the next field comes, which is the next request's first.
+    aiohttp's parser, in C, holds the last trailer until the next field arrives, which is the next request's first one.
     Source: `_on_header_field` and `cb_on_message_begin` of its _http_parser.pyx, as of 3.14.5.
 
-    A head ends with an empty line, and so does a chunked body: what is fed at once stops there, and where a body of
-    known length ends. A chunked request that nevertheless ends elsewhere is the last of its connection.
+    A head ends with an empty line, and so does a chunked body. So the bytes are fed in pieces that stop at an empty
+    line or at the end of a body of known length. A chunked request that ends anywhere else is the last one of its
+    connection.
     """
 
     def __init__(self, make_parser: Callable[[], HttpRequestParser], connection: Owner) -> None:
@@ -56,11 +58,11 @@ class Reader:
         self._is_over = False
 
     def feed_data(self, data: bytes) -> _Read:
-        """The requests whose heads are whole now. Raises aiohttp's HttpProcessingError."""
+        """Return the requests whose heads are complete now. Raises aiohttp's HttpProcessingError."""
         if self.is_over():
             return _NOTHING
         found: list[Any] = []
-        is_resumed = bool(self._rest)  # then the parser goes on with what it has, up to the last stop
+        is_resumed = bool(self._rest)  # then the parser still has bytes up to the last stop
         data, self._rest, start = self._rest + data, b"", 0
         for number in range(MAX_STOPS + 1):
             if number and self._connection.takes_no_more(len(found)):
@@ -85,7 +87,7 @@ class Reader:
         return self._is_over
 
     def _find_stop(self, data: bytes, start: int) -> int:
-        """Up to where the data may be fed at once."""
+        """End of the piece that may be fed at once."""
         if self._body_bytes is not None and not self._body.is_eof():
             return min(start + self._body_bytes - self._body.total_bytes, len(data))
         if start == 0 and self._last_bytes:
@@ -122,23 +124,23 @@ class Reader:
         return messages, is_upgraded, rest
 
     def _check_sizes(self, *, was_open: bool) -> None:
-        """Raises LineTooLong where a head, or what is in a chunked body beside its bytes, is too large."""
+        """Raises LineTooLong if a head, or the framing of a chunked body, is too large."""
         if self._fed_bytes <= MAX_HEAD_BYTES:
             return
         allowed_bytes = MAX_HEAD_BYTES
         if was_open:
             allowed_bytes += MAX_BYTES_PER_BODY_BYTE * self._body.total_bytes
         if self._fed_bytes > allowed_bytes:
-            raise LineTooLong(b"", MAX_HEAD_BYTES)  # noqa: EM101 - no message, but what aiohttp would quote
+            raise LineTooLong(b"", MAX_HEAD_BYTES)  # noqa: EM101 - the quoted line, not a message
 
     def pause_reading(self) -> None:
-        """As aiohttp's."""
+        """As in aiohttp."""
         self._parser.pause_reading()
 
     def message_consumed(self) -> None:
-        """As aiohttp's."""
+        """As in aiohttp."""
         self._parser.message_consumed()
 
-    def set_upgraded(self, val: bool) -> None:  # noqa: FBT001 - as aiohttp's
-        """As aiohttp's."""
+    def set_upgraded(self, val: bool) -> None:  # noqa: FBT001 - signature of aiohttp
+        """As in aiohttp."""
         self._parser.set_upgraded(val)

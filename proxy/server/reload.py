@@ -1,6 +1,6 @@
-"""The configuration read again while the proxy runs.
+"""Reload: read the configuration again while the proxy runs.
 
-Law: one that is invalid changes nothing and is said. A request keeps the configuration that it began with.
+Law: an invalid file changes nothing and is logged. A request keeps the configuration that it began with.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from proxy.state.models.catalogue import load_catalogue
 from proxy.tasks import Tasks
 
 FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds")
-"""What takes effect with a restart only."""
+"""Keys that change only with a restart."""
 
 
 def keep_fixed(before: Config, config: Config) -> tuple[Config, list[str]]:
-    """A new configuration without what takes effect with a restart only, and the keys of that which differ."""
+    """Return the new configuration with the old values of FIXED_KEYS, and which of these keys differ."""
     fixed = {key: getattr(before, key) for key in FIXED_KEYS}
     kept = [key for key, value in fixed.items() if getattr(config, key) != value]
     return config.model_copy(update=fixed), kept
 
 
 def adopt(current: Current, config: Config) -> list[str]:
-    """Serve requests to come by another configuration; the keys that differ but keep their values until a restart."""
+    """Use another configuration for later requests; return the changed keys that need a restart."""
     services = current.services
     config, kept = keep_fixed(services.config, config)
-    # What all requests share is bounded anew at once: what those in flight hold is counted there.
+    # Limits shared by all requests change at once; requests in flight are counted against them.
     services.uploads.rebound(config.limits.max_held_bytes)
     services.memory.add(config.limits.max_memory_bytes - services.config.limits.max_memory_bytes)
     services.uploads.silence_seconds = config.limits.client_silence_seconds
@@ -41,24 +41,24 @@ def adopt(current: Current, config: Config) -> list[str]:
 
 
 def warn_of_open_addresses(config: Config, log: Any) -> None:
-    """Log each address beyond this machine where no key is asked for."""
+    """Log each address that other machines reach without a key."""
     for address, meaning in config.open_addresses().items():
         log.warning("listening_wide", listen=address, meaning=meaning)
 
 
 def warn_of_bare_credentials(config: Config, log: Any) -> None:
-    """Log each upstream on another machine that is shown a credential without TLS."""
+    """Log each upstream on another machine that gets a credential without TLS."""
     for upstream in (config.upstream, *config.upstreams.values()):
         if upstream.bares_credential:
             whose = {"key": "the operator's", "client": "each client's"}[upstream.shown]
-            meaning = f"{whose} credential crosses the network readable; use https://, or credential: none"
+            meaning = f"{whose} credential crosses the network unencrypted; use https://, or credential: none"
             log.warning("credential_without_tls", upstream=upstream.base_url, meaning=meaning)
 
 
 def tell_proxies(config: Config, log: Any) -> None:
-    """Log through which proxy each upstream is reached that has one, and what named it; no password.
+    """Log for each upstream behind a forward proxy which one it is and what named it, without a password.
 
-    A file of authorities that cannot be read is told, too: connections would fail as if it had not been named.
+    Also warn of a CA file that cannot be read: connections would fail as if it had not been named.
     """
     for upstream in (config.upstream, *config.upstreams.values()):
         proxy = upstream.route.proxy
@@ -69,10 +69,10 @@ def tell_proxies(config: Config, log: Any) -> None:
 
 
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:
-    """Read the configuration again each time that the event is set, one time after the other; forever.
+    """Read the configuration again each time that the event is set, until cancelled.
 
-    `load` reads it, blocking, and raises ConfigError; None where there is no file to read. What is logged says which
-    keys are wrong, never what a key holds that may be a secret. Whatever else breaks, the next time is another attempt.
+    `load` reads it, blocking, and raises ConfigError; None if there is no file. The log names wrong keys, and no value
+    that may be a secret. After any other failure, the next event tries again.
     """
     tasks = Tasks(lambda error: _tell_fault(log, error))
     try:
@@ -88,7 +88,7 @@ async def reload_when_told(told: asyncio.Event, current: Current, load: Callable
 
 
 def _tell_fault(log: Any, error: BaseException) -> None:
-    """By its type alone: what it says may quote a key."""
+    """Log the error's type only: its text may quote a key."""
     log.error("reload_failed", error=type(error).__name__, meaning="the one before stays in force")
 
 
@@ -99,7 +99,9 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
             log.error("configuration_invalid", problem=problem, meaning="the one before stays in force")
         return
     for key in adopt(current, config):
-        log.warning("reload_incomplete", key=key, meaning="it changes with a restart only, and stays as it was")
+        log.warning(
+            "reload_incomplete", key=key, meaning="it changes only with a restart; the old value stays in force"
+        )
     warn_of_open_addresses(current.services.config, log)
     log.info("reloaded", upstream=config.upstream.base_url, mode=config.mode, models=len(config.models))
     tell_proxies(config, log)

@@ -1,7 +1,7 @@
-"""Every request comes in here.
+"""The entry of every request.
 
-Law: our own pages are answered, what a codec claims goes to exchange/serve.py, and everything else streams through. A
-request keeps the services that it began with, whatever is reloaded meanwhile.
+Law: our own pages are answered here. Requests that a codec claims go to exchange/serve.py. Everything else streams
+through. A request keeps the services that it began with, even if the configuration is reloaded.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass(slots=True)
 class Current:
-    """The services of requests to come, which may be replaced."""
+    """The services for new requests; a reload replaces them."""
 
     services: Services
 
     def serve_by(self, handler: Handler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        """The handler for a server."""
+        """Make the handler for a server."""
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             response = await handler(self.services, request)
@@ -52,7 +52,7 @@ class Current:
 
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
-    """Answer one request, whatever it is."""
+    """Answer any request."""
     codec = services.codecs.get(request.path) if request.method == "POST" else None
     if codec is None and is_own(services.config, request.path):
         return await _answer_page(services, request, of_pages=False)
@@ -63,20 +63,20 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
 
 
 async def _serve(services: Services, journey: Journey, codec: Codec | None) -> web.StreamResponse:
-    """The answer to a request that is not for our own pages; it is reported whatever happens."""
+    """Answer a request that is not for our own pages. It is reported in any case."""
     reply = journey.reply
     try:
         _admit(services, reply.request, journey)
         await _invite_body(reply.request)
         answer = await (_pass_through(services, journey) if codec is None else serve(services, journey, codec))
     except ProxyError as error:
-        # What it has passed through holds the body, and would hold it until the next garbage collection.
+        # The traceback holds the request body, which would stay in memory until the next garbage collection.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         journey.error, journey.is_over = error, True
         return await _answer_error(journey, error, codec)
     except (asyncio.CancelledError, ConnectionError):
         journey.is_over = True
-        # A client that has its answer may be gone at once; a WebSocket's, before the upstream has answered.
+        # A client may leave once it has its answer; the client of a WebSocket, before the upstream has answered.
         reply.client_left = reply.status != SWITCHING_PROTOCOLS and not reply.last_byte_at
         raise
     else:
@@ -88,7 +88,7 @@ async def _serve(services: Services, journey: Journey, codec: Codec | None) -> w
 
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
-    """Answer one request at `metrics_listen`, where there are our own pages and nothing else."""
+    """Answer one request at `metrics_listen`, which serves only our own pages."""
     return await _answer_page(services, request, of_pages=True)
 
 
@@ -105,13 +105,13 @@ async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages
 
 
 def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> None:
-    """Let a request in, by its head alone. Raises ProxyError."""
+    """Admit a request by its head alone. Raises ProxyError."""
     check_framing(request)
     if request.method == "CONNECT":
-        message = "this proxy opens no tunnels; send the request itself"
+        message = "this proxy does not open tunnels; send the request itself"
         raise MethodNotAllowedError(message)
     if request.method == "TRACE" and services.config.upstream.shown == "key":
-        message = "TRACE would have the upstream tell this proxy's own key; send another method"
+        message = "TRACE would make the upstream reveal this proxy's own key; use another method"
         raise MethodNotAllowedError(message)
     admit_site(services.config, request, of_pages=False)
     admit_client(services.config, journey.arrival.headers)
@@ -121,20 +121,20 @@ def _admit(services: Services, request: web.BaseRequest, journey: Journey) -> No
 
 
 async def _invite_body(request: web.BaseRequest) -> None:
-    """Tell a client that waits for leave to send its body (curl does, for a large one) to go on."""
+    """Answer `Expect: 100-continue`, which curl sends before a large body."""
     asks = request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
     if asks and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def _answer_error(journey: Journey, error: ProxyError, codec: Codec | None) -> web.StreamResponse:
-    """Our own error: the answer, or an event of a stream that has been begun already."""
+    """Send our own error: as the answer, or as an event if a stream has already begun."""
     stream = journey.reply.response
     if stream is not None and codec is not None and journey.reply.is_stream:
         with suppress(ConnectionError):  # the client has left
             await stream.write_eof(codec.write_error(error.text(), as_event=True))
         return stream
-    if stream is not None:  # a second head would be taken for the answer to the next request
+    if stream is not None:  # a second head would be read as the answer to the next request
         journey.reply.reset()
         return stream
     answer = answer_error(error, codec or DEFAULT)
@@ -143,7 +143,7 @@ async def _answer_error(journey: Journey, error: ProxyError, codec: Codec | None
 
 
 async def _pass_through(services: Services, journey: Journey) -> web.StreamResponse:
-    """Stream a request that no codec claims to the main upstream, and its answer back."""
+    """Stream a request that no codec claims to the main upstream, and stream its answer back."""
     upstream, arrival, reply = services.config.upstream, journey.arrival, journey.reply
     request = reply.request
     url = target_url(upstream, arrival.target)

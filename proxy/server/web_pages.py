@@ -1,7 +1,7 @@
-"""Requests that web pages make: a browser sends them from inside this machine, whoever wrote the page.
+"""Requests from web pages: a browser sends them from this machine, whoever wrote the page.
 
-Law: where no key is asked for, a page of another site gets nothing, unless the configuration names it. Neither does a
-page whose site's name was made to lead here (DNS rebinding), on listeners that only this machine reaches.
+Law: if no key is required, a page of another site is refused, unless the configuration names its origin. On a loopback
+listener, a page that reaches us through DNS rebinding is refused too.
 """
 
 import re
@@ -18,30 +18,32 @@ from proxy.config.values import split_address
 from proxy.http.errors import SiteNotAllowedError
 
 CONTAINER_HOSTS = frozenset({"host.docker.internal", "host.containers.internal"})
-"""By these containers reach a listener on their host's loopback: Docker Desktop and Podman forward to it.
+"""Names by which containers reach a listener on their host's loopback, forwarded by Docker Desktop and Podman.
 
-Safe, as nobody can have a public name under `.internal` lead anywhere. Source: ICANN, board resolution of 2024-07-29.
+Safe for DNS rebinding: no public name can exist under `.internal`. Source: ICANN, board resolution of 2024-07-29.
 """
 APP_SCHEMES = frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
-"""Of pages that came with a program of this machine; no web page has such an origin.
+"""Origin schemes of pages that belong to installed programs; no web page can have such an origin.
 
-Source: the list that Ollama allows, but for `file`, which a downloaded page may have; Cursor sends `vscode-file`.
+Source: the list that Ollama allows, without `file`, which a downloaded page may have. Cursor sends `vscode-file`.
 """
 MAX_HOST_CHARS = 300
-"""A longer one is nobody's: names have 253 characters at most."""
+"""Longest `Host`. Source: names have at most 253 characters (RFC 1035); a port is added."""
 _OWN_SITES = frozenset({"same-origin", "none"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@?#%\s]*)(?::[0-9]*)?")
 _PLAIN_ORIGIN = re.compile(r"[A-Za-z0-9:/.\[\]-]{1,100}")
 
 
 def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool) -> None:
-    """Let a request in that no web page of another site has sent, as far as its head tells.
+    """Refuse a request that a web page of another site has sent, as far as its head shows that.
 
-    `of_pages` are asked at `metrics_listen`, or at `listen` if that is not set. Raises SiteNotAllowedError.
+    of_pages: the request is for our own pages, at `metrics_listen`, or at `listen` if that is not set.
+
+    Raises SiteNotAllowedError.
     """
     has_own_address = of_pages and config.metrics_listen is not None
     if (config.admin_token if has_own_address else config.client_keys) is not None:
-        return  # a page would have to know it
+        return  # a page would have to know the key
     headers = request.headers
     hosts = headers.getall("Host", ())
     origins, sites = headers.getall("Origin", ()), headers.getall("Sec-Fetch-Site", ())
@@ -50,14 +52,14 @@ def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool) -> N
     listen = config.metrics_listen if has_own_address and config.metrics_listen else config.listen
     if not all(_is_own_host(host, listen, config.allowed_hosts) for host in hosts):
         message = (
-            "the Host of this request is no name of this machine; ask for localhost or an address,"
-            " or have the name listed in allowed_hosts"
+            "the Host of this request is not a known name of this machine; use localhost or an IP address,"
+            " or list the name in allowed_hosts"
         )
         raise SiteNotAllowedError(message)
 
 
 def _check_origin(config: Config, origins: Sequence[str], sites: Sequence[str], hosts: Sequence[str]) -> None:
-    """Raises SiteNotAllowedError where an origin is neither ours nor allowed, or the browser says so."""
+    """Raises SiteNotAllowedError if an origin is neither ours nor allowed, or `Sec-Fetch-Site` says cross-site."""
     strange = [origin for origin in origins if not _is_allowed_origin(origin, config.allowed_origins)]
     if origins and not strange:
         return
@@ -66,9 +68,7 @@ def _check_origin(config: Config, origins: Sequence[str], sites: Sequence[str], 
     if not is_own or not all(site.strip().lower() in _OWN_SITES for site in sites):
         origin = next((origin for origin in strange if _PLAIN_ORIGIN.fullmatch(origin)), None)
         example = "" if origin is None else f' (["{origin}"])'
-        message = (
-            f"a page of another site sent this request; if it may, have its Origin listed in allowed_origins{example}"
-        )
+        message = f"a page of another site sent this request; to allow it, list its Origin in allowed_origins{example}"
         raise SiteNotAllowedError(message)
 
 
@@ -83,9 +83,9 @@ def _is_own_host(host: str, listen: str, globs: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_name_of(host: str, listen: str, globs: tuple[str, ...]) -> bool:
-    """Whether a `Host` leads to a listener by nobody's doing: by an address, or by a name that is known.
+    """Whether a `Host` is safe from DNS rebinding: an IP address, or a known name of the listener.
 
-    Every name does where more than this machine reaches the listener: its names there are not known.
+    If the listener is not on loopback, every name is accepted, because we do not know its names in the network.
     """
     own = split_address(listen)[0].lower()
     if not is_loopback(own):

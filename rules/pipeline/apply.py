@@ -1,6 +1,6 @@
-"""A plan is carried out.
+"""Carry out a plan.
 
-Law: pure. What stands behind the cut keeps its place until the summary is spliced in, so indexes are those of the plan.
+Law: pure. Messages keep their indexes until the summary is spliced in, so the plan's indexes stay valid.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,13 @@ def apply(
     work: Work | None = None,
     states: States | None = None,
 ) -> Outcome:
-    """Carry the plan out; `summary` is what `plan.request` asked for, None for the digest.
+    """Carry out the plan and return the conversation to forward, with all decisions.
 
-    `work` and `states` are as for `plan`. Raises LimitExceededError if the policy refuses what cannot fit, and
-    LargeWorkError if `work` does not allow for so much.
+    summary: the text that `plan.request` asked for; None for the digest.
+    work, states: as for `plan`.
+
+    Raises LimitExceededError if the request does not fit and the policy refuses it. Raises LargeWorkError if the
+    allowance of `work` is used up.
     """
     if plan.is_empty:
         return Outcome(plan.original)
@@ -61,7 +64,7 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             decisions += pruned.decisions
             current = pruned.conversation
         if any(treatment.dedupe for treatment in policy.treatments()):
-            # Before the splice, which leaves all behind the cut as it is: until then indexes are those of the plan.
+            # Before the splice, because the splice shifts the indexes. It changes nothing after the cut.
             start = max(start, window.prune_stop, count_leading(current.messages))
             deduped = _dedupe(current, start, policy, work, state)
             decisions += deduped.decisions
@@ -74,7 +77,7 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
             spliced = _splice(plan, current, policy, summary, work, Anchors() if state is None else state.anchors)
             decisions += spliced.decisions
             current = spliced.conversation
-    # Between limit and window the completion may be cut short: that is for the upstream to judge.
+    # Between limit and window the request may still fit with a shorter completion: the upstream decides.
     refuses = policy.on_exceeded is not OnExceeded.FORWARD and not plan.is_put_off
     if current.tokens > plan.hard_limit and refuses and current.messages:
         raise LimitExceededError(
@@ -85,7 +88,7 @@ def _carry_out(plan: Plan, policy: Policy, summary: Summary | None, work: Work, 
 
 @contextmanager
 def _take_state(states: States | None, key: StateKey) -> Iterator[TranscriptState | None]:
-    """The state that plan() left, put back afterwards; None if another request has taken it."""
+    """Take the state that plan() kept, and put it back afterwards; None if another request has taken it."""
     state = None if states is None else states.pop_first([key])
     try:
         yield state
@@ -95,7 +98,7 @@ def _take_state(states: States | None, key: StateKey) -> Iterator[TranscriptStat
 
 
 def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, state: TranscriptState | None) -> Outcome:
-    """Results from `start` on that repeat an earlier one."""
+    """Replace results from `start` on that repeat an earlier result."""
     if state is None:
         return dedupe_tool_results(current, policy, start=start, work=work)
     return state.dedupe(current, start, policy, work)
@@ -104,17 +107,18 @@ def _dedupe(current: Conversation, start: int, policy: Policy, work: Work, state
 def _splice(
     plan: Plan, current: Conversation, policy: Policy, summary: Summary | None, work: Work, anchors: Anchors
 ) -> Outcome:
-    """The text and the index of names in the place of what was cut."""
+    """Replace the cut part by the summary and the names that are carried over."""
     request, cut, count = plan.request, plan.window.cut, work.count
     if request is None or cut is None:
         return Outcome(current)
-    # A digest is a quotation, which must not be cut: one that was written for more room is written anew.
+    # A digest ends with a closing line, so it must not be truncated: write it again if it is too long for this cut.
     if summary is None or (not summary.by_model and count(summary.text) > request.max_tokens):
         work.allowance.spend(sum(map(_measure, (*request.earlier, *request.span))))
         summary = Summary(make_digest(request, count=count), by_model=False)
     if cut.anchor_tokens:
         task = plan.window.task
-        task = None if task is None or task >= cut.made_at else task  # what came later changes nothing of it
+        # A task statement that came after the cut was made must not change what the cut carries over.
+        task = None if task is None or task >= cut.made_at else task
         place = Place(cut, task, policy.instruction_files, told="" if summary.by_model else summary.text)
         carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
         summary = replace(summary, carried=carried)
@@ -122,5 +126,5 @@ def _splice(
 
 
 def _measure(message: Message) -> int:
-    """The characters that a digest reads of a message."""
+    """Number of characters of a message that a digest reads."""
     return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)

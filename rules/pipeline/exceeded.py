@@ -1,7 +1,7 @@
-"""Rung 8: the newest messages are shortened if not even a cut makes room for them.
+"""Exceeded: the newest messages are shortened if even a cut does not make enough room for them.
 
-Law: how much each may keep is decided by the fold (cut_decision.py), so what was shortened once is forwarded so ever
-after. A text is shortened from what the client said, once, and its marker tells how much of that is missing.
+Law: the fold (cut_decision.py) decides how much each message keeps, so a shortened message is forwarded the same in all
+later requests. A text is shortened once, from the client's original, and its marker says how much is missing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,10 +22,12 @@ from rules.window.open_step import Cap, least_tokens
 
 
 class LimitExceededError(ValueError):
-    """Nothing could bring the request within the window, and the policy says to refuse it.
+    """The request does not fit the window even after compaction, and the policy refuses such requests.
 
-    `tokens` are those of the prompt after compaction, `limit` is what it was planned for. `window` is in the model's
-    own tokens.
+    original_tokens, tokens: the prompt before and after compaction, in our tokens.
+    limit: what the prompt was planned for, in our tokens.
+    window: the context window, in the model's own tokens.
+    decisions: what the rules did, in order.
     """
 
     def __init__(
@@ -42,11 +44,11 @@ class LimitExceededError(ValueError):
 def shorten_newest(
     conversation: Conversation, original: Conversation, caps: Iterable[Cap], *, policy: Policy, work: Work
 ) -> Outcome:
-    """The conversation with each message of `caps` within its cap.
+    """Shorten each message of `caps` to its cap.
 
-    `original` has the same messages as they were before any rule on texts. Tool results are shortened as the policy
-    says of their tool, the user's words to head and tail; the oldest images give way if a cap leaves them no room.
-    Raises LargeWorkError if `work` does not allow for so much.
+    `original` holds the same messages before any rule on texts. Tool results are shortened by the policy for their
+    tool, user messages to head and tail. The oldest images are removed if a cap leaves no room for them. Raises
+    LargeWorkError if the allowance of `work` is used up.
     """
     messages = list(conversation.messages)
     changed: list[int] = []
@@ -79,7 +81,7 @@ def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Polic
 def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work) -> Shortened:
     count = work.count
     tokens = sum(map(count, message.texts))
-    # What is left of the cap for texts: never nothing, because no text is emptied.
+    # What the cap leaves for the texts. At least 1, because no text may become empty.
     limit = max(max_tokens - (message.tokens - tokens), 1)
     texts = message.texts
     if place is None:

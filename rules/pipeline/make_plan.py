@@ -1,6 +1,6 @@
-"""Everything about one request is decided: the order of the rules.
+"""Decide everything about one request: the rules in their order.
 
-Law: pure. What is remembered saves time and changes nothing else.
+Law: pure. Remembered states save time and never change the result.
 """
 
 from rules.conversation import Conversation, CountTokens, Outcome, Role
@@ -16,7 +16,8 @@ from rules.window.room import HEAD_STEPS, Room
 from rules.window.state import Window
 
 FEW_MESSAGES = 16
-"""Of more, it is worth remembering what was worked out."""
+"""A longer transcript always takes the whole path, which keeps its state for the next request. Chosen: up to this
+length, deciding again costs less than keeping."""
 
 
 def plan(
@@ -28,10 +29,12 @@ def plan(
     work: Work | None = None,
     states: States | None = None,
 ) -> Plan:
-    """Decide everything about one request; `request_max_tokens` is the completion that it asks for.
+    """Decide everything about one request.
 
-    `work` and `states` may hold what earlier calls worked out: with them this takes less time, and returns the same.
-    Raises LargeWorkError if `work` does not allow for so much.
+    request_max_tokens: the length of completion that the request asks for; None if it names none.
+    work, states: memory of earlier calls. It saves time and does not change the result.
+
+    Raises LargeWorkError if the allowance of `work` is used up.
     """
     limits = find_limits(policy, request_max_tokens)
     if _surely_stays(conversation, policy, limits):
@@ -53,9 +56,10 @@ def plan(
 
 
 def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) -> bool:
-    """Whether no rule can act: there are no calls, results and images, and the window is nearly empty.
+    """Whether no rule can act: there are no calls, results or images, and the window is nearly empty.
 
-    All of it may be head, whose size is rounded up, and all of it may stand behind the head.
+    The estimate is safe both ways: it takes all tokens off the room as head (rounded up), and compares all of them with
+    the waters as conversation.
     """
     if len(conversation.messages) > FEW_MESSAGES:
         return False
@@ -67,7 +71,7 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
 
 
 def _leave_alone(conversation: Conversation, limits: Limits) -> Plan:
-    """The plan of a transcript in which no rule can act: what `_decide` would make of it."""
+    """The plan of a transcript in which no rule can act: equal to the one that `_decide` would make."""
     messages = conversation.messages
     task = next((index for index, message in enumerate(messages) if message.role is Role.USER), None)
     return Plan(
@@ -90,7 +94,7 @@ def _leave_alone(conversation: Conversation, limits: Limits) -> Plan:
 def _decide(
     original: Conversation, paired: Outcome, policy: Policy, limits: Limits, state: TranscriptState, work: Work
 ) -> Plan:
-    """The plan of a transcript whose calls are `paired`, going on from its state."""
+    """The plan of a transcript with paired calls; goes on from the transcript's state."""
     short = state.edit(paired.conversation, policy, work)
     messages, hashes = short.conversation.messages, state.hashes
     shortens = policy.on_exceeded is OnExceeded.TRUNCATE

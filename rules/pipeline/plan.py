@@ -1,7 +1,7 @@
-"""What is to be done with one request.
+"""The plan for one request.
 
-Law: a value. make_plan.py makes it, apply.py carries it out; between the two stands the shell's only wait, for the text
-of `request`.
+Law: a value. make_plan.py makes it and apply.py carries it out. Between the two, the shell waits once: for the summary
+that `request` asks for.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,19 @@ from rules.window.state import Window
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done with one request.
+    """What to do with one request.
 
-    `original` is the client's transcript; `conversation` the same after the rules that need no window, `hashes` those
-    of prefixes; `whole` is `conversation` before its newest messages were shortened to fit. `model_limit` is what it is
-    planned for in the model's own tokens, `limit` the same as we count; `fitting` is what the window holds beside the
-    completion asked for, `hard_limit` what it holds at most. `request` is the text to get before `apply`, None if
-    nothing was cut; `prefetch` one that the next cut is expected to need. `is_empty`: no rule can act.
+    original: the client's transcript.
+    conversation: the transcript after the rules that need no window, with its newest messages shortened to fit.
+    whole: `conversation` before its newest messages were shortened.
+    hashes: hashes of the prefixes of `conversation`, by number of messages.
+    request: the summary to get before `apply`; None if nothing was cut.
+    prefetch: the summary that the next cut is expected to need; None if none is wanted yet.
+    model_limit: tokens that the prompt is planned for, in the model's own tokens.
+    limit, fitting, hard_limit: in our tokens. What the prompt is planned for; what fits beside the completion asked
+        for; what the window holds at most.
+    is_put_off: the last cut was taken back, because its summary is not there yet.
+    is_empty: no rule can act.
     """
 
     original: Conversation
@@ -41,9 +47,9 @@ class Plan:
     is_empty: bool = field(default=False, compare=False)
 
     def put_off(self) -> "Plan | None":
-        """The plan without its last cut, as the request before may have been forwarded; None if nothing was cut.
+        """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.
 
-        It is for whoever asked to see whether that fits: nothing is refused.
+        The caller must check whether the request then fits: `apply` refuses nothing of this plan.
         """
         window = self.window.earlier
         if window is None:
@@ -53,7 +59,7 @@ class Plan:
 
     @property
     def reserved_tokens(self) -> int:
-        """What would be forwarded at most: a summary taking all of its reserve."""
+        """The most tokens that would be forwarded: with a summary of its full reserved size."""
         messages, window, cut = self.conversation.messages, self.window, self.window.cut
         leading = count_leading(messages)
         head = {*range(leading), window.task} if cut else set()
@@ -69,9 +75,10 @@ class Plan:
         return tokens
 
     def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
-        """What is forwarded of the messages before `at`; None where that message is not forwarded.
+        """The part of `forwarded` that comes from the messages before `at`; None if message `at` is not forwarded.
 
-        Counted from the end, as messages may stand twice; a bridging line of ours may stand behind `at`, too.
+        Positions are counted from the end, because equal messages may occur twice. Our acknowledgement may shift them
+        by one.
         """
         behind = len(self.conversation.messages) - at
         for stop in (len(forwarded.messages) - behind, len(forwarded.messages) - behind - 1):
@@ -83,7 +90,7 @@ class Plan:
 
 
 def _is_same(forwarded: Message, message: Message) -> bool:
-    """Whether a message is forwarded as it is, or without its images."""
+    """Whether a message is forwarded unchanged, or without its images only."""
     return forwarded is message or (
         forwarded.texts == message.texts and bool(message.raw) and forwarded.raw is message.raw
     )

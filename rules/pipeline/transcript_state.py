@@ -1,8 +1,8 @@
-"""What was worked out of a transcript, kept for the request that continues it.
+"""The state of a transcript, kept for the request that continues it.
 
-Law: it saves time and changes nothing else. A state goes on only with a transcript that begins with the very messages
-that it has seen, counted the same way, under an equal policy. Leading system and developer messages do not count,
-except for the room that they leave: nothing else here depends on them.
+Law: it saves time and never changes a result. A state is used only for a transcript that begins with exactly the
+messages it has seen, with the same counter and an equal policy. Leading system and developer messages may differ: only
+the room depends on them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,25 +26,27 @@ from rules.window.room import Room
 from rules.window.state import Window
 
 MAX_GROWTH = 64
-"""Messages. A transcript that has grown by more since it was seen last is worked through anew."""
+"""A transcript that grew by more messages since its last request is worked through from the start. Chosen: far more
+than one turn adds. The search costs one lookup for each message."""
 KEY_MESSAGES = 3
-"""How many of the newest messages name a state. Chosen: one would do for most sessions, but those of one script, run
-side by side, often have the same words at the same place ("Go on."), and would take each other's states."""
+"""Number of newest messages that name a state. Chosen: one is enough for most sessions. But sessions of one script that
+run side by side often have the same text at the same place ("Go on.") and would take each other's states."""
 HASH_BYTES = 120
-"""What 32 bytes in a list hold in memory, with the place of a message in a plan."""
+"""Memory of one message: its hash as an object of 32 bytes in a list, and its entry in a plan. An
+estimate for CPython, rounded up."""
 
 StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
-"""The counter, the policy's name, how many messages lead, how many there are, and the digests of the newest."""
+"""The counter, the policy's name, the number of leading messages, the number of messages, digests of the newest."""
 
 
 class States(Protocol):
-    """Where states are kept until they are taken, or forgotten."""
+    """A place that keeps states until they are taken or evicted."""
 
     def get(self, key: StateKey, /) -> "TranscriptState | None":
-        """The state under a key, which is not taken: only its plans may be looked at."""
+        """The state of a key, which stays: the caller may only read its plan and outcome."""
 
     def pop_first(self, keys: Iterable[StateKey], /) -> "TranscriptState | None":
-        """The state under the first key that has one. It is its taker's own from now on."""
+        """Remove and return the state of the first key that has one; the caller owns it."""
 
     def __setitem__(self, key: StateKey, state: "TranscriptState", /) -> None:
         """Keep a state."""
@@ -52,12 +54,16 @@ class States(Protocol):
 
 @dataclass(slots=True, eq=False)
 class TranscriptState:
-    """What the rules made of a transcript so far. Each part goes on from message to message.
+    """What the rules made of a transcript so far. Each part is extended message by message.
 
-    `hashes` are those of the prefixes (prefix.py). After a LargeWorkError the part that raised it is of no use.
-    `last` is the last plan made, and the completion's `max_tokens` that it is for. `done` is the last one carried out,
-    with its summary, and what came of it. `pruned` are the results that became placeholders.
-    `is_grown`: more than one request was worked out with it.
+    edits: the tool results after tidying and truncation.
+    hashes: hashes of the prefixes (prefix.py).
+    last: the last plan, and the `max_tokens` of the completion that it is for.
+    done: the last plan carried out, its summary, and the outcome.
+    pruned: results that became placeholders.
+    is_grown: more than one request has used this state.
+
+    After a LargeWorkError, the part that raised it must not be used again.
     """
 
     edits: Edits
@@ -72,18 +78,18 @@ class TranscriptState:
 
     @property
     def size_bytes(self) -> int:
-        """What it holds in memory, about. Messages that two parts hold count twice."""
+        """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
         parts = (part for part in (self.edits, self.anchors, self._fold, self._view) if part is not None)
         return HASH_BYTES * len(self.hashes) + OBJECT_BYTES * len(self.pruned) + sum(part.size_bytes for part in parts)
 
     def find_plan(self, conversation: Conversation, max_tokens: int | None) -> Plan | None:
-        """The last plan, if it is about this very conversation and a completion of `max_tokens`."""
-        # Taken at once: another thread may go on with this state meanwhile.
+        """The last plan, if it is for an equal conversation and the same `max_tokens`; else None."""
+        # Read in one operation: another thread may change `last` at the same time.
         plan, planned_max_tokens = self.last or (None, None)
         return plan if plan and planned_max_tokens == max_tokens and plan.original == conversation else None
 
     def find_outcome(self, plan: Plan, summary: Summary | None) -> Outcome | None:
-        """What came of the last plan, if it is this very one, and had the same summary."""
+        """The outcome of this plan with this summary, if it was the last one carried out; else None."""
         done_plan, done_summary, outcome = self.done or (None, None, None)
         return outcome if done_plan is plan and done_summary == summary else None
 
@@ -94,13 +100,13 @@ class TranscriptState:
         return self.edits.apply(conversation)
 
     def replay(self, messages: Sequence[Message], room: Room, policy: Policy) -> Window:
-        """Where the edited messages are cut, within a room; begun anew if the room has changed."""
+        """The window of the edited messages in this room; folded from the start if the room has changed."""
         if self._fold is None or self._fold.room != room:
             self._fold = Fold(room, policy)
         return self._fold.extend(messages).finish()
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
-        """The conversation with repeated results from `start` on replaced; begun anew if what stands there changed.
+        """Replace repeated results from `start` on; starts again if messages from there on have changed.
 
         Raises LargeWorkError.
         """
@@ -113,9 +119,9 @@ class TranscriptState:
 
 
 def take_state(states: States | None, messages: Sequence[Message], policy: Policy, work: Work) -> TranscriptState:
-    """The state of the longest known beginning of a transcript whose calls are paired; an empty one if none is known.
+    """The state of the longest known beginning of a transcript with paired calls; an empty one if none is known.
 
-    The search is bounded by MAX_GROWTH.
+    The search goes back at most MAX_GROWTH messages.
     """
     leading = count_leading(messages)
     context = (work.counter, name_policy(policy), leading)
@@ -128,7 +134,7 @@ def take_state(states: States | None, messages: Sequence[Message], policy: Polic
 
 
 def name_state(messages: Sequence[Message], policy: Policy, work: Work) -> StateKey:
-    """The key of the state that has seen all of a transcript. It is the same before and after the rules on results."""
+    """The key of the state that has seen the whole transcript; the same before and after the rules on results."""
     return _name((work.counter, name_policy(policy), count_leading(messages)), messages, len(messages))
 
 

@@ -1,4 +1,4 @@
-"""What messages, tool schemas and images cost, given a way to count a text.
+"""What messages, tool schemas and images cost in tokens, given a function that counts a text.
 
-Law: an estimate says what it is estimated by; the same message always costs the same.
+Law: each estimate names its source; the same message always costs the same.
 """

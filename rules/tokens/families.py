@@ -1,7 +1,7 @@
-"""Families of models: by which vocabulary a model reads, and what its requests cost beside their texts.
+"""Families of models: the vocabulary that a model uses, and what its requests cost beside their texts.
 
-Law: one table, globs on the model's name, the first match wins. Figures are of notes on recorded requests; what a
-model's own usage says is put right by calibration.
+Law: one table of globs on the model's name; the first match wins. The figures come from recorded requests with the
+`usage` of real APIs. Calibration corrects them by what a model's own `usage` reports.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,11 @@ CL100K = "cl100k_base"
 class Costs:
     """What requests cost beside their texts.
 
-    `reads_typescript`: tools are put as TypeScript, in another way where `nested_comments` is false; else as JSON.
-    `tools_tokens` come with any tools, `call_tokens` with each call, `priming_tokens` once.
+    priming_tokens: once for each request.
+    reads_typescript: tools are counted as TypeScript, else as JSON.
+    nested_comments: the TypeScript has descriptions inside objects.
+    tools_tokens: once if the request has any tool.
+    call_tokens: for each tool call.
     """
 
     priming_tokens: int = 3
@@ -34,7 +37,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How a model counts. `ratio` is its own tokens for one of `vocabulary`, before any were reported."""
+    """How a model counts. `ratio`: its own tokens for one token of `vocabulary`, until `usage` tells better."""
 
     costs: Costs
     vocabulary: str = O200K
@@ -42,7 +45,7 @@ class Family:
 
 
 GENERIC = Family(Costs())
-"""Of a model that nothing is known about."""
+"""The family of unknown models."""
 
 
 def _gpt(images: ImageCost) -> Family:
@@ -66,7 +69,7 @@ def _o_series(images: ImageCost, tools_tokens: int = 10, call_tokens: int = 4) -
 
 
 def _gpt_5(images: ImageCost) -> Family:
-    """A preamble of some 80 tokens comes with the first tool, and each call names its channel."""
+    """The first tool adds a preamble of some 80 tokens, and each call names its channel."""
     return _o_series(images, tools_tokens=91, call_tokens=10)
 
 
@@ -102,18 +105,19 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     ("*ixtral*", Family(Costs(), ratio=1.16)),
     ("*llama*", Family(Costs(), ratio=1.0)),
 )
-"""Ratios: the vocabularies themselves on English, code, JSON and logs, a mean weighted as agents send them."""
+"""First match wins. The ratios were measured with the models' own vocabularies on English, code, JSON and logs, and are
+means weighted by what agents send."""
 
 MODEL_CHARS = 200
-"""Of a name that are looked at; the glob patterns need time for all of it."""
+"""Longest part of a model name that is matched. Chosen: longer than any real name; bounds the cost of the globs."""
 
 
 @lru_cache(1024)
 def find_family(model: str) -> Family:
-    """The family of a model; routers' prefixes (`openai/`) and fine-tunes (`ft:`) do not matter."""
+    """The family of a model. Router prefixes (`openai/`) and the mark of fine-tunes (`ft:`) are ignored."""
     return _match_family(model.rpartition("/")[2][:MODEL_CHARS].lower().removeprefix("ft:"))
 
 
-@lru_cache(1024)  # 14 us for a name that no glob matches; the names are cut, so the cache holds 1 MB at most
+@lru_cache(1024)  # a miss costs 14 us; names are cut to MODEL_CHARS, so the cache holds 1 MB at most
 def _match_family(name: str) -> Family:
     return next((family for glob, family in FAMILIES if fnmatchcase(name, glob)), GENERIC)

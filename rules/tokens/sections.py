@@ -1,4 +1,4 @@
-"""What a request is made of, in tokens.
+"""A request's tokens by section.
 
 Law: the sections add up to the request.
 """
@@ -20,8 +20,9 @@ _SECTIONS = {Role.SYSTEM: "system", Role.TOOL: "tool_results", Role.ASSISTANT: "
 class Sections:
     """Tokens by section.
 
-    `memory` is retrieved text between memory tags, wherever it stands; `summary` one that trimtab wrote; `format` the
-    response format, and the frame of the whole.
+    memory: retrieved text between memory tags, in any message.
+    summary: a summary inserted by trimtab.
+    format: the response format and the request's own frame.
     """
 
     system: int = 0
@@ -35,12 +36,12 @@ class Sections:
 
     @property
     def tokens(self) -> int:
-        """All of it."""
+        """Sum of all sections."""
         return sum(getattr(self, section.name) for section in fields(self))
 
 
 def count_sections(conversation: Conversation, count: CountTokens, *, format_tokens: int) -> Sections:
-    """The sections of a transcript; of its fixed tokens all but `format_tokens` are the tools'."""
+    """The sections of a transcript. `format_tokens` of its fixed tokens count as format, the others as tools."""
     found = dict.fromkeys(("system", "user", "assistant", "tool_results"), 0)
     memory = summary = 0
     for message in conversation.messages:
@@ -56,7 +57,7 @@ def count_sections(conversation: Conversation, count: CountTokens, *, format_tok
 
 
 def find_blocks(text: str, tag: str) -> Iterator[str]:
-    """What stands between `<tag>`, with attributes or without, and `</tag>`, the tags included; in linear time."""
+    """Each block from `<tag>` (attributes allowed) to `</tag>`, with the tags; in linear time."""
     opening, closing = f"<{tag}", f"</{tag}>"
     stop = 0
     while (start := text.find(opening, stop)) >= 0:

@@ -1,7 +1,7 @@
 """Tool schemas as the TypeScript text that OpenAI's models read.
 
-Law: total on whatever JSON stands where a schema should; what cannot be rendered reads `any`. The form is inferred from
-recorded requests (it makes the counts of seven in eight of them exact); its public relatives are openai/harmony
+Law: total for any JSON in the place of a schema; what cannot be rendered becomes `any`. The form is inferred from
+recorded requests: with it, the counts of seven in eight of them are exact. Similar public code: openai/harmony
 (src/encoding.rs) and hmarr/openai-chat-tokens.
 """
 
@@ -12,26 +12,29 @@ from typing import Any
 
 Schema = MutableMapping[str, Any]
 MAX_DEPTH = 16
-"""Of objects within objects; a deeper schema, or one that refers to itself, reads `any` from there on."""
+"""Levels of nested objects. A deeper schema, or one that refers to itself, becomes `any` there. Chosen: deeper than
+real tools."""
 MAX_CHARS = 200_000
-"""Of all functions, roughly. References may multiply what they refer to, and hostile ones do, at each level."""
+"""Rough bound on the rendered text of all functions. Chosen: above real tool lists. Hostile references multiply their
+target at each level."""
 TYPE_CHARS = 16
+"""Taken off the bound for each type. Chosen: about the length of one; it bounds schemas of many empty types."""
 _KEYWORDS = frozenset(
     {
         "title", "description", "default", "type", "enum", "const", "items", "properties", "required", "anyOf", "oneOf",
         "allOf",
     }
 )  # fmt: skip
-"""All that is read of a schema."""
+"""The only keys of a schema that are read."""
 _ANY = "any"
 _SIMPLE = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 
 
 def render_tools(functions: Sequence[Schema], *, nested_comments: bool = True, max_chars: int = MAX_CHARS) -> str:
-    """The namespace of all functions, each given by its `name`, `description` and `parameters`.
+    """The TypeScript namespace of all functions; each has a `name`, `description` and `parameters`.
 
-    Models before gpt-4o read no descriptions within objects: `nested_comments` is false for them. What is beyond some
-    `max_chars` reads `any`.
+    nested_comments: false for models before gpt-4o, which read no descriptions inside objects.
+    max_chars: once about this many characters are rendered, the rest becomes `any`.
     """
     renderer = _Renderer(max_chars, nested_comments=nested_comments)
     blocks = (renderer.render(function) for function in functions)
@@ -39,13 +42,13 @@ def render_tools(functions: Sequence[Schema], *, nested_comments: bool = True, m
 
 
 def as_schema(value: Any) -> dict[str, Any]:
-    """The value where it is an object; an empty one for anything else."""
+    """The value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a type stands: in how many objects, and within what `references` lead to."""
+    """The position of a type: its depth, its indent, and the references followed to reach it."""
 
     depth: int = 0
     indent: str = ""
@@ -53,7 +56,7 @@ class _Place:
 
 
 class _Renderer:
-    """Renders one function after the other; `#/...` refers to the parameters of the one that is rendered."""
+    """Renders functions one by one; `#/...` refers to the parameters of the current function."""
 
     def __init__(self, max_chars: int, *, nested_comments: bool) -> None:
         self._root: Schema = {}
@@ -77,7 +80,7 @@ class _Renderer:
         return "\n".join(lines)
 
     def _render_properties(self, schema: Schema, place: _Place) -> Iterator[str]:
-        """A line for each property, its comments above it."""
+        """The lines of all properties, each with its comments above it."""
         listed = schema.get("required")
         listed = listed if isinstance(listed, list) else ()
         self._chars_left -= len(listed)
@@ -131,7 +134,7 @@ class _Renderer:
         return "\n".join(("{", *lines, place.indent + "}"))
 
     def _resolve(self, schema: Schema, place: _Place) -> tuple[Schema, _Place]:
-        """What a `$ref` points to, with what stands beside it; nothing where it points to what it stands in."""
+        """The target of `$ref` with the keys beside it; an empty target if the reference is part of itself."""
         references = place.references
         for _ in range(MAX_DEPTH):
             reference = schema.get("$ref")
@@ -151,7 +154,7 @@ class _Renderer:
 
 
 def _union(schema: Schema) -> Sequence[Schema]:
-    """The types of which a value has one; nothing where it is no union."""
+    """The alternative types of a union; empty if the schema is not a union."""
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return [as_schema(member) for member in schema[key]]
@@ -164,7 +167,7 @@ def _union(schema: Schema) -> Sequence[Schema]:
 
 
 def _values(schema: Schema) -> Sequence[Any]:
-    """The values that a type consists of; nothing where it is not made of values."""
+    """The values that a type allows; empty if it does not list values."""
     values = schema.get("enum")
     if isinstance(values, list):
         return values
@@ -172,12 +175,12 @@ def _values(schema: Schema) -> Sequence[Any]:
 
 
 def _needs_lines(lines: Sequence[str]) -> bool:
-    """Whether an object cannot stand in one line: there is a comment somewhere in it."""
+    """Whether an object needs several lines, because it contains a comment."""
     return any("\n" in line or line.lstrip().startswith("//") for line in lines)
 
 
 def _join(lines: Sequence[str]) -> str:
-    """An object in one line."""
+    """Write an object in one line."""
     return "{ " + " ".join(line.strip() for line in lines).rstrip(",") + " }"
 
 
@@ -195,7 +198,7 @@ def _comment(text: Any, indent: str) -> Iterator[str]:
 
 
 def _literal(value: Any) -> str:
-    """A JSON value as TypeScript writes it."""
+    """A JSON value as a TypeScript literal."""
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Where the cut is: the strict left fold and its state.
+"""Where a transcript is cut: the strict left fold and its state.
 
 Law: a longer transcript never changes an earlier decision.
 """

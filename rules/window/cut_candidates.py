@@ -1,7 +1,7 @@
-"""The windows that could come next: pruned, cut, or cut down to the open step.
+"""The windows that could come next: with fewer images, pruned, cut, or cut down to the open step.
 
-Law: functions of the sums of a transcript, the room and the policy. Which of them is taken, and when, is decided in
-window/cut_decision.py.
+Law: functions of a transcript's sums, the room and the policy. window/cut_decision.py decides which window is taken and
+when.
 """
 
 from dataclasses import replace
@@ -13,12 +13,14 @@ from rules.window.state import Cut, CutKind, Window
 from rules.window.sums import Sums
 
 SUMMARY_FRAME_TOKENS = 160
-"""Reserved for the lines around a summary: what it is, the headings, an acknowledgement."""
+"""Reserved for the lines around a summary: introduction, headings, end, acknowledgement. Chosen: about their sum, with
+some room for long numbers."""
 SPARED_STEPS = 1
-"""Answered ones, which stay while the window holds them. Chosen: who has just read a long file goes by it for a while,
-and would have to read it again."""
+"""Number of newest answered steps that a cut spares if the window still holds them. Chosen: an agent that has just read
+a long file works with it for a while. Without the file it would have to read it again."""
 PROTECTED_SHARE = 0.8
-"""Of high water. Newest user turns that are longer are pruned, too: an agent's session is often a single one."""
+"""Share of high water. If the protected user turns are longer than this, they are pruned too. Chosen: an agent's
+session is often a single user turn, which must not be protected whole."""
 
 
 class Cuts:
@@ -33,35 +35,36 @@ class Cuts:
 
     @property
     def room_tokens(self) -> int:
-        """The room as it is by now: the task statement may not have come yet."""
+        """The room after the messages so far; it is larger while the task statement has not come yet."""
         return self._room.early if self._sums.task is None else self._room.tokens
 
     def share(self, share: float) -> int:
-        """So much of the room, in tokens."""
+        """A share of the room, in tokens."""
         return int(self.room_tokens * share)
 
     def floor(self, window: Window) -> int:
-        """The first message that is forwarded behind the head."""
+        """Index of the first message that is forwarded after the head and the summary."""
         return window.cut.at if window.cut else min(self._room.leading, len(self._sums))
 
     def size(self, window: Window) -> int:
-        """What would be forwarded behind the head in a state."""
+        """Tokens that would be forwarded after the head in this window."""
         base = window.cut.tokens if window.cut else 0
         return base + self._sums.behind(self.floor(window), window.prune_stop, window.images)
 
     @property
     def open_tokens(self) -> int:
-        """What the open step costs."""
+        """Tokens of the open step."""
         return self._sums.between(self._sums.open_step, len(self._sums))
 
     def rest(self, window: Window) -> int:
-        """What would be forwarded between the head and the open step in a state."""
+        """Tokens that would be forwarded between the head and the open step in this window."""
         return self.size(window) - self.open_tokens
 
     def choose(self, window: Window, *, over: bool) -> Window | None:
-        """Without images or pruned where that is enough, else cut; None where nothing is to be had.
+        """The mildest window that frees enough: without old images, pruned, or cut, in this order.
 
-        Nor where a cut is not worth asking a model for.
+        None if none of them is possible. None also if the cut is too short to ask a model for a summary, the room is
+        not exceeded (`over`) and the strategy is not `prune`.
         """
         policy = self._policy
         pruned = self.prune(window)
@@ -75,7 +78,7 @@ class Cuts:
         return cut if asks or over or policy.overflow_strategy is OverflowStrategy.PRUNE else None
 
     def prune(self, window: Window) -> Window | None:
-        """The window with the results before the next cut pruned; None where that is not allowed or does nothing."""
+        """The window with the results before the next cut pruned; None if that is not allowed or changes nothing."""
         if self._policy.overflow_strategy is OverflowStrategy.SUMMARIZE or window.next_cut is None:
             return None
         stop = min(window.next_cut, self._protected())
@@ -85,10 +88,10 @@ class Cuts:
         return replace(window, prune_stop=stop, images=images)
 
     def remove_images(self, window: Window, growth_tokens: int) -> Window | None:
-        """The window without so many of its oldest images that low water is left, this growth included.
+        """The window without its oldest images, so that low water is left even after `growth_tokens` more.
 
-        Without all but those of the newest step if even that leaves more. None if results may not be pruned either, or
-        if nothing is saved.
+        If that needs more than all images before the newest step, those of the newest step still stay. None if the
+        strategy forbids pruning, or if nothing is saved.
         """
         strategy = self._policy.overflow_strategy
         if strategy in {OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR} or not self._sums.images:
@@ -103,9 +106,10 @@ class Cuts:
         return self._without(window, images)
 
     def keep_images(self, window: Window, number: int) -> Window | None:
-        """The window with its newest images, so many; None while there are less than twice as many.
+        """The window with only its newest `number` images; None while there are fewer than twice that many.
 
-        Each removal breaks the cache from the oldest image on. Removed one by one, they would break it at every step.
+        Each removal breaks the prompt cache from the oldest removed image on. So many images are removed at a time:
+        one by one, they would break the cache at every step.
         """
         start = max(self.floor(window), window.images.at)
         words = self._sums.last_words
@@ -124,7 +128,7 @@ class Cuts:
         return without if images.at > window.images.at and self.size(without) < self.size(window) else None
 
     def _protected(self) -> int:
-        """Where the newest `protect_turns` user turns begin; the end, if those alone nearly reach high water."""
+        """Start of the newest `protect_turns` user turns; the end if these alone nearly reach high water."""
         turns, users = self._policy.protect_turns, self._sums.users
         if turns == 0:
             return len(self._sums)
@@ -135,8 +139,8 @@ class Cuts:
     def _summarise(self, window: Window, *, over: bool) -> Window | None:
         """The window with a summary up to the next cut.
 
-        If the room is exceeded, that is chosen anew if what stays would still be too much, or what goes too little to
-        ask a model for.
+        If the room is exceeded (`over`), the cut is chosen again in two cases: what stays would still be over high
+        water, or the cut part is too short to ask a model for a summary.
         """
         at = window.next_cut
         if at is None:
@@ -149,10 +153,10 @@ class Cuts:
         return candidate
 
     def find_cut(self, window: Window, growth_tokens: int, *, spares: bool = False) -> int | None:
-        """Where to cut so that about low water is left when `growth_tokens` have come on top.
+        """Index of the cut that leaves about low water once `growth_tokens` more have come.
 
-        The open step where no other leaves so little; None where there is nothing new to cut. If it `spares`, the
-        newest answered steps stay, however long they are.
+        The open step if no earlier cut leaves that little; None if there is nothing new to cut. With `spares`, the
+        newest SPARED_STEPS answered steps stay, however long they are.
         """
         low = self._policy.low_water
         stays = self.share(low) - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
@@ -166,7 +170,7 @@ class Cuts:
         return min(self._policy.summary_max_tokens, self.share(self._policy.low_water) // 2)
 
     def cut_at(self, window: Window, at: int) -> Window:
-        """The window cut before message `at`, with a summary if enough steps go."""
+        """The window cut before message `at`: with a summary if enough steps are cut, else with a digest."""
         policy = self._policy
         steps = self._sums.steps(self.floor(window), at)
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
@@ -176,18 +180,18 @@ class Cuts:
 
     @property
     def keep_budget(self) -> int:
-        """What the user's words behind a cut may cost."""
+        """What the user messages kept verbatim after a cut may cost, in tokens."""
         return min(self._policy.keep_user_tokens, self.share(self._policy.low_water) // 4)
 
     @property
     def _anchor_tokens(self) -> int:
-        """What the index of names behind a summary may have."""
+        """What the names carried over a cut may cost, in tokens."""
         return int(self.share(self._policy.low_water) * self._policy.anchor_share)
 
     def _make_cut(self, kind: CutKind, at: int, reserved: int, budget: int, anchor_tokens: int = 0) -> Cut:
-        """A cut that keeps user messages of `budget` tokens; which ones is written down when it is applied.
+        """A cut that keeps user messages of at most `budget` tokens; `Cut.kept` is filled in when it is applied.
 
-        Their images are gone, but for those of the user's last words if the budget allows for them.
+        The kept messages lose their images. Only the last user message keeps its own, if the budget allows it.
         """
         kept = self._sums.newest_users(at, budget)
         words = self._sums.user_tokens(kept)
@@ -200,7 +204,7 @@ class Cuts:
         return Cut(kind, at, reserved, (), tokens, anchor_tokens=anchor_tokens, spared=spared)
 
     def shrink(self, window: Window) -> Window | None:
-        """The last cut with as little as can be in its place: the open step alone takes what is left of the room."""
+        """The window cut before the open step, with a digest as short as needed for the open step to fit."""
         at = self._sums.open_step
         if self._sums.between(min(self._room.leading, at), at) == 0:
             return None
@@ -213,7 +217,7 @@ class Cuts:
         return replace(window, cuts=(*earlier.cuts, cut))
 
     def make_way(self, window: Window) -> Window | None:
-        """The window cut right before an open step that is too long; None where little stands before it."""
+        """The window cut right before an open step that is too long; None if only little lies before that step."""
         at = self._sums.open_step
         if self.rest(window) <= self.share(self._policy.low_water) or self._sums.between(self.floor(window), at) <= 0:
             return None

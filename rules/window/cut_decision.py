@@ -1,11 +1,11 @@
 """The replayed cut.
 
-Law: a strict left fold. The state after message i depends on messages[: i + 1] and the policy and on nothing else, so
-a longer transcript never changes an earlier decision, and every replica decides the same. Sizes are reserved sizes: a
-summary's real length never enters.
+Law: a strict left fold. The state after message i depends only on messages[: i + 1] and the policy. So a longer
+transcript never changes an earlier decision, and every replica decides the same. The fold uses the size reserved for a
+summary, never its real length.
 
-Words: *head* is what always stays (leading system messages, tools, the first user message); *limit* what a prompt may
-have; *room* = limit - head. All waters are shares of room.
+Terms: *head* is what always stays (leading system messages, tools, the first user message). *limit* is the most tokens
+that a prompt may have. *room* = limit - head. High and low water are shares of the room.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from rules.window.sums import Sums
 
 
 class Fold:
-    """The fold's state and the sums that it needs to go on. Every method is a function of the messages added.
+    """The fold's state, and the sums that it needs to go on. Every method is a function of the messages added.
 
-    `room` is the one that it began with. `window` is what has been decided for good; `finish` adds what a request that
-    ends here needs.
+    room: the room at the start of the fold.
+    window: what is decided and will not change. `finish` adds what only a request that ends here needs.
     """
 
     __slots__ = ("_cuts", "_economics", "_forwarded", "_open", "_policy", "_room", "_sums", "room", "window")
@@ -39,24 +39,24 @@ class Fold:
         self._sums = Sums(room.leading)
         self._cuts = Cuts(room, policy, self._sums)
         self._economics = Economics(policy.prices)
-        self._forwarded = 0  # tokens that would be forwarded behind the head now: self._cuts.size(self.window)
+        self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
 
     def __len__(self) -> int:
         return len(self._sums)
 
     @property
     def size_bytes(self) -> int:
-        """What the fold holds in memory, about."""
+        """Memory that the fold takes, in bytes, roughly."""
         return self._sums.size_bytes + 200 * (len(self.window.cuts) + 1)
 
     def extend(self, messages: Sequence[Message]) -> "Fold":
-        """Go on to the end of a transcript, of which the first messages were added before."""
+        """Add the messages of a transcript that are new; its first messages were added before."""
         for message in messages[len(self) :]:
             self.add(message)
         return self
 
     def add(self, message: Message) -> None:
-        """Go on by one message."""
+        """Add the next message and decide what follows from it."""
         if message.role is Role.ASSISTANT:
             self._answer()
         self._forwarded += self._sums.add(message)
@@ -77,14 +77,14 @@ class Fold:
             self.window = self._look_ahead()
 
     def finish(self) -> Window:
-        """The state for a request that ends here: its newest messages are shortened if they do not fit."""
+        """The window for a request that ends here: its newest messages are shortened if they do not fit."""
         return self._with_caps(self._share_room())
 
     def _with_caps(self, caps: Sequence[Cap]) -> Window:
         return replace(self.window, caps=(*self.window.caps, *caps)) if caps else self.window
 
     def _answer(self) -> None:
-        """The model has answered what stands here: what was shortened for that stays so."""
+        """The model has answered the open step: messages shortened for that request stay shortened."""
         caps = self._share_room()
         for cap in caps:
             saved_tokens = self._sums.between(cap.at, cap.at + 1) - cap.tokens
@@ -100,7 +100,7 @@ class Fold:
         self.window = replace(self.window, task=self._sums.task, caps=caps)
 
     def _make_room(self) -> None:
-        """Shorten a task that leaves no room for cuts, for good, once the window does not hold all any more."""
+        """Shorten for all later requests a task statement that leaves no room for cuts, once a request does not fit."""
         late, task = self._room.late, self._sums.task
         if late is None or late.task_tokens is None or task is None:
             return
@@ -109,17 +109,17 @@ class Fold:
             self.window = self._with_caps([Cap(task, late.task_tokens)])
 
     def _keep_images(self) -> None:
-        """Only the newest images stay if the policy says so, for good."""
+        """Remove old images if the policy limits their number; they stay removed."""
         number = self._policy.keep_images
         if number is not None and (window := self._cuts.keep_images(self.window, number)) is not None:
             self.window = window
             self._forwarded = self._cuts.size(window)
 
     def _share_room(self) -> tuple[Cap, ...]:
-        """What each of the newest messages may keep; nothing if all fit.
+        """Caps for the newest messages; empty if all fit.
 
-        They fit while the window holds them beside the completion. If they do not, they share what is left below
-        prefetch: filled up to the limit, the room would have them cut away again by the next message.
+        They fit if the window holds them and the completion. If they do not fit, they share what is left below
+        prefetch. If they filled the room up to the limit, the next message would have them cut away again.
         """
         room = self._cuts.room_tokens
         most = room + self._room.spare
@@ -130,7 +130,7 @@ class Fold:
         for of_images in (False, True):
             excesses = [self._forwarded - size for size in sizes]
             if self.window.cut is not None:
-                # What stands for the cut part may be shorter than is reserved: all that can be spared may be enough.
+                # The summary may be shorter than its reserved size, so removing all that can go may be enough.
                 excesses.append(self._open.spare_tokens(start, of_images=of_images))
             shared = (self._open.share(excess, start, of_images=of_images) for excess in excesses)
             if (caps := next((caps for caps in shared if caps is not None), None)) is not None:
@@ -139,11 +139,11 @@ class Fold:
 
     @property
     def _is_worth_it(self) -> bool:
-        """In a small room cuts would be many and save little: only what would not fit otherwise is worth them."""
+        """With little room left after the head, cut only if the request would not fit otherwise."""
         return self._forwarded > self._cuts.room_tokens >= self._room.limit * LEAST_ROOM_SHARE
 
     def _look_ahead(self) -> Window:
-        """The window with its next cut fixed, and the summary of that asked for if pruning will hardly be enough."""
+        """The window with its next cut fixed. Its summary is asked for ahead unless pruning will probably be enough."""
         growth = max(self._cuts.room_tokens - self._forwarded, 0)
         window = self._fix_cut(growth)
         if window.next_cut is None or window.prefetch_tokens:
@@ -156,13 +156,13 @@ class Fold:
         return window if cut.kind is CutKind.DIGEST else replace(window, prefetch_tokens=cut.reserved_tokens)
 
     def _fix_cut(self, growth_tokens: int, *, spares: bool = False) -> Window:
-        """The window with a next cut: the one that was fixed, else one that leaves low water behind such a growth."""
+        """The window with a next cut: the one fixed earlier, else one that leaves low water after this growth."""
         if self.window.next_cut is not None:
             return self.window
         return replace(self.window, next_cut=self._cuts.find_cut(self.window, growth_tokens, spares=spares))
 
     def _cut(self, *, is_request: bool) -> None:
-        """At high water or above: cut where that frees enough and pays; over the room, whatever it frees."""
+        """At high water or above: cut if that frees enough and pays. Over the room: cut whatever it frees."""
         if self._policy.overflow_strategy is OverflowStrategy.ERROR:
             return
         over = self._forwarded > self._cuts.room_tokens
@@ -180,9 +180,9 @@ class Fold:
             self._apply(shrunk, 0)
 
     def _can_share_room(self, made_way: Window | None) -> bool:
-        """Whether the open step could be shortened so much that it fits behind a cut with a summary of its full size.
+        """Whether the open step can be shortened enough to fit after the cut of `made_way` with a full-size summary.
 
-        That is the one of `made_way`; if little stands before the step, no cut is needed.
+        `made_way` is None if only little lies before the open step; then no cut is needed.
         """
         if self._policy.on_exceeded is not OnExceeded.TRUNCATE:
             return False
@@ -194,7 +194,7 @@ class Fold:
         return open_tokens + self._cuts.rest(made_way or self.window) <= room
 
     def _is_due(self, chosen: Window, gain: int, *, is_request: bool) -> bool:
-        """Whether a window frees enough, and having waited for it has cost enough."""
+        """Whether a window frees enough, and waiting for it has cost enough."""
         policy = self._policy
         if gain < self._cuts.share((policy.high_water - policy.low_water) / 4):
             return False
@@ -203,7 +203,7 @@ class Fold:
         return self._economics.pays(self._cuts, self.window, chosen)
 
     def _apply(self, chosen: Window, budget: int) -> None:
-        """Go over to a window; a new cut names the user messages that it keeps."""
+        """Change to a window; fill in the user messages that a new cut keeps."""
         if chosen.cuts and chosen.cut != self.window.cut:
             cut = chosen.cuts[-1]
             kept = tuple(self._sums.users[rank] for rank in self._sums.newest_users(cut.at, budget))

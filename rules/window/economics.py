@@ -1,6 +1,6 @@
-"""Whether a cut pays: what it costs, and what having waited for it has cost so far.
+"""Whether a cut pays: what it costs, compared with what waiting for it has cost so far.
 
-Law: a running sum and prices. It decides nothing about where a cut is.
+Law: a running sum and prices. The position of a cut is decided elsewhere.
 """
 
 from rules.policy import Prices
@@ -8,16 +8,17 @@ from rules.window.cut_candidates import Cuts
 from rules.window.state import CutKind, Window
 
 PATIENCE = 0.25
-"""A cut is put off until waiting has cost this share of what the cut costs, counted over the whole session: one that
-has outlasted its first wait is taken to go on.
+"""A cut is put off until waiting has cost this share of the cut's own cost. Waiting is counted over the whole session,
+so only the first cut is put off for long: a session that is still running by then will probably go on.
 
-Source: the break-even rule of renting and buying, by which waiting costs at most twice what foresight would have; of
-0, 0.1, 0.2, 0.25, 0.33 and 0.4 a quarter cost the recorded sessions least at the worst, at windows of 32k and 64k.
+Source: the break-even rule of the ski rental problem, by which waiting costs at most twice the best choice in
+hindsight. Fitted by bench.sessions.run: of 0, 0.1, 0.2, 0.25, 0.33 and 0.4, the value 0.25 had the cheapest worst case
+of all recorded sessions, at windows of 32k and 64k.
 """
 
 
 class Economics:
-    """What putting cuts off has cost so far, in the price of an input token."""
+    """What putting cuts off has cost so far. The unit is the price of one uncached input token."""
 
     __slots__ = ("_prices", "_waited")
 
@@ -26,17 +27,18 @@ class Economics:
         self._waited = 0.0
 
     def wait(self, gain_tokens: int) -> None:
-        """One more request goes out with tokens that a cut would have freed."""
+        """One more request carries `gain_tokens` that a cut would have removed."""
         self._waited += gain_tokens * self._prices.cached_input
 
     def pays(self, cuts: Cuts, window: Window, chosen: Window) -> bool:
-        """Whether waiting has cost enough to move from a window to the chosen one."""
+        """Whether waiting has cost enough to change from `window` to `chosen`."""
         return self._waited >= self._price(cuts, window, chosen) * PATIENCE
 
     def _price(self, cuts: Cuts, window: Window, chosen: Window) -> float:
-        """What stays is read anew, and a summary must be written.
+        """What the change costs: the upstream reads what stays without its cache, and a summary must be written.
 
-        What is new in the open step is read for the first time anyway; the summary's call reads the cache.
+        The open step is left out, since the upstream reads it for the first time anyway. The summary's own request
+        reads the cache.
         """
         prices = self._prices
         price = max(cuts.size(chosen) - cuts.open_tokens, 0) * (prices.input - prices.cached_input)

@@ -1,8 +1,8 @@
-"""Images give way to one line each, the oldest first: they are what is read least and costs most.
+"""Images: one-line markers replace them, oldest first. Old images cost most and are read least.
 
-Law: a line is a function of its image alone, and stands in the image's place; nothing else of the message changes.
-Images of the task statement, of the newest step, and of the user's last words are not removed here. An image that is
-no larger than its line stays.
+Law: a marker is a function of its image alone and takes the image's place; nothing else of the message changes. Images
+of the task statement, of the newest step and of the last user message are not removed here. An image that costs no
+more than its marker stays.
 """
 
 from array import array
@@ -17,7 +17,7 @@ _SPEAKERS = frozenset({Role.USER, Role.TOOL})
 
 @dataclass(frozen=True, slots=True)
 class ImageStop:
-    """Images of messages before `at` are lines, but for those of message `spared`: the user's last words then."""
+    """Images of messages before `at` are removed, except those of `spared`: the last user message at that time."""
 
     at: int = 0
     spared: int = -1
@@ -27,14 +27,14 @@ NONE_REMOVED = ImageStop()
 
 
 def saving_tokens(message: Message) -> int:
-    """What is saved if lines stand in the places of a message's images."""
+    """Tokens saved if markers replace the images of a message."""
     if not message.media or message.role not in _SPEAKERS:
         return 0
     return sum(part.saving_tokens for part in message.media)
 
 
 def remove_images(conversation: Conversation, places: Iterable[int]) -> Outcome:
-    """Write lines in the places of the images of these messages."""
+    """Replace the images of these messages by markers."""
     messages = list(conversation.messages)
     changed: list[int] = []
     number = 0
@@ -52,7 +52,7 @@ def remove_images(conversation: Conversation, places: Iterable[int]) -> Outcome:
 
 
 def drop_images(message: Message, excess_tokens: int | None = None) -> Message:
-    """A message without its oldest images, so that `excess_tokens` are saved; without all of them if that is None."""
+    """The message without its oldest images, so that `excess_tokens` are saved; None: without all of them."""
     media = list(message.media)
     saved = 0
     for index, part in enumerate(media):
@@ -69,17 +69,17 @@ def _count(message: Message) -> int:
 
 
 class ImageSums:
-    """Where images stand in a transcript, and what is saved without them: append-only, but for the newest messages."""
+    """Which messages hold images, and what removing them saves. Append-only, except for the newest messages."""
 
     __slots__ = ("_numbers", "_places", "_saved")
 
     def __init__(self) -> None:
-        self._places = array("q")  # the messages that hold some
+        self._places = array("q")  # indexes of the messages that hold images
         self._saved = array("q", (0,))
         self._numbers = array("q", (0,))
 
     def add(self, index: int, message: Message) -> int:
-        """The next message; returns what is saved without its images."""
+        """Add the next message; return the tokens that removing its images saves."""
         saving = saving_tokens(message)
         if saving:
             self._places.append(index)
@@ -92,37 +92,37 @@ class ImageSums:
 
     @property
     def size_bytes(self) -> int:
-        """What the sums hold in memory."""
+        """Memory that the sums take, in bytes."""
         return 24 * len(self._places)
 
     def saved(self, start: int, stop: int) -> int:
-        """Tokens that are saved without the images of messages [start, stop)."""
+        """Tokens saved by removing the images of messages [start, stop)."""
         if not self._places or stop <= start:
             return 0
         return self._saved[bisect_left(self._places, stop)] - self._saved[bisect_left(self._places, start)]
 
     def saved_by(self, start: int, images: ImageStop) -> int:
-        """Tokens that are saved of the messages from `start` on where images are removed so."""
+        """Tokens that `images` saves in the messages from `start` on."""
         saved = self.saved(start, images.at)
         return saved - self.saved(images.spared, images.spared + 1) if start <= images.spared < images.at else saved
 
     def number(self, start: int, stop: int) -> int:
-        """How many images stand in messages [start, stop)."""
+        """Number of images in messages [start, stop)."""
         if not self._places or stop <= start:
             return 0
         return self._numbers[bisect_left(self._places, stop)] - self._numbers[bisect_left(self._places, start)]
 
     def find_newest(self, number: int) -> int:
-        """Where the message stands that holds the last but `number` - 1 of all images; behind all of them for 0."""
+        """Index of the message that holds the oldest of the newest `number` images; for 0, one past the last image."""
         if not self._places:
             return 0
         rank = bisect_left(self._numbers, max(self._numbers[-1] - number + 1, 1))
         return self._places[rank - 1] if rank <= len(self._places) else self._places[-1] + 1
 
     def find_stop(self, start: int, tokens: int) -> int:
-        """Behind which message from `start` on so many tokens are saved.
+        """Index up to which images must be removed, from `start` on, to save this many tokens.
 
-        Behind the last that holds images if not even that is enough.
+        If all images together save less, one past the last message that holds images.
         """
         if not self._places:
             return 0
@@ -130,7 +130,7 @@ class ImageSums:
         return self._places[min(max(rank, 1), len(self._places)) - 1] + 1
 
     def shorten(self, at: int, saving: int) -> int:
-        """Message `at` now saves no more than `saving` without its images; returns by how much that is less."""
+        """Removing the images of message `at` saves at most `saving` from now on; return by how much that is less."""
         rank = bisect_left(self._places, at)
         less = max(self.saved(at, at + 1) - saving, 0)
         if less:

@@ -1,6 +1,6 @@
-"""The newest messages, which the model has not answered yet: how much of each goes out if all of them do not fit.
+"""The open step: the newest messages, which the model has not answered yet, and how they share a room too small.
 
-Law: a function of the messages added. Nothing is shared out that fits; no message gets less than a placeholder.
+Law: a function of the messages added. If they fit, nothing is shortened. No message gets less than a placeholder.
 """
 
 from bisect import bisect_left
@@ -16,9 +16,9 @@ from rules.window.prune import PLACEHOLDER_TOKENS
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """Message `at` is forwarded with at most `tokens` tokens, its frame and its attachments included.
+    """Message `at` is forwarded with at most `tokens` tokens, with its frame and its attachments.
 
-    Less than its attachments cost: the oldest of its images give way, too.
+    If `tokens` is less than its attachments cost, its oldest images are removed too.
     """
 
     at: int
@@ -34,28 +34,28 @@ class _Part(NamedTuple):
 
 
 def least_tokens(message: Message) -> int:
-    """What a message costs if its texts are cut as far as they may be: attachments stay."""
+    """What a message costs if its texts are shortened as far as allowed; its attachments stay."""
     return min(message.tokens, PLACEHOLDER_TOKENS + sum(part.tokens for part in message.media))
 
 
 def bare_tokens(message: Message) -> int:
-    """The same without its images."""
+    """What a message costs if its texts are shortened as far as allowed and its images are removed."""
     return least_tokens(message) - saving_tokens(message)
 
 
 class OpenStep:
-    """The tool results that no answer has followed, and the user's words behind them."""
+    """The tool results and user messages that no answer of the model has followed yet."""
 
     __slots__ = ("_parts", "_savings", "_seen", "_spares")
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
-        self._spares = [0]  # what could be taken away of the first parts, for each number of them
-        self._savings = [0]  # the same of their images
-        self._seen = 0  # messages of the whole transcript
+        self._spares = [0]  # [n]: tokens that the first n parts can lose in their texts
+        self._savings = [0]  # [n]: tokens that the first n parts can lose in their images
+        self._seen = 0  # messages of the whole transcript so far
 
     def add(self, message: Message, *, is_task: bool) -> None:
-        """Go on by one message. The task statement has a rule of its own (window/room.py)."""
+        """Add the next message. The task statement is left out: window/room.py has its own rule for it."""
         is_result = message.role is Role.TOOL
         if message.role is Role.ASSISTANT:
             self._parts.clear()
@@ -71,22 +71,22 @@ class OpenStep:
         self._seen += 1
 
     def spare_tokens(self, start: int, *, of_images: bool = False) -> int:
-        """How many tokens could be taken away at most of the messages from `start` on; `of_images`, of theirs, too."""
-        # One by one, a step of many thousand results would take the square of that.
+        """Tokens that the messages from `start` on can lose at most; with `of_images`, their images too."""
+        # Prefix sums: adding up part by part would take quadratic time in a step of many thousand results.
         rank = bisect_left(self._parts, start, key=attrgetter("at"))
         images = self._savings[-1] - self._savings[rank] if of_images else 0
         return self._spares[-1] - self._spares[rank] + images
 
     def saving_tokens(self, cap: Cap) -> int:
-        """What is saved at most without the images of a message that is capped so."""
+        """What removing the images of a capped message can still save, at most."""
         rank = bisect_left(self._parts, cap.at, key=attrgetter("at"))
         return max(cap.tokens - self._parts[rank].bare_tokens, 0)
 
     def share(self, excess: int, start: int, *, of_images: bool = False) -> tuple[Cap, ...] | None:
-        """What each message from `start` on may keep so that `excess` tokens go, oldest first.
+        """Caps for the messages from `start` on, oldest first, that together remove `excess` tokens.
 
-        None if they cannot spare so much. The results give way first, the largest before the others; the user's words
-        only if that is not enough; `of_images`, images give way as well, the oldest first.
+        None if these messages cannot lose that many. Results are shortened first, the largest most; user messages only
+        if that is not enough. With `of_images`, images are removed as well, oldest first.
         """
         everything = [part for part in self._parts if part.at >= start]
         if of_images:
@@ -99,7 +99,7 @@ class OpenStep:
 
 
 def _level(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...]:
-    """The highest level that, as a cap for each message, takes `excess` tokens away."""
+    """Cap all parts at one level: the highest at which at least `excess` tokens are removed."""
     low, high = 0, max((part.tokens for part in parts), default=0)
     while low < high:
         level = (low + high + 1) // 2
@@ -111,7 +111,7 @@ def _level(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...]:
 
 
 def _drop_images(parts: Sequence[_Part], excess: int) -> tuple[Cap, ...] | None:
-    """Caps that leave texts no more than they must have, and the oldest messages fewer images."""
+    """Shorten all texts as far as allowed, then remove images from the oldest messages on."""
     excess -= sum(part.tokens - part.least_tokens for part in parts)
     caps: list[Cap] = []
     for part in parts:

@@ -1,7 +1,7 @@
-"""Rung 5: tool results before the cut become one-line placeholders.
+"""Prune: tool results before the cut become one-line placeholders.
 
-Law: a placeholder is a function of its result alone, and names the size that the client sent, whatever tidying and
-truncation left of it. A result that is no longer than its placeholder stays.
+Law: a placeholder is a function of its result alone. It names the result's size as the client sent it, before tidying
+and truncation. A result that is not longer than its placeholder stays.
 """
 
 from dataclasses import replace
@@ -10,11 +10,12 @@ from rules.conversation import Conversation, CountTokens, Decision, Message, Out
 from rules.text.markers import mark_pruned
 
 PLACEHOLDER_TOKENS = 40
-"""What a pruned result costs at most, its frame included; a result no longer than this is left alone."""
+"""The most that a pruned result costs, with its message frame. Results up to this size stay. Chosen: the placeholder's
+text, its largest number and the frame cost some 30 tokens."""
 
 
 Pruned = dict[int, tuple[Message, Message]]
-"""By their places: messages, and what pruning makes of them."""
+"""By message index: the message, and the same message pruned."""
 
 
 def prune_tool_results(
@@ -22,7 +23,7 @@ def prune_tool_results(
 ) -> Outcome:
     """Replace every result in messages [start, stop) by its placeholder.
 
-    `known` may hold what was made of the same messages before; what is made now is added.
+    `known` holds placeholders made earlier for the same messages; new ones are added to it.
     """
     known = {} if known is None else known
     messages = list(conversation.messages)
@@ -47,7 +48,7 @@ def prune_tool_results(
 
 
 def is_prunable(message: Message) -> bool:
-    """Whether this is a result that is longer than its placeholder."""
+    """Whether this is a tool result that is longer than its placeholder."""
     return message.role is Role.TOOL and message.tokens > PLACEHOLDER_TOKENS
 
 

@@ -1,6 +1,7 @@
-"""The room that the head leaves.
+"""The room: the tokens of the limit that the head leaves for the conversation.
 
-Law: what is volatile in the head (a timestamp, tools that come and go) must not move a cut, so its size is rounded up.
+Law: small changes of the head (a timestamp, a tool that comes or goes) must not move a cut. So the head's size is
+rounded up.
 """
 
 from collections.abc import Sequence
@@ -10,20 +11,23 @@ from rules.conversation import Message, Role, count_leading
 from rules.window.open_step import bare_tokens
 
 MIN_ROOM_SHARE = 0.25
-"""Of the limit. Below it cuts would come at nearly every step: they are made only where nothing else would fit."""
+"""Share of the limit. With less room, cuts would come at nearly every step. Then a cut is made only if the request
+would not fit otherwise. Chosen: in a smaller room, high and low water are about one tool result apart."""
 LEAST_ROOM_SHARE = 1 / 16
-"""Below it there is no room for a summary and a step, and nothing is cut."""
+"""Share of the limit. Chosen: less room holds no summary and one step, so nothing is cut."""
 HEAD_STEPS = 16
-"""The head's size is rounded up to limit / 16: a timestamp or a tool more or less does not move a cut."""
+"""The head's size is rounded up to a multiple of limit / 16. Chosen: larger than a timestamp or one small tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the head leaves of `limit`: `early` until the first user message has come, `tokens` from then on.
+    """What the head leaves of `limit`, in tokens: `early` before the first user message, `tokens` from then on.
 
-    `spare` is what a request may have beyond the limit before its newest messages are shortened. `task_tokens` is what
-    the task statement may cost if the head does not fit by itself; None if it does. `late` is the room behind a
-    shortened task, to go over to when a head that fits leaves no room for cuts; None if it leaves enough.
+    leading: number of leading system and developer messages.
+    spare: tokens that a request may have over the limit before its newest messages are shortened.
+    task_tokens: what the task statement may cost if the head alone exceeds the limit; None if the head fits.
+    late: the room after the task statement is shortened. The fold changes to it once the window is full, if the head
+        fits but leaves no room for cuts. None if the head leaves enough room.
     """
 
     limit: int
@@ -38,9 +42,10 @@ class Room:
     def measure(
         cls, messages: Sequence[Message], fixed_tokens: int, limit: int, *, spare: int = 0, shortens: bool = False
     ) -> "Room":
-        """The room behind the head of these messages; `fixed_tokens` is what stands outside them.
+        """Measure the room that the head of these messages leaves.
 
-        `shortens` says that the task statement may be shortened.
+        `fixed_tokens` is the cost of tools and other parts outside the messages. If `shortens` is true, the task
+        statement may be shortened.
         """
         leading = count_leading(messages)
         head = fixed_tokens + sum(message.tokens for message in messages[:leading])
@@ -57,11 +62,11 @@ class Room:
 
 
 def _cap_task(task: Message, head: int, limit: int) -> int | None:
-    """What a task may cost if it leaves too little behind the rest of the head; None if that is too long by itself.
+    """The most that the task statement may cost, in tokens; None if the rest of the head is too long by itself.
 
-    It leaves MIN_ROOM_SHARE of the limit to the conversation to come; if the rest of the head is too long for that,
-    what the limit holds. The oldest of its images give way if its text alone cannot. The head is rounded up, so that a
-    timestamp in it does not change the shortened text.
+    It leaves MIN_ROOM_SHARE of the limit to the conversation. If the rest of the head is too long for that, the task
+    gets all that is left of the limit. Its oldest images are removed if shortening its text is not enough. The head is
+    rounded up, so a timestamp in it does not change the shortened text.
     """
     left = _leave(limit, head)
     caps = (left - int(limit * MIN_ROOM_SHARE), left)

@@ -1,4 +1,7 @@
-"""The window's state: where a transcript is pruned and where it gives way to a summary; cut_decision.py finds it."""
+"""The window's state: which part of a transcript is pruned and which part a summary replaces.
+
+Law: values only; cut_decision.py computes them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,7 +12,7 @@ from rules.window.open_step import Cap
 
 
 class CutKind(StrEnum):
-    """What stands in for the part before a cut: a model's summary, or a digest made without one."""
+    """What replaces the part before a cut: a summary written by a model, or a digest made without a model."""
 
     SUMMARISE = "summarise"
     DIGEST = "digest"
@@ -17,12 +20,15 @@ class CutKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Everything between head and message `at` gives way to a summary of `reserved_tokens`.
+    """A summary of `reserved_tokens` replaces everything between the head and message `at`.
 
-    The user messages at `kept` stand verbatim behind it. `tokens` is all that stands between head and `at` then.
-    Results before `prune_stop` were placeholders until the cut was made, and `images` were removed. There were
-    `made_at` messages then: those from `at` up to it are the tail by which it is decided what is carried over, in at
-    most `anchor_tokens`. Of the kept messages `spared` keeps its images.
+    kept: indexes of the user messages that are forwarded verbatim after the summary.
+    tokens: the cost of everything that then lies between the head and message `at`.
+    prune_stop, images: what was pruned and removed before this cut was made; `Window.earlier` needs them.
+    made_at: number of messages when the cut was made. The messages from `at` to `made_at` decide which names are
+        carried over.
+    anchor_tokens: the most that these names may cost.
+    spared: the kept message that keeps its images; -1 for none.
     """
 
     kind: CutKind
@@ -39,13 +45,16 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The fold's state. Indexes are into the messages folded.
+    """The fold's state. All indexes are into the messages folded.
 
-    `cuts` are the summaries so far, oldest first: the last one stands. Results before `prune_stop` are placeholders.
-    `next_cut` is the cut fixed at prefetch and not applied yet; `prefetch_tokens` the reserve of the summary that is to
-    be written for it ahead of time, 0 for none. `task` is the first user message. `caps` are the messages that did not
-    fit when they were the newest ones, in the order of these decisions: they are forwarded shortened from then on.
-    `images` says which images are lines.
+    task: the first user message; None before it has come.
+    cuts: all cuts so far, oldest first. Only the last one is in effect.
+    prune_stop: tool results before this message are placeholders.
+    next_cut: the message before which the next cut will be made; fixed at prefetch, not applied yet.
+    prefetch_tokens: size reserved for the summary of `next_cut` that is written ahead; 0 if none is.
+    caps: messages that did not fit when they were the newest, in the order of these decisions. They are forwarded
+        shortened from then on.
+    images: which images are replaced by one-line markers.
     """
 
     task: int | None = None
@@ -58,12 +67,12 @@ class Window:
 
     @property
     def cut(self) -> Cut | None:
-        """The cut that stands."""
+        """The cut in effect."""
         return self.cuts[-1] if self.cuts else None
 
     @property
     def earlier(self) -> "Window | None":
-        """The window without its last cut, as it was forwarded before that was made; None where there is no cut."""
+        """The window as it was before its last cut; None if there is no cut."""
         if not self.cuts:
             return None
         last = self.cuts[-1]

@@ -1,7 +1,7 @@
-"""A transcript's running sums, extended message by message.
+"""A transcript's running token sums, extended message by message.
 
-Law: append-only, but for messages of the open step that are shortened. Every figure is a function of what was added
-so far, and each costs O(log n) at most.
+Law: append-only, except for messages of the open step that are shortened. Every figure is a function of the messages
+added so far and costs at most O(log n).
 """
 
 from array import array
@@ -12,8 +12,8 @@ from rules.window.images import NONE_REMOVED, ImageStop, ImageSums
 from rules.window.prune import PLACEHOLDER_TOKENS
 
 MAX_OPEN_WORDS = 8
-"""Messages of the user, and of the system, that count as one request with the last of them. Chosen: clients put a
-reminder or two behind what the user said; a transcript of such messages alone must be cut all the same."""
+"""At most this many user and system messages in a row count as one open step. Chosen: clients add a reminder or two
+after the user's message. Without a bound, a transcript of user messages alone could never be cut."""
 
 
 def _tokens(*values: int) -> "array[int]":
@@ -21,10 +21,11 @@ def _tokens(*values: int) -> "array[int]":
 
 
 class Sums:
-    """Tokens of what stands behind the head. The head's own messages (the leading ones, the task) enter as nothing.
+    """Token sums of the messages after the head. The head's own messages (leading ones, task statement) count as 0.
 
-    `open_step` is where the step begins that the model has not answered: its newest tool results, with the words behind
-    them; without any, the newest words of the user and the system since the last answer. Behind an answer it is that.
+    open_step: index at which the step begins that the model has not answered yet. That is the newest tool results and
+        the messages after them; without results, the newest user and system messages since the last answer. If the
+        transcript ends with an answer, it is that answer.
     """
 
     __slots__ = (
@@ -48,10 +49,10 @@ class Sums:
         self.task: int | None = None
         self.open_step = 0
         self.images = ImageSums()
-        self._has_results = False  # whether tool results have come since the last answer
-        self._words = 0  # messages of others that have come since then
+        self._has_results = False  # whether tool results came after the last answer
+        self._words = 0  # user and system messages after the last answer
         self._full = _tokens(0)
-        self._pruned = _tokens(0)  # the same with every result a placeholder, and every image a line
+        self._pruned = _tokens(0)  # the same if every result is pruned and every image removed
         self._systems = _tokens(0)
         self._starts = _tokens()
         self._start_sums = _tokens()
@@ -62,7 +63,7 @@ class Sums:
         return len(self._full) - 1
 
     def add(self, message: Message) -> int:
-        """The next message; returns what it costs behind the head."""
+        """Add the next message; return what it costs after the head (0 if it belongs to the head)."""
         index = len(self)
         is_user = message.role is Role.USER
         is_task = is_user and self.task is None
@@ -84,7 +85,7 @@ class Sums:
         return tokens
 
     def _follow(self, message: Message, index: int, *, opens: bool) -> None:
-        """Where the open step begins, one message later."""
+        """Move the start of the open step on by one message."""
         if message.role is Role.ASSISTANT or (opens and not starts_step(message)):
             self.open_step, self._has_results, self._words = index, False, 0
         elif not opens:
@@ -95,7 +96,7 @@ class Sums:
 
     @property
     def size_bytes(self) -> int:
-        """What the sums hold in memory."""
+        """Memory that the sums take, in bytes."""
         arrays = (self._full, self._pruned, self._systems, self._starts, self._start_sums, self.users)
         return sum(8 * len(values) for values in arrays) + 8 * len(self._user_sums) + self.images.size_bytes
 
@@ -104,9 +105,9 @@ class Sums:
         return self._full[stop] - self._full[start]
 
     def behind(self, start: int, prune_stop: int, images: ImageStop = NONE_REMOVED) -> int:
-        """Tokens from message `start` to the end, results before `prune_stop` being placeholders.
+        """Tokens from message `start` to the end, if results before `prune_stop` are placeholders.
 
-        Images before their stop, which is nowhere before that, are lines.
+        Images before `images.at` are replaced by markers; `images.at` is never less than `prune_stop`.
         """
         middle = max(start, prune_stop)
         tokens = self._pruned[middle] - self._pruned[start] + self._full[-1] - self._full[middle]
@@ -123,27 +124,27 @@ class Sums:
         return bisect_left(self._starts, stop) - bisect_left(self._starts, start)
 
     def find_step(self, tokens: int, images: ImageStop = NONE_REMOVED) -> int:
-        """Where the oldest step begins behind which at most `tokens` stay; the open one if none is that short."""
+        """Start of the oldest step from which at most `tokens` remain; the open step if none is short enough."""
         rank = bisect_left(self._start_sums, self._full[-1] - tokens)
         if images.at:
-            ranks = range(rank)  # what stays is less than that without images
+            ranks = range(rank)  # removed images only make what remains smaller, so the answer is in this range
             rank = bisect_left(ranks, -tokens, key=lambda each: -self.behind(self._starts[each], 0, images))
         return min(self._starts[min(rank, len(self._starts) - 1)], self.open_step)
 
     @property
     def last_words(self) -> int:
-        """The newest user message; -1 if that is the task, or if there is none."""
+        """Index of the newest user message; -1 if there is none, or only the task statement."""
         return self.users[-1] if self.users and self.users[-1] != self.task else -1
 
     def newest_answers(self, number: int) -> int:
-        """Where the newest answered steps begin, so many before the open one; the first step if there are less."""
+        """Start of the step `number` steps before the open one; the first step if there are fewer."""
         rank = bisect_left(self._starts, self.open_step) - number
         return self._starts[max(rank, 0)] if self._starts else 0
 
     def shorten(self, at: int, saved_tokens: int, saving: int = 0) -> None:
-        """Message `at`, behind the head and in the open step, costs so much less from now on.
+        """Message `at`, which is part of the open step, costs `saved_tokens` less from now on.
 
-        `saving` is what is saved at most without its images then.
+        `saving`: what removing its images can still save after that, at most.
         """
         less = self.images.shorten(at, saving)
         self._lower(self._full, at + 1, saved_tokens)
@@ -158,9 +159,10 @@ class Sums:
             sums[index] -= tokens
 
     def newest_users(self, at: int, budget: int) -> range:
-        """Ranks of the newest user messages before `at` within `budget` tokens; never the first, which is the task.
+        """Ranks (positions in `users`) of the newest user messages before `at` that fit `budget` tokens.
 
-        The newest of all is among them whatever it costs while no newer one stands behind `at`.
+        The task statement is never among them. The newest user message of the transcript always is if it lies before
+        `at`, whatever it costs.
         """
         stop = bisect_left(self.users, at)
         first = bisect_left(self._user_sums, self._user_sums[stop] - budget)
@@ -169,5 +171,5 @@ class Sums:
         return range(max(first, 1), max(stop, 1))
 
     def user_tokens(self, ranks: range) -> int:
-        """What some user messages cost together, without their images."""
+        """What the user messages of these ranks cost together, without their images."""
         return self._user_sums[ranks.stop] - self._user_sums[ranks.start] if ranks else 0

@@ -1,4 +1,4 @@
-"""The proxy's own pages under /trimtab/ and the metrics page.
+"""The proxy's own pages: those under /trimtab/, and the metrics page.
 
 Law: no page shows message text or a credential.
 """

@@ -1,7 +1,7 @@
-"""What is known of models, for people to look at.
+"""The page that shows what is known about models.
 
-Law: no name is shown that only a client has said, of an upstream no more than its host, and of a client only that there
-is one.
+Law: it shows only model names that an upstream has confirmed. Of an upstream it shows the host only, and of a client
+only that it exists.
 """
 
 import time
@@ -17,11 +17,11 @@ from proxy.state.models.facts import Known
 from proxy.state.models.model_policy import ModelView
 from proxy.state.models.records import ModelName
 
-MAX_SHOWN = 500
+MAX_SHOWN = 500  # chosen: bounds the page; the rest is counted as `unlisted`
 
 
 def write_models(services: Services, max_shown: int = MAX_SHOWN) -> bytes:
-    """JSON: the models that an upstream has answered for, and those whose windows one has told; and how many more."""
+    """JSON: models that an upstream has answered for or listed with a window, and how many more there are."""
     met: defaultdict[tuple[str, str], list[Known]] = defaultdict(list)
     for one in reversed(services.models.list_known()):
         met[one.name.base_url, one.name.model].append(one)
@@ -32,9 +32,9 @@ def write_models(services: Services, max_shown: int = MAX_SHOWN) -> bytes:
 
 
 def _agree(known: Sequence[Known]) -> Known:
-    """A model's figures that count for every client that has asked for it; and what was learned, by whomever.
+    """The figures of a model that hold for all its clients, and everything learned about it.
 
-    If single clients have met other things, they are the figures of a client that has met nothing.
+    If single clients have learned different figures, show those of a client that has learned nothing.
     """
     of_all = next((one for one in known if not one.name.tenant), known[0])
     of_clients = [one for one in known if one.name.tenant] or [of_all]
@@ -44,13 +44,13 @@ def _agree(known: Sequence[Known]) -> Known:
 
 
 def _recall(services: Services, base_url: str, model: str) -> Known:
-    """A model that no request was for."""
+    """A model that no request has used yet."""
     name = ModelName(base_url, model, services.config.policy_for(model).count)
     return Known(name, services.models.recall(name))
 
 
 def _show(services: Services, known: Known) -> dict[str, object]:
-    """One model; the window is what its requests are compacted to."""
+    """One model; `window_tokens` is the window that its requests are compacted to."""
     model = known.name.model
     view = ModelView.of(services.config, services.config.policy_for(model), known.name, known.facts)
     return {

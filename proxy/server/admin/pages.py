@@ -1,7 +1,7 @@
-"""Our own pages: each path and what answers it.
+"""Our own pages: each path and its answer.
 
-Law: whatever is under /trimtab is ours; none of it ever reaches an upstream. Health and readiness are for everybody,
-the rest for whom the gate lets in.
+Law: every path under /trimtab is ours; none of them ever reaches an upstream. Health and readiness are open to
+everybody, the other pages to admitted requests only.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ Page = Callable[[Services], Awaitable[web.Response]]
 
 
 def is_own(config: Config, path: str) -> bool:
-    """Whether a path is ours to answer."""
+    """Whether a path belongs to our own pages."""
     return path in {config.metrics_path, ROOT} or path.startswith(f"{ROOT}/")
 
 
 async def answer_page(services: Services, path: str, headers: Headers, *, of_pages: bool) -> web.Response:
-    """The page at a path, or why there is none; `of_pages` is asked at `metrics_listen`, which has an address for us.
+    """Return the page at a path, or an error page.
 
-    Who asks for more than health and readiness must be let in. At an address of their own the pages are for whoever
-    reaches it, unless there is an `admin_token`.
+    of_pages: the request came in at `metrics_listen`. There, every page is open unless `admin_token` is set. Elsewhere
+        only health and readiness are open.
     """
     config = services.config
     try:
@@ -44,7 +44,7 @@ async def answer_page(services: Services, path: str, headers: Headers, *, of_pag
 
 
 def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:
-    """What answers a path. Raises NoSuchPageError."""
+    """The function that answers a path. Raises NoSuchPageError."""
     if path == config.metrics_path and (of_pages or config.metrics_listen is None):
         return show_metrics
     if path in PAGES:
@@ -54,7 +54,7 @@ def _find_page(config: Config, path: str, *, of_pages: bool) -> Page:
 
 
 def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
-    """An error that the proxy itself makes."""
+    """The answer for an error of our own."""
     answer = web.Response(
         body=codec.write_error(error.text(), as_event=False),
         status=error.status,
@@ -67,27 +67,27 @@ def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
 
 
 async def show_health(_services: Services) -> web.Response:
-    """Whether the process lives: it answers."""
+    """Liveness: the process answers."""
     return web.Response(body=b'{"status":"ok"}', content_type="application/json")
 
 
 async def show_ready(services: Services) -> web.Response:
-    """Whether it takes requests."""
+    """Readiness: 200 while the proxy takes requests, else 503."""
     ready = services.lifecycle.ready
     body = b'{"status":"ready"}' if ready else b'{"status":"draining"}'
     return web.Response(body=body, status=200 if ready else 503, content_type="application/json")
 
 
 async def show_metrics(services: Services) -> web.Response:
-    """What Prometheus reads."""
+    """Metrics for Prometheus."""
     metrics = services.recorder.metrics
-    # Those of several processes are read from files.
+    # In a thread, because the metrics of several processes are read from files.
     body = await asyncio.to_thread(metrics.render) if metrics.is_shared else metrics.render()
     return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
 async def show_models(services: Services) -> web.Response:
-    """What is known of models."""
+    """JSON of what is known about models."""
     return web.Response(body=write_models(services), content_type="application/json")
 
 
@@ -96,6 +96,6 @@ PAGES: dict[str, Page] = {
     "/trimtab/ready": show_ready,
     "/trimtab/api/models": show_models,
 }
-"""By path; the metrics' is for the configuration to say."""
+"""Pages by path; the configuration names the path of the metrics page."""
 OPEN_PAGES = frozenset({"/trimtab/health", "/trimtab/ready"})
-"""For load balancers, which have no key."""
+"""Open to load balancers, which have no key."""

@@ -1,4 +1,4 @@
-"""Several processes on one port, and the one that starts them.
+"""Several processes on one port, and the supervisor that starts them.
 
-Law: nothing here knows what a worker does. The supervisor has neither an event loop nor threads, so that it may fork.
+Law: nothing here knows what a worker does. The supervisor has no event loop and no threads, so that it may fork.
 """

@@ -1,6 +1,6 @@
-"""What all workers share from before the first of them: the sockets, the metrics, a key.
+"""What all workers share: sockets, metrics, a key. It exists before the first worker.
 
-Law: it is made once, by the supervisor, which alone knows of all workers.
+Law: the supervisor makes it once. Only the supervisor knows all workers.
 """
 
 import secrets
@@ -18,7 +18,7 @@ from proxy.telemetry.shared import SharedMetrics
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """For `count` workers. `pages` are the listeners at `metrics_listen`, if there is such an address."""
+    """Shared by `count` workers. `pages`: the listeners at `metrics_listen`; None if it is not set."""
 
     count: int
     requests: Listeners
@@ -28,9 +28,9 @@ class Ground:
 
     @classmethod
     def open(cls, config: Config, workers: int) -> "Ground":
-        """For a configuration.
+        """Open sockets and metrics for a configuration.
 
-        Raises OSError if an address cannot be listened on, ConfigError if there is no folder for the metrics.
+        Raises OSError if it cannot listen at an address, ConfigError if there is no folder for the metrics.
         """
         with ExitStack() as stack:
             requests = Listeners(config.listen, workers)
@@ -44,11 +44,11 @@ class Ground:
 
     @property
     def listeners(self) -> tuple[Listeners, ...]:
-        """Of all addresses."""
+        """The listeners of all addresses."""
         return (self.requests,) if self.pages is None else (self.requests, self.pages)
 
     def become(self, number: int, line: socket.socket) -> Worker:
-        """In a process that was forked: be that worker, and let go of what is others'."""
+        """In a forked process: become this worker, and close what belongs to the others."""
         for listeners in self.listeners:
             listeners.keep(number)
         self.metrics.write_as(number)
@@ -65,12 +65,12 @@ class Ground:
         )
 
     def renew(self, number: int) -> None:
-        """What comes from now on goes to other workers than this one, until it listens again. Raises OSError."""
+        """Send new connections to the other workers until this one listens again. Raises OSError."""
         for listeners in self.listeners:
             listeners.renew(number)
 
     def stop_listening(self) -> None:
-        """Leave the addresses to the workers: each is closed with the last of them that listens."""
+        """Close the supervisor's sockets; an address closes with the last worker that listens."""
         for listeners in self.listeners:
             listeners.close()
 
@@ -80,7 +80,7 @@ def _open_metrics(workers: int) -> SharedMetrics:
         return SharedMetrics.open(workers)
     except OSError as error:
         message = (
-            f"workers: {error.strerror or 'no folder'}: the metrics of several workers need a folder for temporary"
-            " files that can be written; name one with TMPDIR, or say workers: 1"
+            f"workers: {error.strerror or 'no folder'}: the metrics of several workers need a writable folder for"
+            " temporary files; name one with TMPDIR, or set workers: 1"
         )
         raise ConfigError(message) from error

@@ -1,8 +1,8 @@
 """The sockets of one address, for several processes.
 
-Law: an address that another program has is an error at the start, never shared with it. Each worker has sockets of its
-own, among which the kernel spreads connections; if it cannot, all have the same. What waits at the sockets of a worker
-that died waits for the one in its place.
+Law: an address that another program uses is an error at the start; it is never shared with that program. Each worker
+has its own sockets, and the kernel spreads connections among them. If the kernel cannot do that, all workers share the
+same sockets. Connections that wait for a worker that died wait for its successor.
 """
 
 import socket
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from proxy.config.values import site_url, split_address
 
 IS_SPREAD = sys.platform.startswith("linux")
-"""Whether the kernel spreads connections among sockets with SO_REUSEPORT. macOS gives all to the last.
+"""Whether the kernel spreads connections among sockets with SO_REUSEPORT. macOS gives all of them to the last socket.
 
-Source: Linux, socket(7); a connection goes by the hash of its addresses and ports.
+Source: Linux, socket(7). The kernel chooses by a hash of the connection's addresses and ports.
 """
 
 
 class Listeners:
-    """Sockets bound to `address`, HOST:PORT; port 0 picks a free one, the same for all. Raises OSError.
+    """Sockets bound to `address`, HOST:PORT; port 0 picks one free port for all. Raises OSError.
 
-    Connections wait at those of the first worker from the start. Every other worker listens at its own itself; until
-    then no connection comes there. Workers are numbered from 1.
+    The first worker's sockets listen from the start. Every other worker starts to listen itself; until then it gets no
+    connections. Workers are numbered from 1.
     """
 
     def __init__(self, address: str, workers: int, *, is_spread: bool = IS_SPREAD) -> None:
@@ -52,14 +52,14 @@ class Listeners:
         return self._sockets[number]
 
     def keep(self, number: int) -> None:
-        """In a worker: close all but its own."""
+        """In a worker: close the sockets of all others."""
         own = set(map(id, self._sockets[number]))
         for one in self._list():
             if id(one) not in own:
                 one.close()
 
     def renew(self, number: int) -> None:
-        """Give up a worker's sockets for new ones: what comes meanwhile goes to other workers. Raises OSError."""
+        """Replace a worker's sockets; until the new ones listen, connections go to other workers. Raises OSError."""
         if self._is_spread:
             before, self._sockets[number] = self._sockets[number], self._bind()
             for one in before:
@@ -74,20 +74,20 @@ class Listeners:
         return [*self._held, *(one for several in self._sockets.values() for one in several)]
 
     def _share(self, alone: Sequence[socket.socket]) -> list[socket.socket]:
-        """Sockets at the same places that keep them for this process, and never listen."""
+        """Sockets at the same addresses that never listen; they keep the addresses for this process."""
         for one in alone:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         return [_bind_beside(one) for one in alone]
 
     def _bind(self) -> list[socket.socket]:
-        """Sockets for one worker: its own, or those of all."""
+        """Sockets for one worker: its own, or the shared ones."""
         return [_bind_beside(one) for one in self._held] if self._is_spread else self._held
 
 
 def _listen_alone(host: str, port: int, made: list[socket.socket]) -> None:
-    """Listen at all addresses of a host, at one port, where nobody else does. Raises OSError.
+    """Listen at one port of all addresses of a host. Raises OSError, also if another program listens there.
 
-    Only a socket that shares its place with none notices that the place is taken.
+    Without SO_REUSEPORT, because only then the kernel reports that an address is in use.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for family, kind, protocol, _, place in dict.fromkeys(found):
@@ -99,7 +99,7 @@ def _listen_alone(host: str, port: int, made: list[socket.socket]) -> None:
 
 
 def _bind_beside(other: socket.socket) -> socket.socket:
-    """A socket at the same place. Raises OSError."""
+    """A socket bound to the same address. Raises OSError."""
     one = _make(other.family, other.type, other.proto)
     try:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -114,5 +114,5 @@ def _make(family: int, kind: int, protocol: int) -> socket.socket:
     one = socket.socket(family, kind, protocol)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
-        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as asyncio does: IPv4 has sockets of its own
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as asyncio does: IPv4 has its own sockets
     return one

@@ -1,25 +1,26 @@
-"""How long a worker that died stays away.
+"""The pause before a dead worker is started again.
 
-Law: one that dies once is back at once; one that dies again and again does not keep the machine busy.
+Law: a worker that dies once comes back at once. One that keeps dying does not keep the machine busy.
 """
 
 from dataclasses import dataclass
 
 HEALTHY_SECONDS = 10.0
-"""A worker that has run for so long works: its end is the first again."""
+"""A worker that ran this long counts as healthy: its end is the first in a row. Chosen: several times its start."""
+# Chosen: a pause doubles from the first to the longest, which still brings service back within a minute.
 FIRST_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0
 
 
 @dataclass(slots=True)
 class Restarts:
-    """The ends of one worker: how many there were in all, and how many in a row that came soon."""
+    """The deaths of one worker: `total`, and how many came soon after a start, `in_a_row`."""
 
     total: int = 0
     in_a_row: int = 0
 
     def note(self, lived_seconds: float) -> float:
-        """It has died after so long; the seconds until it is to be started again."""
+        """Note a death; return the seconds to wait before the worker is started again."""
         self.total += 1
         self.in_a_row = 1 if lived_seconds >= HEALTHY_SECONDS else self.in_a_row + 1
         if self.in_a_row == 1:

@@ -1,8 +1,8 @@
-"""The process that starts the workers, starts the dead again, and passes signals on.
+"""The supervisor: starts the workers, restarts dead ones, and passes signals on.
 
-Law: it has no event loop, no thread and no request, so that it may fork at any time and never fails for what a request
-does. It waits for signals and for its workers, and for nothing else. A worker that cannot start the first time is an
-error of the configuration or of the machine: it is said once, and the supervisor ends. From then on the dead come back.
+Law: it has no event loop, no thread and no request, so it may fork at any time, and no request can break it. It waits
+only for signals and for its workers. If the first worker cannot start, the configuration or the machine is at fault:
+that is logged once, and the supervisor ends. Later deaths lead to restarts.
 """
 
 import os
@@ -20,22 +20,23 @@ from proxy.server.workers.restarts import Restarts
 from proxy.server.workers.worker import LEAVING, READY, Worker
 
 END_AT_ONCE = signal.SIGQUIT
-"""To a worker: reset the connections and end. SIGTERM may reach it twice, from systemd or a terminal and from us."""
+"""Tells a worker to reset its connections and end. Not SIGTERM, which may arrive twice: from systemd and from us."""
 SLACK_SECONDS = 10.0
-"""What workers have beyond the drain before they are killed."""
+"""Time that workers get after the drain before they are killed. Chosen: to close stores and calls."""
 LAST_SECONDS = 1.0
-"""What they have to reset their connections after a second signal."""
+"""Time to reset connections after a second signal. Chosen: resetting takes milliseconds."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILLED = 128
-"""And the signal's number: the status of a process that a signal has ended, as shells have it."""
+"""Plus the signal's number: the exit status after a signal. Source: the convention of POSIX shells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What workers run, as far as the supervisor must know.
+    """What the supervisor must know about the program that workers run.
 
-    `reload` reads the configuration again, and tells whether workers are to do so; it must not raise. `drain_seconds`
-    are what a worker may take to end. `tell_ready` is called once, when all workers take requests.
+    reload: reads the configuration again; returns whether workers must do so too. It must not raise.
+    drain_seconds: the time that a worker may take to end.
+    tell_ready: called once, when all workers take requests.
     """
 
     reload: Callable[[], bool]
@@ -45,9 +46,11 @@ class Program:
 
 @dataclass(slots=True)
 class _Place:
-    """A worker's place: the process in it, 0 if there is none, and when it is to be started, None if it is not.
+    """The place of one worker.
 
-    `generation` counts the reloads that it began with.
+    pid: its process; 0 for none.
+    due_at: when to start it, on the monotonic clock; None for not at all.
+    generation: number of reloads before it was started.
     """
 
     number: int
@@ -61,7 +64,7 @@ class _Place:
 
 
 class Supervisor:
-    """Runs the workers of a program. Nothing else in the process may wait for children or handle signals."""
+    """Runs the workers of a program. No other code in the process may wait for children or handle signals."""
 
     def __init__(self, ground: Ground, program: Program, log: Any) -> None:
         self._ground = ground
@@ -77,9 +80,9 @@ class Supervisor:
         self._status = 0
 
     def run(self) -> Worker | int:
-        """In a worker's process: the worker. In this one: the status to end with, once no worker is left."""
+        """Return the worker, in a worker's process; else the exit status, once no worker is left."""
         self._take_signals()
-        self._places[0].due_at = time.monotonic()  # the others once this one has shown that it can
+        self._places[0].due_at = time.monotonic()  # the others follow once this one has started
         while True:
             for place in self._places:
                 if place.due_at is not None and place.due_at <= time.monotonic():
@@ -101,7 +104,7 @@ class Supervisor:
             signal.signal(number, lambda number, _: self._signals.append(number))
 
     def _start(self, place: _Place) -> Worker | None:
-        """Fork a worker; in its process it is returned."""
+        """Fork a worker; return it in its own process, None in this one."""
         place.due_at, place.started_at = None, time.monotonic()
         ours, theirs = socket.socketpair()
         try:
@@ -121,10 +124,10 @@ class Supervisor:
         return None
 
     def _become(self, place: _Place, line: socket.socket) -> Worker:
-        """In the new process: leave everything that is the supervisor's."""
+        """In the new process: close everything that belongs to the supervisor."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for number in (signal.SIGINT, signal.SIGHUP):  # a terminal's Ctrl-C reaches everybody; the supervisor tells us
+        for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C reaches all processes; only the supervisor acts on it
             signal.signal(number, signal.SIG_IGN)
         for one in (self._wake, self._woken, *(other.line for other in self._places if other.line is not None)):
             one.close()
@@ -132,7 +135,7 @@ class Supervisor:
         return self._ground.become(place.number, line)
 
     def _wait(self) -> None:
-        """Until a signal, a word or an end of a worker, or the time for something."""
+        """Wait for a signal, a message or the end of a worker, or the next due time."""
         moments = [place.due_at for place in self._places if place.due_at is not None]
         moments += [] if self._kill_at is None else [self._kill_at]
         seconds = max(min(moments) - time.monotonic(), 0.0) if moments else None
@@ -151,7 +154,7 @@ class Supervisor:
             self._kill_all()
 
     def _hear(self, place: _Place) -> None:
-        """What a worker says; that its line has ended says that it has."""
+        """Read a worker's message; the end of its line means that the worker has ended."""
         if place.line is None:
             return
         try:
@@ -164,7 +167,7 @@ class Supervisor:
         if READY in words:
             self._note_ready(place)
         if LEAVING in words and self._stop_signal is None:
-            self._renew(place)  # it leaves by itself: what comes now is for the others
+            self._renew(place)  # it stops on its own: new connections go to the others
 
     def _note_ready(self, place: _Place) -> None:
         place.is_ready = True
@@ -181,7 +184,7 @@ class Supervisor:
             self._program.tell_ready()
 
     def _bury(self, place: _Place) -> None:
-        """A worker has ended: whatever it had under way is over."""
+        """Clean up after a worker that ended, and plan its restart."""
         _, waited = os.waitpid(place.pid, 0)
         code, pid = os.waitstatus_to_exitcode(waited), place.pid
         if place.line is not None:
@@ -191,12 +194,12 @@ class Supervisor:
         self._ground.metrics.roster.write(place.number, 0, place.restarts.total)
         how = {"status": code} if code >= 0 else {"signal": signal.Signals(-code).name}
         if self._stop_signal is not None:
-            if code not in {0, -signal.SIGTERM}:  # by the signal, if it had not begun yet
+            if code not in {0, -signal.SIGTERM}:  # SIGTERM ends it directly if it had not started yet
                 self._status = self._status or 1
                 self._log.error("worker_died", worker=place.number, process=pid, **how)
         elif not self._has_begun:
             self._status = code if code > 0 else KILLED - code
-            if code <= 0:  # else it has said why
+            if code <= 0:  # with a positive status it has logged why
                 self._log.error("worker_cannot_start", worker=place.number, process=pid, **how)
         else:
             self._plan_restart(place)
@@ -208,7 +211,7 @@ class Supervisor:
         pause_seconds = place.restarts.note(time.monotonic() - place.started_at)
         place.due_at = time.monotonic() + pause_seconds
         if pause_seconds:
-            self._renew(place)  # nothing waits for it so long
+            self._renew(place)  # so that no connection waits that long
 
     def _renew(self, place: _Place) -> None:
         try:
@@ -231,7 +234,7 @@ class Supervisor:
             self._stop(number, END_AT_ONCE, LAST_SECONDS)
 
     def _stop(self, number: int, passed_on: int, seconds: float) -> None:
-        """Have all workers end, and none begin; those that have not in time are killed."""
+        """End all workers and start no new ones; those that do not end in time are killed."""
         self._stop_signal, self._kill_at = number, time.monotonic() + seconds
         self._ground.stop_listening()
         for place in self._places:
@@ -251,5 +254,5 @@ class Supervisor:
                 os.kill(place.pid, number)
 
     def _is_over(self) -> bool:
-        """Whether no worker is left, and none is to come."""
+        """Whether no worker is left and none will be started."""
         return all(place.pid == 0 and place.due_at is None for place in self._places)

@@ -1,4 +1,4 @@
-"""What a worker has from its supervisor, and the line between the two.
+"""What a worker gets from its supervisor, and the line between them.
 
 Law: a worker whose supervisor is gone drains and ends.
 """
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from proxy.telemetry.shared import SharedMetrics
 
 READY = b"r"
-"""It takes requests."""
+"""The worker takes requests."""
 LEAVING = b"l"
-"""It takes no more of them, and ends."""
+"""The worker takes no more requests, and ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One of `count` processes, by its number from 1.
+    """One of `count` processes, numbered from 1.
 
-    `sockets` are those of `listen`, `page_sockets` those of `metrics_listen`. `spare_key` stands for the key of clients
-    without a credential if there is no file for it: all workers have the same. Raises nothing on the line: who does not
-    hear is gone.
+    sockets, page_sockets: those of `listen` and of `metrics_listen`.
+    spare_key: the key for clients without a credential, used if there is no file for it; the same in all workers.
+    line: a socket to the supervisor. Errors on it are ignored, because they mean that the supervisor is gone.
     """
 
     number: int
@@ -36,12 +36,12 @@ class Worker:
     line: socket.socket
 
     def tell(self, word: bytes) -> None:
-        """Tell the supervisor how far it is."""
+        """Tell the supervisor this worker's state."""
         with suppress(OSError):
             self.line.send(word)
 
     def hear_end(self, end: Callable[[], None]) -> None:
-        """Call this if the supervisor is gone. To be called when there is something to read on the line."""
+        """Call `end` if the supervisor is gone. Must be called when the line is readable."""
         with suppress(BlockingIOError):
             try:
                 is_gone = not self.line.recv(1)
