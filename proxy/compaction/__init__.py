@@ -1,8 +1,8 @@
 """Compaction as a library: bytes in, bytes out.
 
-Law: no I/O but the loading of a vocabulary; safe to run in a thread.
+Law: no I/O except loading a vocabulary; safe to run in a thread.
 
-What stands in `__all__` is public; the modules behind it may change. `rules` has the same for conversations.
+The names in `__all__` are public; the modules that define them may change. `rules` offers the same for conversations.
 
     compactor = load_compactor("gpt-4o")
     request = read_request(body)
@@ -10,8 +10,8 @@ What stands in `__all__` is public; the modules behind it may change. `rules` ha
     compacted = compactor.apply(planned, None)
     compacted.body, compacted.decisions, compacted.original_tokens, compacted.sent_tokens
 
-Keep the compactor: what it has counted and decided of a session is not worked out again. `planned.plan.request` names
-the text that a cut wants; give `apply` a `Summary` of it, or None for a digest without a model.
+Keep the compactor between requests: it remembers what it has counted and decided. If `planned.plan.request` is not
+None, a cut needs a summary. Give `apply` a `Summary`, or None for a digest, which needs no model.
 """
 
 from proxy.compaction.compactor import Compacted, Compactor, Planned

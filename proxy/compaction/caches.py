@@ -1,7 +1,9 @@
-"""What compactors remember from request to request, and how much memory each kind may take.
+"""What compactors remember between requests, and how much memory each kind may take.
 
-Law: bounded by bytes. Losing an entry costs time and changes nothing. What one tenant has sent is known in its own
-share alone: else the time of an answer would tell another tenant of it.
+Law: bounded by bytes. Losing an entry costs time and changes no result. Each tenant has its own share: otherwise the
+time of an answer would show what other tenants have sent.
+
+All bounds below are chosen: together they fit `limits.max_memory_bytes` at its default (proxy/memory.py).
 """
 
 from copy import copy
@@ -16,22 +18,24 @@ from rules.results.work import ResultKey, Shortened
 from rules.text.sketch import Sketch
 
 UNUSED_SHARE = 1 / 8
-"""Of most of these, what entries may have that nobody has asked for yet: a transcript that comes once goes soon."""
+"""Share of most caches for entries that were never used again. Chosen: what comes only once is evicted soon."""
 KNOWN_BYTES = 64 * 1024 * 1024
-"""Decoded messages; one that was seen before is not decoded or counted again."""
+"""Decoded messages. A message that is known is not decoded or counted again."""
 CHECKSUM_BYTES = 40
-"""A line's checksum in a tuple."""
+"""Memory of one line's checksum in a tuple, in CPython."""
 RESULTS_BYTES = 32 * 1024 * 1024
-"""What became of tool results, so that each is tidied and truncated once and not at every request."""
+"""Tool results after tidying and truncation, so that each is treated once and not at every request."""
 SKETCHES_BYTES = 32 * 1024 * 1024
-"""What tells whether results are alike, by their texts. Most of these are the cached messages' own."""
+"""Sketches, by which similar results are found, by text. Most of these texts belong to cached messages."""
 DIFFS_BYTES = 8 * 1024 * 1024
+"""Diffs between similar results."""
 BEGINNINGS_BYTES = 64 * 1024 * 1024
-"""Bodies that were read last, whole: forty sessions of 400 kB. Of others the messages are known."""
+"""The newest bodies, whole: enough for some forty sessions of 400 kB. Of other bodies only the messages are known."""
 STATES_BYTES = 144 * 1024 * 1024
-"""What was worked out of whole transcripts, the ones seen last, so that a grown one costs its new messages only.
+"""States of the newest transcripts, so that a grown transcript costs only its new messages.
 
-They hold the messages of these, nearly always the cached ones, which count again: twice, if results were compared.
+A state holds the transcript's messages. They are mostly the cached ones, but count here again, and once more if results
+were compared.
 """
 
 
@@ -41,7 +45,7 @@ ALL_BYTES = (
 
 
 def make_known() -> Known:
-    """What codecs remember: nothing yet."""
+    """Make an empty memory for codecs."""
     return Known(*_make_memos(1.0))
 
 
@@ -57,7 +61,7 @@ _Fixed = BytesLRU[tuple[int, tuple[bytes, ...]], FixedTokens]
 
 
 class Caches:
-    """What compactors remember, within bounds that they share; `scale` is what they have of the usual ones."""
+    """The caches of compactors, with common bounds. `scale`: their share of the usual bounds."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self.elements, self.fixed = _make_memos(scale)
@@ -85,7 +89,7 @@ class Caches:
         self.beginnings = Beginnings(self.begun, int(scale * BEGINNINGS_BYTES) // 2)
 
     def share(self) -> "Caches":
-        """The same for another tenant: nothing is known in it yet, and the bounds are those of all shares together."""
+        """Make empty caches for another tenant, within the same common bounds."""
         made = copy(self)
         made.elements, made.fixed = self.elements.share(), self.fixed.share()
         made.known = Known(made.elements, made.fixed)
@@ -96,13 +100,13 @@ class Caches:
         return made
 
     def close(self) -> None:
-        """Forget everything, and keep nothing from now on."""
+        """Forget everything, and keep nothing any more."""
         for memo in (self.elements, self.fixed, self.results, self.sketches, self.diffs, self.states, self.begun):
             memo.close()
 
 
 def _weigh_result(key: ResultKey, shortened: Shortened) -> int:
-    """The new texts, and those in the key."""
+    """Memory of the new texts and of those in the key."""
     _, _, treatment, said, _, name, arguments = key
     texts = (name, arguments, treatment, *shortened.texts, *(said if isinstance(said, tuple) else ()))
     return sum(map(getsizeof, texts))

@@ -1,4 +1,7 @@
-"""Compaction of one request's bytes: decode, plan, apply, encode. No I/O; safe to run in a thread."""
+"""Compaction of one request's bytes: decode, plan, apply, encode.
+
+Law: no I/O; safe to run in a thread.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +22,7 @@ from rules.tokens.sections import Sections, count_sections
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A request decoded and planned: all that is wanting is the text of `plan.request`."""
+    """A decoded and planned request; only the summary of `plan.request` is missing."""
 
     request: Request
     original: Conversation
@@ -29,9 +32,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What goes out: the `pieces` of a body, and what stands in it; the client's own bytes if no rule acted.
+    """The compacted request.
 
-    Tokens are the model's own, as far as they are known; those within `forwarded` are ours.
+    pieces: the body to send, in pieces; the client's own bytes if no rule acted.
+    forwarded: the conversation in that body; its token counts are ours.
+    original_tokens, sent_tokens, limit_tokens: in the model's own tokens, as far as its ratio is known.
     """
 
     pieces: tuple[bytes, ...]
@@ -43,20 +48,20 @@ class Compacted:
 
     @property
     def body(self) -> bytes:
-        """All that goes out, as one."""
+        """The whole body in one piece."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
 
 def describe_refused(request: Request, error: LimitExceededError) -> Compacted:
-    """What is known of a request that was refused."""
+    """The figures of a request that was refused."""
     nothing = Conversation((), 0, ())
     return Compacted((request.body,), nothing, error.decisions, error.original_tokens, error.tokens, error.limit)
 
 
 class Compactor:
-    """Compacts requests that are counted one way. Thread-safe.
+    """Compacts requests with one way of counting. Thread-safe.
 
-    `number` sets it apart from the other compactors that share its `caches`.
+    `number` distinguishes it from other compactors that share its `caches`.
     """
 
     def __init__(
@@ -66,17 +71,17 @@ class Compactor:
         caches = caches or Caches()
         self._counting = Counting(count, caches.known, costs, number)
         self._states = caches.states
-        # By what may be worked through at once: there are a few amounts.
+        # By `max_chars`; callers use only a few values.
         self._works: dict[int | None, Work] = {
             None: Work(count, caches.results, counter=number, sketches=caches.sketches, diffs=caches.diffs)
         }
 
     def uncounted_bytes(self, request: Request) -> int:
-        """How much of a request was not seen before."""
+        """Bytes of a request that were not seen before."""
         return request.codec.uncounted_bytes(request, self._counting)
 
     def plan(self, request: Request, policy: Policy, *, max_chars: int | None = None) -> Planned:
-        """Decide. Raises UndecodableError, and LargeWorkError where more than `max_chars` of results are new."""
+        """Plan a request. Raises UndecodableError, and LargeWorkError if more than `max_chars` of results are new."""
         original = request.codec.decode(request, self._counting)
         planned = plan(
             original,
@@ -89,10 +94,10 @@ class Compactor:
         return Planned(request, planned.original, policy, planned)
 
     def apply(self, planned: Planned, summary: Summary | None, *, max_chars: int | None = None) -> Compacted:
-        """Carry out; `summary` is what the plan asked for, None for the digest.
+        """Carry out a plan. `summary`: the one that the plan asked for; None for the digest.
 
-        Raises LimitExceededError where the policy refuses, UndecodableError where the body defies splicing, and
-        LargeWorkError where more than `max_chars` of results were not compared before.
+        Raises LimitExceededError if the policy refuses the request, UndecodableError if the body cannot be spliced, and
+        LargeWorkError if more than `max_chars` of results were not compared before.
         """
         ratio = planned.policy.token_ratio
         limit = planned.plan.model_limit
@@ -122,7 +127,7 @@ class Compactor:
         )
 
     def leave_alone(self, planned: Planned) -> Compacted:
-        """What `apply` makes of a plan that is empty."""
+        """The result of `apply` for an empty plan."""
         tokens = round(planned.policy.token_ratio * planned.original.tokens)
         return Compacted((planned.request.body,), planned.original, (), tokens, tokens, planned.plan.model_limit)
 
@@ -133,18 +138,18 @@ class Compactor:
         return work
 
     def count_sections(self, request: Request) -> Sections:
-        """What the request is made of. Raises UndecodableError."""
+        """Tokens of the request by section. Raises UndecodableError."""
         format_tokens = request.codec.count_format(request, self._counting)
         return count_sections(request.codec.decode(request, self._counting), self.count, format_tokens=format_tokens)
 
     def ask_behind(
         self, request: Request, prefix: Conversation, wanted: SummaryRequest, question: Question
     ) -> bytes | None:
-        """The body that asks for a summary behind forwarded messages; None if that cannot be."""
+        """Make the body that asks for a summary after forwarded messages; None if the request does not allow it."""
         return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
 
 
 def _scale(decision: Decision, ratio: float) -> Decision:
-    """A decision in the model's own tokens."""
+    """Convert a decision to the model's own tokens."""
     before, after = round(ratio * decision.tokens_before), round(ratio * decision.tokens_after)
     return replace(decision, tokens_before=before, tokens_after=after)

@@ -1,6 +1,6 @@
-"""Who is next: work in lanes, one for each tenant, that take turns.
+"""A fair queue: work waits in lanes, one for each tenant, and lanes take turns.
 
-Law: a lane that waits has its turn after at most one of each other lane. No lane has more than its share under way.
+Law: a waiting lane gets its turn after at most one turn of each other lane. No lane exceeds its share of places.
 """
 
 from collections import OrderedDict, deque
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """What waits for one of `places`, of which a lane may hold `places_per_lane` at once. Not thread-safe."""
+    """Items that wait for one of `places`. A lane holds at most `places_per_lane` of them. Not thread-safe."""
 
     def __init__(self, places: int, *, places_per_lane: int) -> None:
         self._left = places
@@ -19,15 +19,15 @@ class FairQueue(Generic[T]):
         self._held: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of waiting items."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, lane: str, item: T) -> None:
-        """An item waits, behind those of its lane."""
+        """Add an item at the end of its lane."""
         self._waiting.setdefault(lane, deque()).append(item)
 
     def remove(self, lane: str, item: T) -> bool:
-        """The item waits no more; whether it did."""
+        """Remove a waiting item; return whether it was waiting."""
         items = self._waiting.get(lane, deque())
         if item not in items:
             return False
@@ -37,23 +37,23 @@ class FairQueue(Generic[T]):
         return True
 
     def begin(self) -> T | None:
-        """The item whose turn it is, which holds a place from now on; None if nothing may begin."""
+        """Take the item whose turn it is and give it a place; None if no item may begin."""
         if not self._left:
             return None
-        # As many lanes as there are places may have their share already: the search is short.
+        # The search is short: at most as many lanes as places have used up their share.
         lane = next((lane for lane in self._waiting if self._held.get(lane, 0) < self._places_per_lane), None)
         if lane is None:
             return None
         items = self._waiting.pop(lane)
         item = items.popleft()
         if items:
-            self._waiting[lane] = items  # behind all others
+            self._waiting[lane] = items  # to the end of the queue of lanes
         self._left -= 1
         self._held[lane] = self._held.get(lane, 0) + 1
         return item
 
     def end(self, lane: str) -> None:
-        """An item of the lane gives its place back."""
+        """An item of the lane releases its place."""
         self._left += 1
         self._held[lane] -= 1
         if not self._held[lane]:

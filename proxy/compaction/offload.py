@@ -1,7 +1,7 @@
-"""Where work is done: small pieces on the loop, larger ones in threads, the largest in threads of their own.
+"""Where work runs: small pieces on the event loop, larger ones in threads, each size in threads of its own.
 
-Law: small work never waits for large work. Tenants take turns, and none holds all threads. Work that nobody waits for
-any more is not begun.
+Law: small work never waits for large work. Tenants take turns, and no tenant holds all threads. Work whose request has
+gone is not begun.
 """
 
 import asyncio
@@ -16,20 +16,21 @@ from proxy.compaction.fair_queue import FairQueue
 from rules.results.work import LargeWorkError
 
 INLINE_BYTES = 32 * 1024
-"""More uncounted JSON than this is counted in a thread: counting takes 50 to 100 ms a megabyte."""
+"""More uncounted JSON than this is counted in a thread. Measured: counting takes 50 to 100 ms a megabyte, so
+this takes about 3 ms of the loop."""
 LARGE_BODY_BYTES = 1024 * 1024
-"""A larger body is not even split on the loop."""
+"""A larger body is not even split on the loop. Chosen: splitting takes some milliseconds a megabyte."""
 MANY_MESSAGES = 1000
-"""A transcript of more is planned in a thread, however well it is known."""
+"""A longer transcript is planned in a thread, even if all of it is known. Chosen: looking up each message adds up."""
 KNOWN_FACTOR = 16
-"""So much faster is a byte that was seen before than one that is to be counted."""
+"""A known byte takes this much less time than one that must be counted. Measured roughly."""
 RULES = 4
-"""So many rules may work through the same text, each of which counts."""
+"""Number of rules that may work through the same text; each of them counts it."""
 SWITCH_SECONDS = 0.0005
-"""After which a thread lets another have the interpreter that waits for it; Python's own is ten times that.
+"""Interval after which a thread gives the interpreter to a waiting one. Python's default is ten times longer.
 
-With four large pieces of work beside it, a request of 2 kB then takes 8 ms in place of 26, and one of 60 kB 40 in place
-of 73. Measured on two cores with Python 3.11.
+Measured on two cores with Python 3.11, beside four large pieces of work: a request of 2 kB takes 8 ms instead of 26,
+one of 60 kB 40 ms instead of 73.
 """
 
 T = TypeVar("T")
@@ -37,24 +38,24 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def weigh_known(size_bytes: int) -> int:
-    """The size of work on so much JSON that was counted before; never so small that it is done on the loop."""
+    """The size, for scheduling, of work on JSON that was counted before; never small enough to run on the loop."""
     return max(size_bytes // KNOWN_FACTOR, INLINE_BYTES + 1)
 
 
 class BusyError(Exception):
-    """There was no thread for the work in time."""
+    """No thread was free for the work in time."""
 
 
 class BoundedWork(Protocol[T_co]):
-    """Work that can be told how many characters it may work through, and raises LargeWorkError at more."""
+    """Work that takes a bound on the characters it may process, and raises LargeWorkError above it."""
 
     def __call__(self, *, max_chars: int | None) -> T_co:
-        """What the work returns."""
+        """Do the work and return its result."""
 
 
 @dataclass(slots=True)
 class Lane:
-    """Where the work of one request waits: behind that of its tenant, for `left_seconds` in all."""
+    """The queue of one request's work: `name` is its tenant's; it may still wait `left_seconds` in all."""
 
     name: str
     left_seconds: float
@@ -69,13 +70,13 @@ class FairPool:
 
     @property
     def waiting(self) -> int:
-        """How many pieces of work wait for a thread."""
+        """Number of pieces of work that wait for a thread."""
         return len(self._queue)
 
     async def run(self, lane: Lane, work: Callable[[], T]) -> T:
-        """What the work returns, done in a thread in its turn.
+        """Run the work in a thread, in its turn, and return its result.
 
-        Raises BusyError if its turn does not come while the lane has time left, and what the work raises.
+        Raises BusyError if its turn does not come while the lane has time left. Also raises what the work raises.
         """
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
@@ -87,15 +88,16 @@ class FairPool:
             begun = self._threads.submit(work)
         finally:
             if begun is None and not self._queue.remove(lane.name, turn):
-                self._end(lane.name)  # its turn came just as nobody waited any more
+                self._end(lane.name)  # its turn came just as the request was cancelled
         begun.add_done_callback(partial(self._end_soon, loop, lane.name))
         try:
             return await asyncio.wrap_future(begun)
         finally:
-            begun = None  # else an error that it holds would hold us and the work, until the next garbage collection
+            # Else its error, this frame and the work would hold each other until the next garbage collection.
+            begun = None
 
     def close(self) -> None:
-        """Begin nothing more. Work that was begun ends in its thread, and nobody hears of it."""
+        """Start no more work. Running work ends in its thread; its result is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
@@ -108,13 +110,13 @@ class FairPool:
         self._begin()
 
     def _end_soon(self, loop: asyncio.AbstractEventLoop, lane: str, _: Future[Any]) -> None:
-        """In the thread that has done the work: its place is free, whoever has waited for it."""
+        """Called in the worker thread: free the place, even if the request has gone."""
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._end, lane)
 
 
 async def _wait(turn: asyncio.Future[None], lane: Lane) -> None:
-    """Until it is the lane's turn. Raises BusyError."""
+    """Wait for the lane's turn. Raises BusyError."""
     if turn.done():
         return
     loop = asyncio.get_running_loop()
@@ -130,7 +132,7 @@ async def _wait(turn: asyncio.Future[None], lane: Lane) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Threads for work of at most `most_bytes` of uncounted JSON, None for any, and how many a tenant may hold."""
+    """Threads for work on at most `most_bytes` of uncounted JSON (None: any size), and how many one tenant may hold."""
 
     name: str
     most_bytes: int | None
@@ -143,14 +145,14 @@ TIERS = (
     Tier("medium", 2 * 1024 * 1024, 2, 1),
     Tier("large", None, 2, 1),
 )
-"""A tenth of a second at most, half a second, up to half a minute for 32 MB.
+"""Work in these tiers takes at most 0.1 s, 0.5 s, and up to 30 s for 32 MB.
 
-All share one interpreter: more threads would make none of them faster, and everything else slower.
+Chosen: all threads share one interpreter, so more threads would not be faster and would slow down everything else.
 """
 
 
 class Workers:
-    """The threads of a proxy, by the size of the work that they do."""
+    """The threads of a proxy, by size of work."""
 
     def __init__(self, tiers: Sequence[Tier] = TIERS) -> None:
         self.pools = tuple(
@@ -159,13 +161,16 @@ class Workers:
         )
 
     async def run(self, lane: Lane, work: Callable[[], T], *, size_bytes: int) -> T:
-        """What the work returns, done where there is room for so much. Raises BusyError."""
+        """Run the work in the pool for its size, and return its result. Raises BusyError."""
         if size_bytes <= INLINE_BYTES:
             return work()
         return await self._find(size_bytes)[0][1].run(lane, work)
 
     async def run_bounded(self, lane: Lane, work: BoundedWork[T], *, size_bytes: int) -> T:
-        """The same for work of at least that size; begun once more elsewhere where it turns out to be larger."""
+        """Run work of at least this size; if it turns out to be larger, start it again in the next tier.
+
+        Raises BusyError.
+        """
         if size_bytes <= INLINE_BYTES:
             with suppress(LargeWorkError):
                 return work(max_chars=INLINE_BYTES)
@@ -176,10 +181,10 @@ class Workers:
         return await largest.run(lane, partial(work, max_chars=None))
 
     def _find(self, size_bytes: int) -> "Sequence[tuple[int | None, FairPool]]":
-        """The pools for work of at least that size."""
+        """The pools for work of at least this size, smallest first."""
         return [(most, pool) for most, pool in self.pools if most is None or size_bytes <= most]
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no more work."""
         for _, pool in self.pools:
             pool.close()

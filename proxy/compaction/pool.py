@@ -1,7 +1,7 @@
-"""One compactor for each way of counting.
+"""One compactor for each tenant and way of counting.
 
-Law: a vocabulary is loaded once, and only when a model needs it; what cannot be loaded has a fallback, said once. What
-is remembered of texts is remembered for one tenant.
+Law: a vocabulary is loaded once, when a model first needs it. If it cannot be loaded, a fallback counts, which is
+logged once. Texts are remembered for one tenant only.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ HEURISTIC = "heuristic"
 
 
 CACHES_BYTES = ALL_BYTES + len(VOCABULARIES) * (MEMO_BYTES + LARGE_MEMO_BYTES)
-"""What caches have if there is no reason for less."""
+"""The usual bound of all caches."""
 MAX_TENANTS = 1024
-"""Whose memos are kept: each costs some 20 kB beside what it remembers, and credentials can be invented."""
+"""Tenants whose caches are kept. Chosen: each costs some 20 kB even when empty, and credentials can be invented."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Vocabulary:
-    """A vocabulary that is loaded; the `memos` hold nothing, and each tenant has a share of their bound."""
+    """A loaded vocabulary. `memos` stays empty; each tenant gets a share of its bound."""
 
     name: str
     count_piece: CountTokens
@@ -48,7 +48,7 @@ class _Vocabulary:
 
 
 class _Holder:
-    """What is remembered of one tenant's texts, and the compactors and counts that remember it."""
+    """One tenant's caches, and the compactors and counters that use them."""
 
     def __init__(self, caches: Caches) -> None:
         self.caches = caches
@@ -57,7 +57,7 @@ class _Holder:
         self.made: dict[tuple[str, Costs], Compactor] = {}
 
     def count_by(self, vocabulary: _Vocabulary | None) -> CountTokens:
-        """The count of texts by a vocabulary, which remembers them here; None counts characters."""
+        """The counter of a vocabulary, with this tenant's memo; None counts characters."""
         if vocabulary is None:
             return count_by_heuristic
         count = self.counts.get(vocabulary.name)
@@ -67,16 +67,16 @@ class _Holder:
         return count
 
     def close(self) -> None:
-        """Forget everything, and keep nothing from now on; requests under way go on without."""
+        """Forget everything, and keep nothing any more; requests in flight go on without caches."""
         self.caches.close()
         for memos in self.memos.values():
             memos.close()
 
 
 class Compactors:
-    """Makes compactors as models need them, each tenant's apart: none tells what another has sent.
+    """Makes compactors when models need them, separate for each tenant.
 
-    o200k_base is loaded when this is made. What all of them remember has at most `caches_bytes`. Thread-safe.
+    Loads o200k_base at once. All caches together take at most `caches_bytes`. Thread-safe.
     """
 
     def __init__(self, log: Any, *, caches_bytes: int = CACHES_BYTES) -> None:
@@ -91,7 +91,7 @@ class Compactors:
         self._load(O200K)
 
     async def get(self, settings: PolicyConfig, model: str, tenant_id: str = "") -> Compactor:
-        """The same as `choose`, for the event loop: a vocabulary is loaded in a thread."""
+        """As `choose`, for the event loop: a vocabulary is loaded in a thread."""
         counting = _choose_counting(settings.count, model)
         made = self._hold(tenant_id).made.get(counting)
         if made is not None:
@@ -101,9 +101,9 @@ class Compactors:
         return await asyncio.to_thread(self.choose, settings, model, tenant_id)
 
     def choose(self, settings: PolicyConfig, model: str, tenant_id: str = "") -> Compactor:
-        """The compactor that counts as the policy says and the model does, and remembers what one tenant has sent.
+        """The tenant's compactor for a model, counting as the policy says.
 
-        May load a vocabulary, for 0.2 s or so.
+        May load a vocabulary, which takes about 0.2 s.
         """
         counting = vocabulary, costs = _choose_counting(settings.count, model)
         holder = self._hold(tenant_id)
@@ -119,11 +119,11 @@ class Compactors:
             return holder.made.setdefault(counting, compactor)
 
     def find_beginnings(self, tenant_id: str) -> Beginnings:
-        """The bodies that a tenant has sent last."""
+        """The newest bodies of a tenant."""
         return self._hold(tenant_id).caches.beginnings
 
     def _hold(self, tenant_id: str) -> _Holder:
-        """What is remembered of a tenant; of too many, the one that was seen longest ago is forgotten."""
+        """The caches of a tenant; above MAX_TENANTS, the least recently seen tenant is forgotten."""
         with self._holders_lock:
             holder = self._holders.get(tenant_id)
             if holder is not None:
@@ -136,9 +136,9 @@ class Compactors:
         return holder
 
     def name_vocabulary(self, settings: PolicyConfig, model: str) -> str:
-        """What counts a model's texts: its vocabulary, or what stands in for one that could not be loaded.
+        """Name the vocabulary that counts a model's texts, or its fallback if it could not be loaded.
 
-        A vocabulary that `choose` did not need yet is assumed to be there. Loads nothing.
+        A vocabulary that was not needed yet is assumed to be available. Loads nothing.
         """
         vocabulary, _ = _choose_counting(settings.count, model)
         while vocabulary in self._stand_ins:
@@ -146,15 +146,15 @@ class Compactors:
         return vocabulary
 
     def _is_loaded(self, vocabulary: str) -> bool:
-        """Whether `_load` takes no time."""
+        """Whether `_load` would not load anything."""
         return vocabulary == HEURISTIC or vocabulary in self._vocabularies or vocabulary in self._stand_ins
 
     def _find_vocabulary(self, vocabulary: str) -> _Vocabulary | None:
-        """The vocabulary, or what stands in for it, as far as it is loaded."""
+        """The vocabulary or its fallback, if loaded."""
         return self._vocabularies.get(self._stand_ins.get(vocabulary, vocabulary))
 
     def _load(self, vocabulary: str) -> _Vocabulary | None:
-        """A vocabulary; o200k_base where it cannot be had; None where characters are counted instead."""
+        """Load a vocabulary; o200k_base if it is not available; None if characters are counted instead."""
         if vocabulary == HEURISTIC or self._stand_ins.get(vocabulary) == HEURISTIC:
             return None
         found = self._find_vocabulary(vocabulary)
@@ -172,9 +172,11 @@ class Compactors:
 
 
 def load_compactor(model: str, *, vocabulary: str = "auto") -> Compactor:
-    """A compactor that counts as a model does, with caches of its own. Loads a vocabulary, which takes 0.2 s or so.
+    """Make a compactor for a model, with its own caches. Loads a vocabulary, which takes about 0.2 s.
 
-    `vocabulary` is `auto`, `o200k_base`, `cl100k_base` or `heuristic`. Raises VocabularyError.
+    vocabulary: `auto`, `o200k_base`, `cl100k_base` or `heuristic`.
+
+    Raises VocabularyError.
     """
     name, costs = _choose_counting(vocabulary, model)
     return Compactor(
@@ -183,6 +185,6 @@ def load_compactor(model: str, *, vocabulary: str = "auto") -> Compactor:
 
 
 def _choose_counting(count: str, model: str) -> tuple[str, Costs]:
-    """The vocabulary and the costs of a model, of which `count` is what the configuration says."""
+    """The vocabulary and the costs of a model; `count` is the configured way of counting."""
     family = find_family(model)
     return family.vocabulary if count == "auto" else count, family.costs

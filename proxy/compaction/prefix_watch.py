@@ -1,6 +1,6 @@
-"""How much of a prompt the upstream has read before.
+"""Measures how much of a prompt equals the previous request of its session.
 
-Law: it only looks on. What it has forgotten, or never saw, is not guessed at.
+Law: it only observes. If the previous request is unknown or forgotten, it reports nothing.
 """
 
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from proxy.lru import BytesLRU
 from rules.conversation import Conversation, Message
 
-MAX_BYTES = 8 * 1024 * 1024
-FINGERPRINT_BYTES = 40
+MAX_BYTES = 8 * 1024 * 1024  # chosen: some hundred sessions of a thousand messages
+FINGERPRINT_BYTES = 40  # an int of 64 bits in a tuple, in CPython
 MAX_NEW_MESSAGES = 1000
-"""Messages by which a session may grow between two requests and still be known."""
+"""Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
 
 Fingerprints = tuple[int, ...]
 
 
 class PrefixWatch:
-    """Remembers what was forwarded last for each transcript, as fingerprints."""
+    """Remembers fingerprints of the last forwarded request of each transcript."""
 
     def __init__(self) -> None:
         self._forwarded: BytesLRU[tuple[str, bytes], Fingerprints] = BytesLRU(
@@ -27,11 +27,12 @@ class PrefixWatch:
     def observe(
         self, client: str, hashes: Sequence[bytes], forwarded: Conversation, fixed: Sequence[bytes]
     ) -> float | None:
-        """The share of the prompt's tokens that stand as they did in the session's request before.
+        """Return the share of the prompt's tokens that equal the previous request's beginning; None if it is unknown.
 
-        `client` names whose cache it is. `hashes` are those of the transcript at each length: the request before is
-        the longest one known, at most MAX_NEW_MESSAGES shorter. `fixed` is what stands outside the messages. None if
-        no request before is known.
+        client: names the tenant and model, which have their own prompt cache.
+        hashes: hashes of the transcript's prefixes. The previous request is the longest known one, at most
+            MAX_NEW_MESSAGES shorter.
+        fixed: the parts of the request outside its messages.
         """
         messages = forwarded.messages
         now = (hash(tuple(fixed)), *[_fingerprint(message) for message in messages])
@@ -44,15 +45,15 @@ class PrefixWatch:
 
 
 def _fingerprint(message: Message) -> int:
-    """Changes with the bytes that are forwarded; Python's hash is keyed, so nobody can make two collide."""
+    """A hash of the forwarded bytes. Python's hash is keyed, so nobody can construct a collision."""
     if message.raw and not message.edited:
         return hash(message.raw)  # bytes remember their hash
     return hash((message.raw, message.role, message.texts, message.media))
 
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:
-    """The tokens of what both begin with."""
-    if now[: len(before)] == before:  # the usual case: new messages alone
+    """Tokens of the common beginning."""
+    if now[: len(before)] == before:  # the usual case: only new messages
         return forwarded.tokens - sum(message.tokens for message in forwarded.messages[len(before) - 1 :])
     tokens = 0
     sizes = (forwarded.fixed_tokens, *(message.tokens for message in forwarded.messages))

@@ -1,4 +1,4 @@
 """Metrics and logs.
 
-Law: no message text and no credential.
+Law: they contain no message text and no credential.
 """

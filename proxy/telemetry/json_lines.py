@@ -1,8 +1,8 @@
 """The log as lines of JSON, gathered for a moment and written together.
 
-Law: lines stand in the order in which they were logged. Only the lines of requests wait, for WAIT_SECONDS at most, and
-only while a loop runs that can write them; whatever else is logged is written at once, with all that waits. At the
-process's end nothing waits. What a killed process had still to write is lost, and no more.
+Law: lines keep the order in which they were logged. Only lines of requests wait, at most WAIT_SECONDS, and only while
+an event loop runs that can write them. Any other event is written at once, together with the waiting lines. When the
+process ends normally, no line is lost. A killed process loses only the waiting lines.
 """
 
 import asyncio
@@ -16,17 +16,18 @@ from typing import Any, BinaryIO
 import orjson
 
 WAIT_SECONDS = 0.25
-"""A line for each write takes 14 us of a small request, of 450. Measured: bench/README.md."""
+"""Chosen: short for a reader, long enough to gather. One write for each line takes 14 us of the 450 us of a small
+request (bench/README.md)."""
 MAX_WAITING_BYTES = 64 * 1024
-"""More is written at once: what a pipe holds on Linux."""
+"""If more waits, it is written at once. Source: the capacity of a pipe on Linux."""
 WHOLE_BYTES = 4096
-"""So much is written to a pipe as one; of more, several processes would mix their lines. Source: PIPE_BUF of Linux."""
+"""Largest atomic write to a pipe; larger writes of several processes would mix. Source: PIPE_BUF of Linux."""
 GATHERED_EVENT = "request"
-"""The one event that comes with each request."""
+"""The event that is logged for each request."""
 
 
 class JsonLines:
-    """Writes events as JSON, a line each. Safe to use from any thread."""
+    """Writes each event as one line of JSON. Thread-safe."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -49,7 +50,7 @@ class JsonLines:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits. A stream that takes nothing any more is no reason to fail a request."""
+        """Write the waiting lines. A closed stream must not fail a request, so its errors are ignored."""
         with self._lock, suppress(OSError, ValueError):
             lines, self._waiting, self._waiting_bytes = self._waiting, [], 0
             for piece in _gather(lines):
@@ -57,9 +58,9 @@ class JsonLines:
                 self._stream.flush()
 
     def _is_to_be_written_soon(self) -> bool:
-        """Whether the running loop will write what waits; False if none runs in this thread."""
+        """Whether the running loop will write the waiting lines; False if no loop runs in this thread."""
         if threading.get_ident() == self._thread and self._loop is not None and self._loop.is_running():
-            return True  # asking for the running loop is a system call
+            return True  # `get_running_loop` costs a system call
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -76,7 +77,7 @@ class JsonLines:
 
 
 def _gather(lines: Sequence[bytes]) -> Iterator[bytes]:
-    """Whole lines together, up to WHOLE_BYTES; a line that is longer alone."""
+    """Join whole lines up to WHOLE_BYTES; a longer line stays alone."""
     piece: list[bytes] = []
     size_bytes = 0
     for line in lines:

@@ -1,6 +1,6 @@
-"""The log: JSON, a line for each event, or text as a person reads it on a terminal.
+"""The log: one line of JSON for each event, or text for a person at a terminal.
 
-Law: no message text and no credential. In text nothing ends a line early, and nothing tells a terminal what to do.
+Law: no message text and no credential. In text form, values contain no line break and no control sequence.
 """
 
 import logging
@@ -17,11 +17,11 @@ from proxy.telemetry.json_lines import JsonLines
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "json", "text")
 """`auto`: text on a terminal, else JSON."""
-SHORT_ID_CHARS = 8
+SHORT_ID_CHARS = 8  # chosen: enough to find a request in the log
 
 
 class _JsonLog(structlog.BoundLoggerBase):
-    """A logger that writes JSON by itself: a chain of processors takes 12 us for each request."""
+    """Writes JSON without structlog's processors, which take 12 us for each request."""
 
     def debug(self, event: str, **fields: Any) -> None:
         """Log an event."""
@@ -41,9 +41,9 @@ class _JsonLog(structlog.BoundLoggerBase):
 
 
 class _Discreet(logging.Handler):
-    """What libraries log, as events: where from and what type of error, never what they say of it.
+    """Turns log records of libraries into events with the source and the error's type, without their text.
 
-    An HTTP server's own words quote the request that it could not read, its headers and its key.
+    An HTTP server's messages quote the request that it could not read, with its headers and keys.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -54,7 +54,7 @@ class _Discreet(logging.Handler):
 
 
 def configure_log(level: str = "info", form: str = "auto") -> None:
-    """Set the process up to log to standard error what has at least this level; `form` is one of FORMATS."""
+    """Set up the log of this process: to standard error, from this level on. `form`: one of FORMATS."""
     logging.root.handlers = [_Discreet(logging.WARNING)]
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     if as_text:
@@ -75,10 +75,10 @@ def configure_log(level: str = "info", form: str = "auto") -> None:
 
 
 def _from_level(level: str) -> type[_JsonLog]:
-    """The logger that logs from a level on."""
+    """A logger class that ignores events below a level."""
 
     def leave_out(_log: _JsonLog, _event: str, **_fields: Any) -> None:
-        """Below the level."""
+        """Ignore an event below the level."""
 
     return type("_JsonLog", (_JsonLog,), dict.fromkeys(LEVELS[: LEVELS.index(level)], leave_out))
 
@@ -89,7 +89,7 @@ def get_log() -> Any:
 
 
 def escape(text: str) -> str:
-    """A text on one line, in which each character that cannot be printed is written as Python would write it."""
+    """Replace each unprintable character by its Python escape, so that the text stays on one line."""
     if text.isprintable():
         return text
     return "".join(
@@ -98,7 +98,7 @@ def escape(text: str) -> str:
 
 
 def _write_text() -> list[Processor]:
-    """The time of day is enough on a terminal; a file is read on another day."""
+    """Processors for text. A terminal shows the time of day only; a file is read later, so it gets the date too."""
     is_terminal = sys.stderr.isatty()
     times = structlog.processors.TimeStamper(fmt="%H:%M:%S" if is_terminal else "%Y-%m-%dT%H:%M:%S%z", utc=False)
     colours = is_terminal and not os.environ.get("NO_COLOR")
@@ -106,7 +106,7 @@ def _write_text() -> list[Processor]:
 
 
 def _simplify(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """The event as a terminal may have it: a request as one sentence, and no level where it is the usual one."""
+    """Make an event fit for a terminal: a request as one line, no level if it is `info`, no control characters."""
     worker = {"worker": event["worker"]} if "worker" in event else {}
     shown = {"event": describe_request(event)} | worker if event["event"] == "request" else event
     kept = {"timestamp": event["timestamp"], "level": event["level"]}
@@ -117,7 +117,7 @@ def _simplify(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def describe_request(fields: Mapping[str, Any]) -> str:
-    """A request's event in one line: model, how it went, tokens, rules, time, whereto, and the beginning of its id."""
+    """A request in one line: model, status, outcome, tokens, rules, time, path, upstream, beginning of the id."""
     match = fields.get("match")
     rules = ",".join(item["rule"] for item in fields.get("decisions", ()))
     parts = (
@@ -139,7 +139,7 @@ def describe_request(fields: Mapping[str, Any]) -> str:
 
 
 def _describe_tokens(fields: Mapping[str, Any]) -> str | None:
-    """Prompt tokens as they came, and as they went on if that is another number."""
+    """Prompt tokens as received, and as forwarded if that differs."""
     original, sent = fields.get("original_tokens"), fields.get("sent_tokens")
     if original is None:
         return None

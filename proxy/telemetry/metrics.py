@@ -1,7 +1,7 @@
-"""Every Prometheus collector, and what is recorded of one request.
+"""Every Prometheus collector.
 
-Law: names and labels are a contract with users. No label value comes from a client unless an upstream has vouched
-for it.
+Law: names and labels are a contract with users. A client's value becomes a label only after an upstream has answered
+for it with success.
 """
 
 import platform
@@ -27,10 +27,9 @@ from prometheus_client.registry import Collector
 from proxy.telemetry.shared import AllWorkers, SharedMetrics
 from rules.conversation import Decision
 
-MAX_MODEL_LABELS = 50
-MAX_LABEL_CHARS = 128
-MAX_CHILDREN = 1024
-"""Of one collector, whose labels are found at once."""
+MAX_MODEL_LABELS = 50  # chosen: bounds the number of series
+MAX_LABEL_CHARS = 128  # chosen: longer than real model names
+MAX_CHILDREN = 1024  # label combinations of one collector that are cached; chosen above what MAX_MODEL_LABELS allows
 OTHER = "other"
 
 _OVERHEAD_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 5, 30)
@@ -44,10 +43,10 @@ C = TypeVar("C", Counter, Gauge, Histogram)
 
 
 class _Registry(CollectorRegistry):
-    """A registry without the series `..._created`, which tell when each other series began.
+    """A registry without the `..._created` series, which hold the start time of each other series.
 
-    They would be a third of all, and in this text form Prometheus has no use for them. The library's own switch is for
-    all registries of the process at once, so it is not used.
+    They would be a third of all series, and Prometheus does not use them in this text format. The library's own switch
+    would affect every registry of the process, so it is not used.
     """
 
     def collect(self) -> Iterator[Metric]:
@@ -64,9 +63,9 @@ def _read_version() -> str:
 
 
 class _Row(Generic[C]):
-    """A row of the table: what a collector is made by. Read from a Metrics, it is that one's collector.
+    """A row of the table: how to make a collector. Read from a `Metrics`, it returns that object's collector.
 
-    As with `functools.cached_property`, the collector stands in an attribute of the same name from the first look on.
+    As with `functools.cached_property`, the first access stores the collector in an attribute of the same name.
     """
 
     def __init__(self, kind: type[C], documentation: str, labels: str = "", *, name: str = "", **options: Any) -> None:
@@ -78,74 +77,88 @@ class _Row(Generic[C]):
 
     def __get__(self, metrics: "Metrics", _: type) -> C:
         collector = self._make(self._name, registry=metrics.registry)
-        # The library takes a lock and builds strings each time that labels are looked up.
+        # Cached, because the library takes a lock and builds strings at each look-up of labels.
         collector.labels = lru_cache(MAX_CHILDREN)(collector.labels)  # type: ignore[method-assign]
         vars(metrics)[self._attribute] = collector
         return collector
 
 
 class Metrics:
-    """The collectors of one proxy, in a registry of its own: kind, help, labels, and the name if it is not the same.
+    """The collectors of one proxy, in their own registry. Each row: kind, help, labels, and a name if it differs.
 
-    If they are `shared`, they are those of one worker of several, which has said whose values it writes.
+    shared: the values of several workers, of which this process is one; None for a single process.
     """
 
     requests = _Row(Counter, "Requests answered.", "model endpoint status outcome")
     in_flight = _Row(Gauge, "Requests being served.", name="requests_in_flight", multiprocess_mode="livesum")
-    prompt_tokens = _Row(Counter, "Prompt tokens, as the client sent them and as forwarded.", "model stage")
-    tokens_saved = _Row(Counter, "Prompt tokens saved, gross.", "model rule")
-    tokens_added = _Row(Counter, "Prompt tokens that a rule had to add.", "model rule")
-    completion_tokens = _Row(Counter, "Completion tokens.", "model source")
+    prompt_tokens = _Row(
+        Counter, "Prompt tokens: as the client sent them (original) and as forwarded (sent).", "model stage"
+    )
+    tokens_saved = _Row(Counter, "Prompt tokens saved by each rule, gross: summaries are not subtracted.", "model rule")
+    tokens_added = _Row(Counter, "Prompt tokens added by each rule.", "model rule")
+    completion_tokens = _Row(Counter, "Completion tokens, reported by the upstream or estimated.", "model source")
     context_used = _Row(
-        Histogram, "Prompt tokens forwarded over the limit.", "model", name="context_used_ratio", buckets=_RATIO_BUCKETS
+        Histogram,
+        "Forwarded prompt tokens, divided by the limit.",
+        "model",
+        name="context_used_ratio",
+        buckets=_RATIO_BUCKETS,
     )
     estimate_error = _Row(
         Histogram,
-        "Prompt tokens reported by the upstream over our estimate.",
+        "Prompt tokens reported by the upstream, divided by our estimate.",
         "model",
         name="estimate_error_ratio",
         buckets=_ERROR_BUCKETS,
     )
-    policy_changes = _Row(Counter, "Changes of what is known of a model, each of which may move a cut.", "model cause")
+    policy_changes = _Row(
+        Counter, "Changes of a model's learned window or token ratio; each may move a cut once.", "model cause"
+    )
     overflow_retries = _Row(
-        Counter, "Refusals for the length of the prompt, by what became of the second attempt.", "model result"
+        Counter, "Prompts refused for their length, by the result of the second attempt.", "model result"
     )
     silent_truncations = _Row(
         Counter,
-        "Answers that report far fewer prompt tokens than were sent, as an upstream does that cuts prompts short.",
+        "Answers that report far fewer prompt tokens than were sent: the upstream truncates prompts silently.",
         "model",
     )
-    fail_open = _Row(Counter, "Faults inside compaction; the request went on without what was at fault.", "phase")
-    summaries = _Row(Counter, "Summaries wanted, by how they came.", "model result")
-    summary_tokens = _Row(Counter, "What summaries cost, as the upstream reported it, else as counted.", "model kind")
-    summary_seconds = _Row(
-        Histogram, "Calls for summaries, by how they ended.", "model result", buckets=_SECONDS_BUCKETS
+    fail_open = _Row(Counter, "Faults inside trimtab; the request went on without the part that failed.", "phase")
+    summaries = _Row(Counter, "Summaries wanted, by how they were obtained.", "model result")
+    summary_tokens = _Row(
+        Counter, "Tokens that summaries cost, as reported by the upstream, else as counted.", "model kind"
     )
-    store_errors = _Row(Counter, "Operations of the summaries' store that failed.", "store")
+    summary_seconds = _Row(
+        Histogram, "Duration of calls for summaries, by their result.", "model result", buckets=_SECONDS_BUCKETS
+    )
+    store_errors = _Row(Counter, "Failed operations of the store.", "store")
     prefix_kept = _Row(
         Histogram,
-        "Share of the prompt tokens sent that began the session's request before, too, byte for byte.",
+        "Share of the forwarded prompt tokens that equal the previous request of the session, byte for byte.",
         "model",
         name="prefix_kept_ratio",
         buckets=_PREFIX_BUCKETS,
     )
-    cuts = _Row(Counter, "Requests forwarded with a cut, by what stands for the cut part.", "model kind")
+    cuts = _Row(Counter, "Requests forwarded with a cut, by what replaces the cut part.", "model kind")
     overhead = _Row(
-        Histogram, "Time added before the request left.", "phase", name="overhead_seconds", buckets=_OVERHEAD_BUCKETS
+        Histogram,
+        "Time that trimtab adds before it forwards a request, by phase.",
+        "phase",
+        name="overhead_seconds",
+        buckets=_OVERHEAD_BUCKETS,
     )
     time_to_first_token = _Row(
         Histogram,
-        "From the request's arrival to the first text of a stream, reasoning and tool calls included.",
+        "Time from a request's arrival to the first text of its stream; reasoning and tool calls count as text.",
         "model",
         name="time_to_first_token_seconds",
         buckets=_SECONDS_BUCKETS,
     )
     upstream_seconds = _Row(
-        Histogram, "From sending the request to the answer's last byte.", "model", buckets=_SECONDS_BUCKETS
+        Histogram, "Time from forwarding a request to the last byte of the answer.", "model", buckets=_SECONDS_BUCKETS
     )
     output_rate = _Row(
         Histogram,
-        "Completion tokens of a stream by the time in which they came, its first chunk left out.",
+        "Completion tokens of a stream per second, without its first chunk.",
         "model",
         name="output_tokens_per_second",
         buckets=_RATE_BUCKETS,
@@ -163,21 +176,21 @@ class Metrics:
         build.info({"version": _read_version(), "python": platform.python_version()})
         for row in vars(Metrics).values():
             if isinstance(row, _Row):
-                row.__get__(self, Metrics)  # a series without a value is on the page, too
+                row.__get__(self, Metrics)  # so that collectors without a value appear on the page, too
 
     def label_model(self, model: str, match: str | None) -> str:
-        """The label of a model: the configuration's glob that it matches, a name vouched for, else `other`."""
+        """The label of a model: the matching glob of the configuration, else a confirmed name, else `other`."""
         if match is not None:
             return match
         return model if model in self._models else OTHER
 
     def vouch_for(self, model: str) -> None:
-        """An upstream has answered for this model with success, so that its name may be a label."""
+        """Allow a model's name as a label, because an upstream has answered for it with success."""
         if model.isprintable() and 0 < len(model) <= MAX_LABEL_CHARS and len(self._models) < MAX_MODEL_LABELS:
             self._models.add(model)
 
     def record_decisions(self, model: str, decisions: Iterable[Decision]) -> None:
-        """Count what each rule saved or added, and which cut stands."""
+        """Count what each rule saved or added, and the kind of cut."""
         for decision in decisions:
             saved = decision.saved_tokens
             if saved >= 0:
@@ -188,5 +201,5 @@ class Metrics:
                 self.cuts.labels(model, decision.rule).inc()
 
     def render(self) -> bytes:
-        """All of it in Prometheus' text form, of all workers if the values are shared."""
+        """All metrics in Prometheus' text format; those of all workers if the values are shared."""
         return generate_latest(self._page)

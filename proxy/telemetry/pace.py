@@ -1,20 +1,22 @@
-"""How fast the text of a stream came.
+"""The speed of a streamed text.
 
-Law: a figure that cannot be known is None. Nobody gets one that no model could have produced.
+Law: a rate that cannot be known is None. An impossible rate is never reported.
 """
 
 from dataclasses import dataclass
 
 MIN_SECONDS = 0.05
-"""Text that arrives within a shorter time tells how fast buffers are emptied, not how fast a model writes."""
+"""Text that arrives in less time measures how fast buffers are emptied, not how fast a model writes. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When the model's text arrived. Times are of the monotonic clock, 0.0 if no text has come.
+    """When the model's text arrived.
 
-    `chars` is all text so far, `first_chars` what came with the first chunk that had any: when the writing of that
-    began is not known, so it is left out of the rate.
+    first_at, last_at: time of the first and the last text on the monotonic clock; 0.0 if there is none.
+    first_chars: characters of the first chunk with text. It is left out of the rate, because the start of its writing
+        is not known.
+    chars: all characters so far.
     """
 
     first_at: float = 0.0
@@ -23,10 +25,10 @@ class Pace:
     chars: int = 0
 
     def tokens_per_second(self, tokens: int) -> float | None:
-        """The rate at which the text came, which has so many tokens.
+        """The rate of a text with this many tokens.
 
-        None if the text came in one chunk or at once, or if it cannot have that many tokens: then most of them are
-        of something that was not sent (hidden reasoning, say).
+        None if the text came in one chunk or within MIN_SECONDS. None also if it has fewer characters than tokens: then
+        most tokens belong to something that was not sent, such as hidden reasoning.
         """
         seconds = self.last_at - self.first_at
         late_chars = self.chars - self.first_chars

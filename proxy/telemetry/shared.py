@@ -1,8 +1,9 @@
-"""Metrics of several processes at one address: each writes its values where all of them can read them.
+"""Metrics of several processes at one address. Each process writes its values to files that all of them read.
 
-The values are in prometheus_client's own files for several processes, in a folder in memory. Law: a file belongs to the
-number of a worker, not to its process, so that a worker which takes the place of a dead one goes on with its counters.
-What a dead process had under way is forgotten. A folder is never read by another run, and goes with its last process.
+The files are prometheus_client's own format for several processes, in a folder in memory.
+
+Law: a file belongs to the number of a worker, not to its process, so the successor of a dead worker continues its
+counters. Gauges of a dead process are dropped. A folder is never read by another run, and the last process removes it.
 """
 
 import fcntl
@@ -22,22 +23,22 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus_client looks for the folder."""
+"""The environment variable in which prometheus_client looks for the folder."""
 FOLDER_PREFIX = "trimtab-metrics-"
 DRAFT_PREFIX = "trimtab-new-metrics-"
 LOCK_NAME = "lock"
-MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - the folder in it is the owner's alone
-"""Files there never wait for a disk, and can be written where the root file system cannot."""
+MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - our folder in it is readable by its owner only
+"""Files there never wait for a disk, and are writable even if the root file system is read-only."""
 SUPERVISOR = "supervisor"
 _OF_ONE_PROCESS = ("process_", "python_gc_")
-"""Metrics that one process cannot tell for all."""
+"""Prefixes of metrics that describe a single process."""
 _ROW = struct.Struct("qq")
 
 
 class Roster:
-    """The process of each worker, and how often it was started again: written by the supervisor, read by all.
+    """The process of each worker and its number of restarts. The supervisor writes it, all processes read it.
 
-    It is memory that a process shares with those that it forks. Workers are numbered from 1.
+    It is memory shared with forked processes. Workers are numbered from 1.
     """
 
     def __init__(self, workers: int) -> None:
@@ -45,7 +46,7 @@ class Roster:
         self.workers = workers
 
     def write(self, number: int, pid: int, restarts: int) -> None:
-        """Note the process of a worker, 0 if there is none."""
+        """Set the process of a worker, 0 for none."""
         place = (number - 1) * _ROW.size
         self._rows[place : place + _ROW.size] = _ROW.pack(pid, restarts)
 
@@ -55,15 +56,15 @@ class Roster:
 
     @property
     def numbers(self) -> range:
-        """Of all workers."""
+        """The numbers of all workers."""
         return range(1, self.workers + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMetrics:
-    """Where the workers of one supervisor write their values; made before the first of them is forked.
+    """The folder in which the workers of one supervisor write their values; made before the first fork.
 
-    The lock is held by whichever of these processes lives, so that nobody else removes the folder.
+    lock: a file lock held by every living process of this run, so that no other run removes the folder.
     """
 
     path: Path
@@ -73,9 +74,9 @@ class SharedMetrics:
 
     @classmethod
     def open(cls, workers: int, places: Sequence[Path] = (MEMORY_FOLDER,)) -> "SharedMetrics":
-        """A new folder, in the first of the places that can be written, else where temporary files are.
+        """Make a folder in the first writable place, else in the folder for temporary files.
 
-        Folders that runs before have left there, because they were killed, are removed. Raises OSError.
+        Folders left by earlier runs that were killed are removed. Raises OSError.
         """
         place = next((place for place in places if os.access(place, os.W_OK)), Path(tempfile.gettempdir()))
         _sweep(place)
@@ -83,26 +84,26 @@ class SharedMetrics:
         lock = os.open(draft / LOCK_NAME, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path = place / draft.name.replace(DRAFT_PREFIX, FOLDER_PREFIX)
-        draft.rename(path)  # from here on it is found by who sweeps, and is locked
+        draft.rename(path)  # from now on `_sweep` of other runs finds it, and finds it locked
         return cls(path, Roster(workers), lock)
 
     def write_as(self, number: int) -> None:
-        """Have every value that is made in this process from now on be written as that worker's."""
+        """Write all later values of this process as those of this worker."""
         os.environ[FOLDER_VARIABLE] = str(self.path)
         values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
 
     def forget(self, number: int) -> None:
-        """A worker has died: what it had under way is over. What it has counted stays."""
+        """Drop the gauges of a worker that died; its counters stay."""
         mark_process_dead(number, str(self.path))  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Remove the folder: its last process ends."""
+        """Remove the folder. To be called by the last process."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
 
 
 def _sweep(place: Path) -> None:
-    """Remove the folders whose processes have all ended. Those of other users stay."""
+    """Remove the folders of runs that have ended. Folders of other users stay."""
     for path in place.glob(f"{FOLDER_PREFIX}*"):
         with suppress(OSError):
             lock = os.open(path / LOCK_NAME, os.O_RDWR)
@@ -114,9 +115,9 @@ def _sweep(place: Path) -> None:
 
 
 class AllWorkers(Collector):
-    """What all workers have counted together, and what each process takes.
+    """The metrics of all workers together, and the process metrics of each.
 
-    `own` is the registry of the process that is asked: it knows each metric's kind and help.
+    own: the registry of this process, which knows the kind and help of each metric.
     """
 
     def __init__(self, own: CollectorRegistry, shared: SharedMetrics) -> None:
@@ -124,7 +125,7 @@ class AllWorkers(Collector):
         self._shared = shared
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric. Reads files: some milliseconds for a thousand series."""
+        """Every metric. Reads files, which takes some milliseconds for a thousand series."""
         counted = MultiProcessCollector(None, str(self._shared.path)).collect()  # type: ignore[no-untyped-call]
         merged: dict[str, Metric] = {family.name: family for family in counted}
         for family in self._own.collect():

@@ -1,4 +1,4 @@
-"""How texts are counted: exactly by a vocabulary, by an optional engine, or estimated.
+"""Counting texts: exactly by a vocabulary, with tiktoken or an optional engine, or by a heuristic.
 
-Law: an exact count is the vocabulary's own, whatever engine makes it; what only guesses says so.
+Law: an exact count is the same with every engine. The heuristic is named as such wherever it counts.
 """

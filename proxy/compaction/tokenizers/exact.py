@@ -1,6 +1,6 @@
-"""Counting tokens: tiktoken's vocabularies from the wheel's own rank files, a heuristic where they cannot be had.
+"""Counts tokens with tiktoken and rank files from the wheel, or by a heuristic if these are missing.
 
-Law: a count is a function of the text. No download, no global state, no text so long that the tokenizer chokes.
+Law: a count is a function of the text. No download, no global state. Texts of any length are counted.
 """
 
 import lzma
@@ -18,14 +18,16 @@ from proxy.lru import BytesLRU
 from rules.conversation import CountTokens
 
 PIECE_CHARS = 32_768
-"""A whitespace run of 999,999 characters panics tiktoken 0.14, and long runs of letters cost more than their length."""
+"""Longer texts are counted in pieces. Chosen: a whitespace run of 999,999 characters makes tiktoken 0.14 panic, and
+long runs of letters take more than linear time."""
 MEMO_MIN_CHARS = 64
-"""Counting a shorter text costs no more than looking it up."""
+"""Shorter texts are not remembered. Chosen: counting them costs no more than a lookup."""
 UNUSED_SHARE = 0.25
-"""Of what is remembered, for texts that were counted once."""
-MEMO_BYTES = 8 * 1024 * 1024
+"""Share of the memo for texts that were counted only once. Chosen."""
+MEMO_BYTES = 8 * 1024 * 1024  # chosen: most texts are known by their messages already
 LARGE_CHARS, LARGE_MEMO_BYTES = 4 * 1024 * 1024, 40 * 1024 * 1024
-"""The rules ask for a result's count several times; counting 20 MB takes seconds. One or two of them are remembered."""
+"""Very long texts have a memo of their own, for one or two of them. Chosen: the rules count a result several times, and
+counting 20 MB takes seconds."""
 
 VOCABULARIES = tuple(PUBLISHED)
 # Source: openai/tiktoken, tiktoken_ext/openai_public.py (MIT).
@@ -44,15 +46,16 @@ _AFTER_WORD = r"[0-9\s -&(-/:-@\[-`{-~\u2010-\u2027\u3001\u3002\uff01\uff0c\uff1
 _BOUNDARY = re.compile(
     rf"(?:[^\W\d_](?={_AFTER_WORD})|[0-9](?=[^\W\d_]|[\s -/:-@\[-`{{-~])|\n(?=[^\s/]))", flags=re.UNICODE
 )
-"""Where both vocabularies begin a new word, whatever stands further on: behind letters where no letter, accent or
-apostrophe follows; behind digits where no digit does; behind a line break where no blank and no slash does."""
+"""Matches the end of a word in both vocabularies, whatever comes later. That is: letters, if no letter, accent or
+apostrophe follows; digits, if no digit follows; a line break, if no blank and no slash follows."""
 SEARCHED_CHARS = 256
-"""How far back a boundary is looked for at first; the piece's second half comes next."""
+"""Characters before the end of a piece that are searched first for a boundary; then its second half is. Chosen: nearly
+every text has a boundary in them."""
 
 _WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _WIDE_CHARS_PER_TOKEN = 1.4
-"""Chinese, Japanese and Korean characters. Source: fitted on mixed corpora, 19 % mean error."""
-_CHARS_PER_TOKEN = 4
+"""Chinese, Japanese and Korean characters. Fitted on mixed corpora (bench.tokens.run), mean error 19 %."""
+_CHARS_PER_TOKEN = 4  # the usual estimate for English text
 
 
 class VocabularyError(RuntimeError):
@@ -60,7 +63,7 @@ class VocabularyError(RuntimeError):
 
 
 def read_ranks(packed: bytes) -> dict[bytes, int]:
-    """Token bytes to rank, from the packed form (see scripts/pack_vocabulary.py). Raises VocabularyError."""
+    """Unpack a vocabulary (see scripts/pack_vocabulary.py): token bytes to rank. Raises VocabularyError."""
     try:
         data = lzma.decompress(packed)
     except lzma.LZMAError as error:
@@ -71,7 +74,7 @@ def read_ranks(packed: bytes) -> dict[bytes, int]:
 
 
 def _count_tokens_in(data: bytes) -> int:
-    """How many length bytes stand at the front: as many as make the lengths add up to the rest."""
+    """Number of length bytes at the front: as many as make the lengths add up to the rest."""
     total = 0
     for index, length in enumerate(data):
         total += length
@@ -82,9 +85,9 @@ def _count_tokens_in(data: bytes) -> int:
 
 
 def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding:
-    """One of tiktoken's encodings, from the rank file beside this module. Raises VocabularyError.
+    """Load one of tiktoken's encodings from the rank file beside this module. Raises VocabularyError.
 
-    With the pattern as it `is_published`, it gives the same tokens in more time: for comparison.
+    is_published: use the published pattern, which gives the same tokens in more time; for comparison.
     """
     try:
         packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{name}.xz").read_bytes()
@@ -97,7 +100,7 @@ def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Pieces of at most PIECE_CHARS, cut where no token joins them; anywhere in a run that has no such place."""
+    """Split into pieces of at most PIECE_CHARS at places that no token crosses; without such a place, anywhere."""
     start = 0
     while len(text) - start > PIECE_CHARS:
         stop = start + PIECE_CHARS
@@ -108,7 +111,7 @@ def split_text(text: str) -> Iterator[str]:
 
 
 def _find_boundary(text: str, start: int, stop: int) -> int:
-    """The last boundary in (start, stop]; 0 where there is none."""
+    """The last boundary in (start, stop]; 0 if there is none."""
     for found in reversed(list(_BOUNDARY.finditer(text, start, stop + 1))):
         at = found.end()
         if not (_is_numeral(text[at - 1]) or _is_numeral(text[at])):
@@ -117,29 +120,29 @@ def _find_boundary(text: str, start: int, stop: int) -> int:
 
 
 def _is_numeral(char: str) -> bool:
-    """Whether it is a numeral but no digit: `re` takes a half or a Roman two for a letter, tiktoken for a number."""
+    """Whether a character is a numeral but not a digit: for `re` a half is a letter, for tiktoken a number."""
     return char.isnumeric() and not char.isalpha() and not char.isdecimal()
 
 
 def count_by_heuristic(text: str) -> int:
-    """Tokens by characters: wide ones by 1.4, others by 4. For when there is no vocabulary."""
+    """Estimate tokens by characters: 1.4 wide ones or 4 others a token. Used if there is no vocabulary."""
     wide = sum(len(_WIDE.findall(text, start, start + PIECE_CHARS)) for start in range(0, len(text), PIECE_CHARS))
     return round(wide / _WIDE_CHARS_PER_TOKEN + (len(text) - wide) / _CHARS_PER_TOKEN)
 
 
 def count_pieces(encoding: tiktoken.Encoding) -> CountTokens:
-    """Exact counts by an encoding, for texts that are not too long; the interpreter's lock is free meanwhile."""
+    """Exact counts by an encoding, for texts up to PIECE_CHARS. tiktoken releases the interpreter's lock meanwhile."""
     encode = encoding.encode_ordinary
     return lambda text: len(encode(text))
 
 
 class CountMemos:
-    """The counts of texts that were counted before; the longest ones apart, of which one would drive out all others.
+    """Remembered counts. Very long texts have a memo of their own, because one of them would evict all others.
 
-    `scale` is what they have of the usual bounds.
+    `scale`: the share of the usual bounds.
 
-    What is remembered goes by the text itself: Python's hash is keyed, and texts whose hashes meet are compared, so
-    that nobody can plant a wrong count.
+    The key is the text itself. Python's hash is keyed, and texts with equal hashes are compared, so nobody can plant a
+    wrong count.
     """
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -149,19 +152,19 @@ class CountMemos:
         self.large: BytesLRU[str, int] = BytesLRU(int(scale * LARGE_MEMO_BYTES), lambda text, _: sys.getsizeof(text))
 
     def share(self) -> "CountMemos":
-        """The same for another tenant: nothing is known in it yet, and the bounds are those of all shares together."""
+        """Make an empty memo for another tenant, within the same common bounds."""
         made = copy(self)
         made.usual, made.large = self.usual.share(), self.large.share()
         return made
 
     def close(self) -> None:
-        """Forget everything, and keep nothing from now on."""
+        """Forget everything, and keep nothing any more."""
         self.usual.close()
         self.large.close()
 
 
 def make_counter(count_piece: Callable[[str], int], memos: CountMemos | None = None) -> CountTokens:
-    """Counts of texts of any length, remembered in the `memos`, in its own without. Thread-safe."""
+    """Make a counter for texts of any length, with these memos or its own. Thread-safe."""
     memos = memos or CountMemos()
     usual, large = memos.usual, memos.large
 

@@ -1,8 +1,8 @@
-"""Faster tokenizers than tiktoken, where the user has installed one (the extra `speed`).
+"""Faster tokenizers than tiktoken, if the user has installed one (the extra `speed`).
 
-Law: one that disagrees with tiktoken is not used. The self-test at the start finds another package or version; that
-the engines named here agree to the last token is found out by `bench.tokens.agreement`. quicktok-v1 0.4.0, five times
-as fast, does not: it goes wrong behind a contraction with a long s, and knows letters of a later version of Unicode.
+Law: an engine that disagrees with tiktoken is not used. The self-test at the start detects another package or version.
+`bench.tokens.agreement` checks that the engines named here agree to the last token. quicktok-v1 0.4.0 is five times as
+fast but disagrees: it is wrong after a contraction with a long s, and knows letters of a later version of Unicode.
 """
 
 from collections.abc import Callable
@@ -48,11 +48,11 @@ SELF_TEST: tuple[tuple[str, dict[str, int]], ...] = (
     ("aGVsbG8gd29ybGQ" * 9 + "==" + "0123456789abcdef" * 7, {"o200k_base": 118, "cl100k_base": 126}),
     ("=" * 200 + "-" * 77 + "ab" * 150, {"o200k_base": 79, "cl100k_base": 156}),
 )
-"""Texts, and their tokens as tiktoken 0.14 counts them."""
+"""Texts, with their number of tokens by tiktoken 0.14."""
 
 
 def find_engine(vocabulary: str, log: Any) -> CountTokens | None:
-    """The count of the first engine that is installed and agrees with tiktoken; None where there is none."""
+    """The counter of the first installed engine that agrees with tiktoken; None if there is none."""
     for name, load in _ENGINES:
         try:
             count = load(vocabulary)
@@ -74,12 +74,12 @@ def _load_bpe_openai(vocabulary: str) -> CountTokens:
 
 
 _BROKEN = (ImportError, RuntimeError, ValueError, LookupError, OSError, AttributeError, TypeError)
-"""What an engine may raise that is damaged, or another package of that name."""
+"""Errors of an engine that is damaged, or of another package with its name."""
 _ENGINES: tuple[tuple[str, Callable[[str], CountTokens]], ...] = (("bpe_openai", _load_bpe_openai),)
 
 
 def _repairing(count: CountTokens) -> CountTokens:
-    """Lone surrogates are read as tiktoken reads them."""
+    """Count lone surrogates as tiktoken does."""
 
     def repaired(text: str) -> int:
         try:
