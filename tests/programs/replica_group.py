@@ -1,4 +1,4 @@
-"""Several `trimtab serve` behind a real nginx that sends a client to any of them, as the README tells operators to."""
+"""Several `trimtab serve` behind a real nginx, set up as docs/guides/several-processes.md says."""
 
 import asyncio
 import tempfile
