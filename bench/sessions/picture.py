@@ -95,9 +95,10 @@ def describe(run: WindowRun) -> str:
     """What the picture shows, in words."""
     refused = f" From request {run.first_refused} on it does not fit." if run.first_refused else ""
     return (
-        f"{len(run.without_tokens)} requests of a recorded session ({run.about}), context window {run.window_tokens:,}."
-        f" Without trimtab the prompt grows to {max(run.without_tokens):,} tokens.{refused} With trimtab it has at most "
-        f"{max(run.sent_tokens):,} tokens, below the limit of {run.limit_tokens:,}; cuts: {len(run.cuts)}."
+        f"{len(run.without_tokens)} requests of a recorded session ({run.about}) with a context window of "
+        f"{run.window_tokens:,} tokens. Without trimtab the prompt grows to {max(run.without_tokens):,} tokens."
+        f"{refused} With trimtab it has at most {max(run.sent_tokens):,} tokens; the limit is {run.limit_tokens:,}. "
+        f"Cuts: {len(run.cuts)}."
     )
 
 

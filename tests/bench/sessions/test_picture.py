@@ -43,7 +43,7 @@ def test_what_it_says_is_counted_in_the_series() -> None:
     """The first request that an upstream would refuse, the largest prompts, the cuts."""
     words = describe(RUN)
     assert RUN.first_refused == 3
-    for number in ("4 requests", "12,000", "request 3", "8,000", "5,000", "cuts: 1", "6,000"):
+    for number in ("4 requests", "12,000", "request 3", "8,000", "5,000", "Cuts: 1", "6,000"):
         assert number in words
 
 
