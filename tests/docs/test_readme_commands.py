@@ -30,7 +30,9 @@ messages = [{"role": "user", "content": "Hi"}]
 answer = openai.OpenAI(max_retries=0).chat.completions.create(model="gpt-4o", messages=messages)
 print(answer.choices[0].message.content)
 """
-DEMO = r"Without trimtab (\d+ of \d+ requests) do not fit; with it all do, at (\d+\.\d)\s% of the cost"
+DEMO = r"Without trimtab (\d+ of \d+ requests) do not fit; with it all do, at about (\d+) % of the cost"
+COST_POINTS = 3.0
+"""How far a demo's cost may be from the README's. Chosen: six runs on a busy machine gave 37.9 to 38.5."""
 SECONDS = 300.0
 
 
@@ -116,10 +118,12 @@ async def open_terminal(folder: Path, upstream: str) -> AsyncIterator[Terminal]:
             await terminal.server.communicate()
 
 
-def assert_all_in(printed: str, *figures: str) -> None:
-    """Figures of the README's sentence on the demo."""
-    for figure in figures:
-        assert figure in printed
+def check_demo(printed: str) -> None:
+    """What the README says of the demo is what it prints."""
+    requests, percent = re.search(DEMO, README).groups()
+    assert f"refused {requests}" in printed
+    (cost,) = re.findall(r"cost\W+100\.0%\W+([\d.]+)%", printed)
+    assert abs(float(cost) - float(percent)) < COST_POINTS
 
 
 def find_blocks() -> list[tuple[str, str]]:
@@ -139,7 +143,7 @@ async def test_every_command_of_the_readme_works_as_it_is_written(upstream, tmp_
         origin = await terminal.run(".venv/bin/python", "-P", "-c", "import proxy; print(proxy.__file__)")
     printed = terminal.printed
     assert origin.startswith(f"{tmp_path}/.venv/")
-    assert_all_in(printed[".venv/bin/trimtab demo"], *re.search(DEMO, README).groups())
+    check_demo(printed[".venv/bin/trimtab demo"])
     assert printed[f"export OPENAI_BASE_URL=http://{Config().listen}/v1"] == "All good.\n"
     (request,) = [one for one in upstream.requests if one.method == "POST"]
     assert request.header("Authorization") == ["Bearer sk-of-a-reader"]
