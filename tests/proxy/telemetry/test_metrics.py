@@ -42,11 +42,16 @@ def _read_code() -> Contract:
 
 
 def _read_page() -> Contract:
-    """The rows of the reference page; several metrics may share one."""
-    rows = re.findall(r"^\| (`trimtab_[^|]+) \| ([^|]*)\|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    return {
-        name: frozenset(re.findall(r"\w+", labels)) for names, labels in rows for name in re.findall(r"`(\w+)`", names)
-    }
+    """The names and labels in the reference page's tables; labels are in the column of that heading."""
+    found: Contract = {}
+    column = 0
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")] if line.startswith("|") else []
+        if "Labels" in cells:
+            column = cells.index("Labels")
+        elif cells and cells[0].startswith("`trimtab_"):
+            found |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), frozenset(re.findall(r"`(\w+)`", cells[column])))
+    return found
 
 
 def _read_design() -> Contract:
