@@ -1,6 +1,5 @@
-"""The README: its size, its picture's figures, its table of measurements, and what it links to."""
+"""The README: its size, its picture's figures, and its table of measurements."""
 
-import re
 from pathlib import Path
 
 import orjson
@@ -79,10 +78,3 @@ def test_the_table_has_the_figures_of_the_raw_rows(name: str) -> None:
     (shown,) = [cells for cells in rows if cells[0] == name]
     expected = _measured()[name]
     assert tuple(shown[1 : 1 + len(expected)]) == expected
-
-
-def test_links_within_the_repository_lead_somewhere() -> None:
-    """Relative ones, without their anchors."""
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", README)
-    assert targets
-    assert [target for target in targets if not (ROOT / target).exists()] == []
