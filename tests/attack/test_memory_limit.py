@@ -21,7 +21,7 @@ MAX_MEMORY_BYTES = 512 * 1024 * 1024
 BODY_BYTES = 3_000_000
 REQUESTS, TENANTS = 200, 8
 CONNECTION_BYTES = 1024 * 1024
-"""What the libraries hold of a body that is on its way, until it is read or its connection closed. In the README."""
+"""What the libraries hold of a body until it is read or its connection is closed. The documentation names it."""
 SECONDS = 120.0
 REFUSED = "503 overloaded"
 CHAT = "/chat/completions"

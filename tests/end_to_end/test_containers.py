@@ -22,6 +22,8 @@ from proxy.server.app import run_proxy
 from proxy.state.stores import data_directory
 
 ROOT = Path(__file__).parents[2]
+DOCKER_GUIDE = ROOT / "docs" / "guides" / "docker.md"
+KUBERNETES_GUIDE = ROOT / "docs" / "guides" / "kubernetes.md"
 KUBERNETES_GRACE_SECONDS = 30
 """Source: Kubernetes, `terminationGracePeriodSeconds` by default."""
 
@@ -129,9 +131,9 @@ async def test_another_program_is_not_taken_for_trimtab(upstream) -> None:
     assert "is not answered by trimtab" in said
 
 
-def test_the_readmes_health_command_is_none_that_is_refused() -> None:
-    """It asks an address: that nobody listens there is another matter."""
-    said = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_health_command_of_the_docker_guide_is_valid() -> None:
+    """It names an address; whether anything listens there is another matter."""
+    said = DOCKER_GUIDE.read_text(encoding="utf-8")
     commands = re.findall(r'--health-cmd "trimtab healthcheck ([^"]*)"', said)
     assert commands
     for command in commands:
@@ -140,22 +142,22 @@ def test_the_readmes_health_command_is_none_that_is_refused() -> None:
 
 
 def test_the_images_address_wins_over_the_files(tmp_path) -> None:
-    """Unless it is set to nothing; the README says so."""
+    """Unless it is empty; the Docker guide says so."""
     file = tmp_path / "trimtab.yaml"
     file.write_text("listen: 0.0.0.0:9000")
     assert load_address(file, environment=image_environment()) == image_environment()["TRIMTAB_LISTEN"]
     assert load_address(file, environment=image_environment() | {"TRIMTAB_LISTEN": ""}) == "0.0.0.0:9000"
-    assert "-e TRIMTAB_LISTEN=`" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "-e TRIMTAB_LISTEN=`" in DOCKER_GUIDE.read_text(encoding="utf-8")
 
 
 def read_manifest() -> dict:
-    """The pod of the README's Kubernetes manifest."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    manifest = re.search(r"```yaml\n# trimtab-kubernetes\.yaml\n(.*?)```", text, re.DOTALL)
-    return next(yaml.safe_load_all(manifest[1]))["spec"]["template"]["spec"]
+    """The pod of the Kubernetes guide's Deployment."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", KUBERNETES_GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    manifest = next(block for block in blocks if "kind: Deployment" in block)
+    return next(yaml.safe_load_all(manifest))["spec"]["template"]["spec"]
 
 
-def test_the_readmes_manifest_fits_the_image() -> None:
+def test_the_manifest_of_the_kubernetes_guide_fits_the_image() -> None:
     """Group, volume, port and probes; and the grace is longer than the shutdown that it configures."""
     pod = read_manifest()
     container = pod["containers"][0]

@@ -1,4 +1,4 @@
-"""Several `trimtab serve` behind a real nginx that sends a client to any of them, as the README tells operators to."""
+"""Several `trimtab serve` behind a real nginx, set up as docs/guides/several-processes.md says."""
 
 import asyncio
 import tempfile
@@ -13,7 +13,7 @@ from programs.front_proxies import PROGRAMS, run_configured
 from programs.serving import serving
 from yarl import URL
 
-_NGINX = """
+NGINX = """
 daemon off;
 pid {directory}/pid;
 error_log stderr;
@@ -87,7 +87,7 @@ async def run_replicas(number: int, *arguments: str) -> AsyncIterator[ReplicaGro
             readers.start(replica)
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-replicas-"))
         servers = "\n".join(f"server {one.address} max_fails=1 fail_timeout=60s;" for one in replicas)
-        text = _NGINX.replace("{servers}", servers)
+        text = NGINX.replace("{servers}", servers)
         port = stack.enter_context(run_configured("nginx", text, Path(directory)))
         yield ReplicaGroup(f"http://127.0.0.1:{port}/v1", tuple(replicas))
 

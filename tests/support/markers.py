@@ -1,6 +1,6 @@
 """What the markers of truncation claim, held against the text that was truncated.
 
-Law: knows the forms of the markers, as the README lists them, and nothing of how they are made.
+Law: knows the forms of the markers, as docs/reference/markers.md lists them, and not how they are made.
 """
 
 import re

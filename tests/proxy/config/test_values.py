@@ -20,7 +20,7 @@ from proxy.config.values import own_host, site_url, split_address
     ],
 )
 def test_a_store_is_taken_as_it_is_written(store: str) -> None:
-    """Every form that the README names."""
+    """Every form that the reference of the configuration names."""
     assert load_config(settings=[f"store={store}"], environment={}).store == store
 
 
