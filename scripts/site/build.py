@@ -18,6 +18,7 @@ from handbook.markdown import read
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("mkdocs.yml")
+STYLE = Path(__file__).with_name("site.css")
 STAGED = "site-pages"
 SITE = "site"
 SUMMARY = (
@@ -33,6 +34,8 @@ def stage(pages: Path, out: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(pages, staged)
     shutil.copy(ROOT / "CHANGELOG.md", staged / "changelog.md")
+    (staged / "assets").mkdir(exist_ok=True)
+    shutil.copy(STYLE, staged / "assets")
     shutil.copy(CONFIG, out / CONFIG.name)
     return staged
 

@@ -29,7 +29,7 @@ environment, and the environment overrides the file.
 """
 PERCENTAGE = ("`TRIMTAB_AUTOCOMPACT_PCT`", "`high_water` of every policy, in percent: a whole number from 1 to 100")
 TOP = ("## Top level", "The keys outside all sections, with links to the sections.")
-_TITLES = ("Key", "Value", "Default", "Example", "Meaning")
+_TITLES = ("Key", "Value", "Default", "Meaning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +123,12 @@ def _write_table(keys: list[Key]) -> str:
 def _write_row(key: Key) -> tuple[str, ...]:
     if key.keys is not None:
         kind = "a mapping" if key.slot.section or key.slot.is_mapping else "a list"
-        return code(key.name), kind, "", "", f"See [{code(key.name)}](#{key.name})."
+        return code(key.name), kind, "", f"See [{code(key.name)}](#{key.name})."
     anchor = f'<a id="{key.path.replace(".*", "")}"></a>'
     default = "(required)" if key.field.is_required() else code(show(key.default))
     example = find_example(key.path, key.field, key.slot)
-    shown = "" if example is None else code(show(example))
-    return anchor + code(key.name), plain(key.slot.words()), default, shown, plain(key.field.description or "")
+    shown = "" if example is None else f" Example: {code(show(example))}"
+    return anchor + code(key.name), plain(key.slot.words()), default, plain(key.field.description or "") + shown
 
 
 def show(value: Any) -> str:
