@@ -86,7 +86,7 @@ def _write_sections(keys: list[Key], seen: dict[type[BaseModel], str], level: in
     for key in keys:
         if key.keys is None:
             continue
-        inner = list_keys(key.keys, _name_inside(key))
+        inner = list_keys(key.keys, name_inside(key))
         known = next((name for other, name in seen.items() if issubclass(key.keys, other)), None)
         own = inner if known is None else [one for one in inner if one.name not in _names(known, seen)]
         parts = [f"{'#' * level} {code(key.name)}", plain(key.field.description or key.keys.__doc__ or "")]
@@ -104,7 +104,8 @@ def _names(known: str, seen: dict[type[BaseModel], str]) -> set[str]:
     return {key.name for section, name in seen.items() if name == known for key in list_keys(section)}
 
 
-def _name_inside(key: Key) -> str:
+def name_inside(key: Key) -> str:
+    """The prefix of the keys in the section behind a key."""
     return f"{key.path}." if key.slot.section is not None else f"{key.path}.*."
 
 
