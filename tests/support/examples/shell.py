@@ -71,7 +71,7 @@ def _drop_heredocs(text: str) -> str:
 
 def find_fault(arguments: list[str]) -> str | None:
     """What is wrong with a `trimtab` command; None if click takes it. No file is opened."""
-    group = click.Context(main, info_name="trimtab")
+    group = click.Context(main, info_name="trimtab", **main.context_settings)
     if not arguments or arguments[0] in {"-h", "--help", "--version"} or {"-h", "--help"} & set(arguments):
         return None
     try:
