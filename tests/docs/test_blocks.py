@@ -64,6 +64,7 @@ def test_a_wrong_mark_is_named_with_file_and_line(page: str) -> None:
             "yaml",
             "# trimtab.yaml\nupstream:\n  ca_file: /etc/ssl/company.pem\n  client_cert_file: /etc/trimtab/own.pem\n",
         ),
+        ("yaml", "# trimtab.yaml\nstore: redis://:${REDIS_PASSWORD}@redis.example.com:6379/0\n"),
         ("yaml", "a: 1\n---\nb: 2\n"),
         ("json", '{"a": 1}'),
         ("python", "import os\n"),

@@ -18,8 +18,8 @@ CONFIGURATION = re.compile(r"# trimtab(-[\w-]+)?\.yaml\b")
 _VARIABLE = re.compile(r"\$\{(\w+)")
 BASH = "/bin/bash"
 _FILE_KEY = re.compile(r"^(\s*(?:- )?)(ca_file|client_cert_file|client_key_file):[ \t]*[^\s#].*$", re.MULTILINE)
-_STAND_INS = {"REDIS": "redis://127.0.0.1/0", "STORE": "memory", "URL": "http://127.0.0.1:1/v1", "PORT": "8790"}
-"""Values for variables with such a word in their name; every other one is a key."""
+_STAND_INS = {"REDIS_URL": "redis://127.0.0.1/0", "STORE": "memory", "URL": "http://127.0.0.1:1/v1", "PORT": "8790"}
+"""Values for variables whose names end so; every other one is a key."""
 
 
 def check(block: Block, folder: Path) -> str | None:
@@ -41,7 +41,7 @@ def check_configuration(text: str, folder: Path) -> str | None:
 
 
 def _stand_in(name: str) -> str:
-    return next((value for word, value in _STAND_INS.items() if word in name.upper()), "sk-of-the-documentation")
+    return next((value for end, value in _STAND_INS.items() if name.endswith(end)), "sk-of-the-documentation")
 
 
 def _put_files(text: str, folder: Path) -> str:
