@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 from handbook import built, llms, navigation, reach, repository
 from handbook.markdown import read
 
@@ -54,7 +55,7 @@ def generate(out: Path) -> Iterator[str]:
     ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=out)  # noqa: S603 - our own
     if ended.returncode != 0:
-        yield f"the generator failed:\n{ended.stdout}{ended.stderr.partition('Traceback')[0]}"
+        yield f"the generator failed:\n{click.unstyle(ended.stdout + ended.stderr.partition('Traceback')[0])}"
 
 
 def add_markdown(staged: Path, site: Path, pages: list[navigation.Page]) -> None:

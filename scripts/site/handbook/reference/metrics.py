@@ -22,7 +22,7 @@ The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
 """
 UNITS = {"_seconds": "seconds", "_ratio": "ratio", "_tokens_per_second": "tokens per second"}
 """Of the names that end so; a name with `tokens` in it counts tokens, every other one counts events."""
-_TITLES = ("Metric", "Type", "Labels", "Unit", "Meaning")
+_TITLES = ("Metric", "Type, unit", "Labels", "Meaning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Collector:
     def unit(self) -> str:
         """What it counts or measures."""
         found = next((unit for end, unit in UNITS.items() if self.name.endswith(end)), None)
-        return found or ("tokens" if "tokens" in self.name else "events" if self.kind == "counter" else "count")
+        return found or ("tokens" if "tokens" in self.name else "events" if self.kind == "counter" else "number")
 
 
 def list_collectors(metrics: Metrics) -> list[Collector]:
@@ -59,7 +59,7 @@ def write() -> str:
     """The page."""
     metrics = Metrics()
     collectors = list_collectors(metrics)
-    rows = [(code(one.name), one.kind, _join(one.labels), one.unit, plain(one.help)) for one in collectors]
+    rows = [(code(one.name), f"{one.kind}, {one.unit}", _join(one.labels), plain(one.help)) for one in collectors]
     parts = [INTRODUCTION, write_table(_TITLES, rows), "## Labels\n"]
     parts += [write_table(("Label", "Metrics", "Values"), _list_labels(collectors)), "## Queries"]
     parts += [f"\n{query.title}:\n\n```promql\n{query.text}\n```" for query in QUERIES]
