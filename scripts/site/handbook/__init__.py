@@ -1,0 +1,1 @@
+"""The documentation site: what `build.py` and `generate.py` beside this package do, one module a task."""

@@ -1,0 +1,96 @@
+"""docs/reference/metrics.md, from the table of metrics: names, types, labels, help; and examples of PromQL."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from handbook.reference.queries import LABELS, QUERIES
+from handbook.tables import code, plain, write_table
+from proxy.telemetry.metrics import Metrics
+
+INTRODUCTION = """\
+# Metrics
+
+This page lists every metric that trimtab reports at `/metrics` in Prometheus' text format.
+
+The key [`metrics_path`](configuration.md#metrics_path) sets another path, and
+[`metrics_listen`](configuration.md#metrics_listen) another address. A histogram `NAME` has the series `NAME_bucket`,
+`NAME_sum` and `NAME_count`.
+
+## trimtab's own metrics
+"""
+UNITS = {"_seconds": "seconds", "_ratio": "ratio", "_tokens_per_second": "tokens per second"}
+"""Of the names that end so; a name with `tokens` in it counts tokens, every other one counts events."""
+_TITLES = ("Metric", "Type, unit", "Labels", "Meaning")
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """One metric: its name as Prometheus shows it, its type, its labels and its help."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+    @property
+    def unit(self) -> str:
+        """What it counts or measures."""
+        found = next((unit for end, unit in UNITS.items() if self.name.endswith(end)), None)
+        return found or ("tokens" if "tokens" in self.name else "events" if self.kind == "counter" else "number")
+
+
+def list_collectors(metrics: Metrics) -> list[Collector]:
+    """Trimtab's own metrics, in the order of their table."""
+    found = (
+        value for name in vars(Metrics) if isinstance(value := getattr(metrics, name), Counter | Gauge | Histogram)
+    )
+    return [_read(collector) for collector in found]
+
+
+def _read(collector: Counter | Gauge | Histogram) -> Collector:
+    (family,) = collector.describe()
+    end = "_total" if family.type == "counter" else ""
+    return Collector(f"{family.name}{end}", family.type, tuple(collector._labelnames), family.documentation)  # noqa: SLF001 - the library tells them in no other way
+
+
+def write() -> str:
+    """The page."""
+    metrics = Metrics()
+    collectors = list_collectors(metrics)
+    rows = [(code(one.name), f"{one.kind}, {one.unit}", _join(one.labels), plain(one.help)) for one in collectors]
+    parts = [INTRODUCTION, write_table(_TITLES, rows), "## Labels\n"]
+    parts += [write_table(("Label", "Metrics", "Values"), _list_labels(collectors)), "## Queries"]
+    parts += [f"\n{query.title}:\n\n```promql\n{query.text}\n```" for query in QUERIES]
+    parts += ["\n## Metrics of the process", PROCESS, write_table(("Metric", "Type", "Meaning"), _list_others(metrics))]
+    return "\n".join(parts)
+
+
+PROCESS = """
+`trimtab_build_info` is always 1; its labels name the version of trimtab and of Python. The others come from the library
+prometheus_client; those whose names begin with `process_` exist on Linux only.
+
+With several `workers`, each `process_` metric has the label `worker` (`1`, `2`, ... and `supervisor`), and there are no
+`python_gc_` metrics. `trimtab_worker_up` and `trimtab_worker_restarts_total` then report each worker's state by the
+same label.
+"""
+
+
+def _join(labels: tuple[str, ...]) -> str:
+    return ", ".join(map(code, labels))
+
+
+def _list_labels(collectors: list[Collector]) -> Iterator[tuple[str, str, str]]:
+    for label in LABELS:
+        users = [one.name for one in collectors if label.name in one.labels]
+        shown = (label.metric,) if label.metric else tuple(users) if len(users) <= 2 else ()
+        yield code(label.name), _join(shown) or "every metric with this label", label.values
+
+
+def _list_others(metrics: Metrics) -> Iterator[tuple[str, str, str]]:
+    own = {collector.name.removesuffix("_total") for collector in list_collectors(metrics)}
+    for family in metrics.registry.collect():
+        if family.name not in own:
+            end = {"counter": "_total", "info": "_info"}.get(family.type, "")
+            yield code(f"{family.name}{end}"), family.type, plain(family.documentation)

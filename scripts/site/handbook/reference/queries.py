@@ -1,0 +1,108 @@
+"""What the metrics' table does not say: the values of labels, and queries in PromQL."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question and the PromQL that answers it."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The values of a label of one metric; of every metric that has the label if `metric` is None."""
+
+    name: str
+    metric: str | None
+    values: str
+
+
+LABELS = (
+    Label(
+        "model",
+        None,
+        "The glob of `models` that the request's model matches; else the model's name, once an upstream has"
+        " answered for it with success; else `other`. At most 50 names become labels.",
+    ),
+    Label("endpoint", None, "`chat`, or `other` for a path that trimtab does not compact."),
+    Label("status", None, "The HTTP status that the client received."),
+    Label(
+        "outcome",
+        None,
+        "`unchanged`; `compacted`; `observe` or `off` (the mode); `passed` (a path that trimtab does not compact);"
+        " `undecodable`; `too_large`; `refused` (by trimtab); `busy` (forwarded unchanged because no thread was"
+        " free in time); `failed_open`; `broken` (the answer broke off); `aborted` (the client left, or the drain"
+        " ended).",
+    ),
+    Label("stage", None, "`original`: as the client sent it; `sent`: as forwarded."),
+    Label(
+        "rule",
+        None,
+        "The rule that changed the request: `tidy`, `truncate`, `dedupe`, `images`, `prune`, `summarise`, `digest`,"
+        " `pairing`, `exceeded`.",
+    ),
+    Label("source", None, "`upstream`: as the upstream reported it; `estimated`: counted from the answer."),
+    Label("cause", None, "`calibration` (the ratio of tokens), `window`."),
+    Label(
+        "result",
+        "trimtab_overflow_retries_total",
+        "`recovered`; `refused` (the second attempt was refused, too); `failed` (it met another error); `aborted`"
+        " (the client left); `hopeless` (no shorter request could be sent).",
+    ),
+    Label(
+        "result",
+        "trimtab_summaries_total",
+        "`hit` (found in the store); `prefetched` (written in the background); `made` (while a request waited);"
+        " `joined` (waited for one under way); `rejected` (the answer was no summary); `failed`; `digest`.",
+    ),
+    Label(
+        "result",
+        "trimtab_summary_seconds",
+        "`written`; `rejected`; `empty` (no text, or a tool call); `refused` (a status other than 200); `failed`"
+        " (no readable answer); `timed_out`; `cancelled` (at the end of the process).",
+    ),
+    Label(
+        "phase",
+        "trimtab_fail_open_total",
+        "`read`, `plan`, `summary`, `apply` (the original was forwarded); `recover` (the client received the"
+        " upstream's refusal); `count`, `write_ahead`, `observe` (after the request).",
+    ),
+    Label("phase", "trimtab_overhead_seconds", "`plan`, `summary`, `apply`."),
+    Label("kind", "trimtab_summary_tokens_total", "`prompt`, `completion`."),
+    Label("kind", "trimtab_cuts_total", "`prune`, `summarise`, `digest`."),
+    Label("store", None, "`sqlite`, `redis`."),
+)
+
+QUERIES = (
+    Query("Requests in a second by outcome", "sum by (outcome) (rate(trimtab_requests_total[5m]))"),
+    Query(
+        "The share of prompt tokens that trimtab removed",
+        '1 - sum(rate(trimtab_prompt_tokens_total{stage="sent"}[1h]))\n'
+        '  / sum(rate(trimtab_prompt_tokens_total{stage="original"}[1h]))',
+    ),
+    Query("Prompt tokens saved in a day by rule", "sum by (rule) (increase(trimtab_tokens_saved_total[1d]))"),
+    Query(
+        "The time that planning adds to a request, 95th percentile",
+        'histogram_quantile(0.95, sum by (le) (rate(trimtab_overhead_seconds_bucket{phase="plan"}[5m])))',
+    ),
+    Query(
+        "The time to the first token by model, 95th percentile",
+        "histogram_quantile(0.95, sum by (le, model) (rate(trimtab_time_to_first_token_seconds_bucket[5m])))",
+    ),
+    Query(
+        "The median share of a prompt that the upstream's prompt cache can reuse, by model",
+        "histogram_quantile(0.5, sum by (le, model) (rate(trimtab_prefix_kept_ratio_bucket[1h])))",
+    ),
+    Query(
+        "Faults inside compaction, by phase; it should be 0", "sum by (phase) (increase(trimtab_fail_open_total[1h]))"
+    ),
+    Query(
+        "Requests that the upstream refused for their length, by result",
+        "sum by (result) (increase(trimtab_overflow_retries_total[1h]))",
+    ),
+    Query("Summaries by how they were obtained", "sum by (result) (increase(trimtab_summaries_total[1h]))"),
+    Query("Failures of the store; it should be 0", "sum by (store) (increase(trimtab_store_errors_total[1h]))"),
+)

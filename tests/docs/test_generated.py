@@ -1,0 +1,98 @@
+"""The generated pages are what the code says now, and what the generator itself says is true."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from handbook.reference import COMMAND, PAGES, commands, configuration, markers, metrics, write_page
+from handbook.reference.examples import EXAMPLES, find_example
+from handbook.reference.queries import LABELS, QUERIES
+from support.examples.checks import check_configuration
+
+from proxy.cli.main import main
+from proxy.telemetry.metrics import Metrics
+
+NEIGHBOURS = {
+    "upstream.allowed_paths": {"api_key": "key"},
+    "upstream.client_key_file": {"client_cert_file": "client.pem"},
+}
+"""Keys of `upstream` that others are of use with only."""
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def list_all_keys(keys: list[configuration.Key] | None = None) -> list[configuration.Key]:
+    """Every key that has a value of its own; those of `upstreams`, `models` and `profiles` once."""
+    found: dict[str, configuration.Key] = {}
+    for key in configuration.list_keys() if keys is None else keys:
+        if key.keys is None:
+            found[key.path] = key
+        elif key.name not in {"upstreams", "models", "profiles"}:
+            inner = configuration.list_keys(key.keys, configuration.name_inside(key))
+            found |= {one.path: one for one in list_all_keys(inner)}
+    return list(found.values())
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_generated_page_is_up_to_date(path: str) -> None:
+    page = DOCS / path
+    is_current = page.is_file() and page.read_text("utf-8") == write_page(path)
+    assert is_current, f"docs/{path} is not what the code says; run: {COMMAND}"
+
+
+@pytest.mark.parametrize("key", list_all_keys(), ids=lambda key: key.path)
+def test_the_example_of_a_key_is_valid(key: configuration.Key, tmp_path: Path) -> None:
+    example = find_example(key.path, key.field, key.slot)
+    assert example is not None or key.default is None, f"{key.path}: give the field examples=[...]"
+    value = yaml.safe_load(configuration.show(example))
+    for name in reversed(key.path.replace("*", "read_*").split(".")):
+        value = {name: value}
+    section = NEIGHBOURS.get(key.path, {}) | value.get("upstream", {})
+    whole = {"upstreams": {"local": {}}, "upstream": section} | {k: v for k, v in value.items() if k != "upstream"}
+    assert check_configuration(yaml.safe_dump(whole), tmp_path) is None
+
+
+def test_examples_are_of_keys_that_exist() -> None:
+    assert set(EXAMPLES) <= {key.path for key in list_all_keys()}
+
+
+def test_every_command_has_its_exit_statuses() -> None:
+    assert set(commands.EXITS) == set(main.commands)
+    assert all(0 in dict(statuses) for statuses in commands.EXITS.values())
+
+
+def test_every_label_has_its_values() -> None:
+    """Of each metric that has it, and of no other."""
+    collectors = metrics.list_collectors(Metrics())
+    told = {(one.name, label.name) for one in collectors for label in LABELS if label.metric in {None, one.name}}
+    used = {(one.name, label) for one in collectors for label in one.labels}
+    assert used <= told
+    assert all(any(one.name == label.metric or label.metric is None for one in collectors) for label in LABELS)
+    assert {label.name for label in LABELS} == {label for _, label in used}
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.title)
+def test_a_query_names_metrics_and_labels_that_exist(query) -> None:
+    labels = {
+        f"{one.name}{end}": {*one.labels, *(["le"] if end == "_bucket" else [])}
+        for one in metrics.list_collectors(Metrics())
+        for end in ("_bucket", "_sum", "_count", "") if (end == "") != (one.kind == "histogram")
+    }  # fmt: skip
+    names = re.findall(r"trimtab_\w+", query.text)
+    asked = re.findall(r"by \(([^)]*)\)", query.text) + re.findall(r"\{(\w+)=", query.text)
+    assert names
+    assert set(names) <= set(labels)
+    assert all({label.strip() for part in asked for label in part.split(",")} <= labels[name] for name in names)
+
+
+def test_every_text_of_the_markers_is_on_the_page() -> None:
+    page = markers.write()
+    entries = list(markers.list_entries())
+    assert len(entries) > 10
+    assert all(entry.text in page for entry in entries)
+
+
+def test_a_marker_needs_a_sample_for_each_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(markers.SAMPLES, "tokens")
+    with pytest.raises(KeyError, match="add a sample for `tokens`"):
+        markers.write()

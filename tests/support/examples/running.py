@@ -1,0 +1,60 @@
+"""Runs a block of the documentation as its reader would, against the fake upstream."""
+
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+
+from programs.processes import Ended, run_program
+from support.examples.blocks import Block
+
+OPENAI = "https://api.openai.com/v1"
+_PORT = re.compile(r"(?<=[\w\].]):8790\b")
+"""trimtab's port behind a host, not a number of its own in data."""
+SECONDS = 60.0
+_END_ALL = "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"
+"""What the block has left running holds the output open."""
+
+
+def find_free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def replace_addresses(text: str, upstream: str, port: int) -> str:
+    """The text with the fake upstream in the place of OpenAI's, and a free port in the place of trimtab's."""
+    return _PORT.sub(f":{port}", text.replace(OPENAI, upstream))
+
+
+async def run_block(block: Block, upstream: str, folder: Path) -> str | None:
+    """What is wrong with a block that is run in an empty folder; None if it ends and prints as it should."""
+    port = find_free_port()
+    text = replace_addresses(block.text, upstream, port)
+    command = [sys.executable, "-c", text] if block.language == "python" else ["bash", "-ec", _END_ALL + text]
+    environment = {
+        "OPENAI_API_KEY": "test-key",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "TRIMTAB_LISTEN": f"127.0.0.1:{port}",
+        "TRIMTAB_UPSTREAM": upstream,
+    }
+    work = folder / "work"
+    work.mkdir()
+    try:
+        ended = await run_program(command, folder, environment, directory=work, limit_seconds=SECONDS)
+    except TimeoutError:
+        return f"it did not end within {SECONDS:g} seconds"
+    if ended.status != 0:
+        return f"it ended with status {ended.status}:\n{ended.out}{ended.err}"
+    return None if block.output is None else find_missing(replace_addresses(block.output, upstream, port), ended)
+
+
+def find_missing(expected: str, ended: Ended) -> str | None:
+    """What was printed, if it lacks the expected words in this order; `...` stands for anything."""
+    parts = [r"\s+".join(map(re.escape, part.split())) for part in expected.split("...")]
+    printed = f"{ended.out}\n{ended.err}"
+    if re.search(r".*?".join(parts), printed, re.DOTALL):
+        return None
+    return f"it did not print what the page says, but:\n{printed}"
