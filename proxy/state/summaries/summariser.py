@@ -92,7 +92,7 @@ class Summariser:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A summary to write; a digest if it may not ask a model, or if the cut wants none. `inline`: if that is possible."""
+    """A summary to write: a digest if `may_ask` is false or the cut wants no model. `inline`: the inline form, if any."""
 
     request: SummaryRequest
     summariser: Summariser
