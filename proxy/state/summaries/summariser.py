@@ -92,7 +92,7 @@ class Summariser:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A summary to write: a digest if `may_ask` is false or the cut wants no model. `inline`: the inline form, if any."""
+    """A summary to write: a digest if `may_ask` is false or the cut wants no model. `inline`: None if impossible."""
 
     request: SummaryRequest
     summariser: Summariser
