@@ -1,4 +1,4 @@
-"""What outlives a request and is shared between processes.
+"""State that outlives a request and is shared between processes.
 
-Law: nothing here knows a request; what one client teaches reaches others only through state/models.
+Law: nothing here knows a request. What one client teaches reaches others only through state/models.
 """

@@ -1,4 +1,4 @@
-"""Summaries: found, joined, or asked of a model; sealed with the client's credential.
+"""Summaries: found in the store, shared with a call under way, or asked of a model; encrypted for the client.
 
-Law: no summary is found or read without the credential that paid for it.
+Law: a summary can be found and read only with the credential that paid for it.
 """

@@ -1,6 +1,6 @@
-"""What a model's upstream answers to the question for a summary.
+"""Reads the upstream's answer to the question for a summary.
 
-Law: an answer is a note, or an error that says what it is in its place.
+Law: an answer is either a note, or an error that says what it is instead.
 """
 
 import aiohttp
@@ -12,14 +12,15 @@ from rules.conversation import CountTokens
 from rules.summary import handoff
 
 REFUSED = frozenset({400, 413, 422, 500})
-"""Statuses with which servers answer a prompt that is too long or a parameter that they do not know."""
-MAX_ANSWER_BYTES = 4 * 1024 * 1024
+"""Statuses with which servers refuse a prompt that is too long, or an unknown parameter."""
+MAX_ANSWER_BYTES = 4 * 1024 * 1024  # chosen: far above the largest note, with its reasoning
 
 
 class RefusedError(NoSummaryError):
-    """The upstream refused; `parameter` is the one that it names as the reason, if it names one.
+    """The upstream refused the question.
 
-    `is_final` says that no other request would be answered otherwise.
+    parameter: the parameter that it names as the reason; None if it names none.
+    is_final: another form of the question would be refused too.
     """
 
     result: Result = "refused"
@@ -31,7 +32,7 @@ class RefusedError(NoSummaryError):
 
 
 class NoNoteError(NoSummaryError):
-    """The model answered, but not with a note. `was_cut` says that its limit stopped it."""
+    """The model answered, but not with a note. `was_cut`: the answer reached its token limit."""
 
     result: Result = "rejected"
 
@@ -41,13 +42,13 @@ class NoNoteError(NoSummaryError):
 
 
 class EmptyError(NoNoteError):
-    """The model answered with nothing, or with a tool call, or it was stopped while it was thinking."""
+    """The answer is empty or a tool call, or it was stopped while the model was still thinking."""
 
     result: Result = "empty"
 
 
 async def read_answer(response: aiohttp.ClientResponse, codec: Codec) -> bytes:
-    """The body of an answer. Raises RefusedError if it is an error, NoSummaryError if it is far too long."""
+    """Read the body of an answer. Raises RefusedError for an error status, NoSummaryError if it is far too long."""
     answer = await read_bounded(response, MAX_ANSWER_BYTES)
     if answer is None:
         message = "too long"
@@ -59,7 +60,7 @@ async def read_answer(response: aiohttp.ClientResponse, codec: Codec) -> bytes:
 
 
 def read_completion(answer: bytes, codec: Codec) -> Completion:
-    """The completion in an answer. Raises NoSummaryError if it cannot be read."""
+    """Decode the completion in an answer. Raises NoSummaryError if it cannot be read."""
     try:
         return codec.read_completion(answer)
     except UndecodableError as error:
@@ -70,12 +71,12 @@ def read_completion(answer: bytes, codec: Codec) -> Completion:
 def accept_note(
     completion: Completion, covered_tokens: int, count: CountTokens, *, enough_tokens: int | None = None
 ) -> str:
-    """The note that a completion is. Raises NoNoteError if it is not a note, or not shorter than what it stands for.
+    """Return the note in a completion. Raises NoNoteError if it is no note, or not shorter than what it summarises.
 
-    If the operator's own words say what a note is, one of `enough_tokens` needs no headings.
+    enough_tokens: set if the operator has own instructions; then a note of this length needs no headings.
     """
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
-    if not answer.text or completion.calls_tool:  # what stands beside a call is about the call
+    if not answer.text or completion.calls_tool:  # text beside a call is about the call
         reason = "empty"
         raise EmptyError(reason, was_cut=was_cut)
     flaw = handoff.Flaw.REFUSAL if completion.was_filtered else answer.flaw

@@ -1,6 +1,6 @@
-"""Calls for summaries, as an operator sees them: a line and a time each, what they cost, and whether they work at all.
+"""Calls for summaries as an operator sees them: a log line and a duration for each, its cost, and its result.
 
-Law: no message text and no credential. A model is named by its label, and how a call ended by one of a few words.
+Law: no message text and no credential. A model is named by its label, and the result by one of a few words.
 """
 
 import time
@@ -15,9 +15,9 @@ Result = Literal["written", "rejected", "empty", "refused", "failed", "timed_out
 
 
 class NoSummaryError(Exception):
-    """There is no summary to be had; the message says why, in a word or two, and carries no text.
+    """No summary is available. The message says why in a word or two and contains no message text.
 
-    `result` is how the call ended that it was raised by.
+    result: how the call ended.
     """
 
     result: Result = "failed"
@@ -32,7 +32,7 @@ class SummaryCalls:
         self._failing: set[str] = set()
 
     def end(self, call: "SummaryCall") -> None:
-        """Record a call that has ended."""
+        """Record a finished call."""
         seconds = time.monotonic() - call.started
         self.metrics.summary_seconds.labels(call.model, call.result).observe(seconds)
         if call.result == "rejected":
@@ -50,27 +50,27 @@ class SummaryCalls:
         )
 
     def note_failure(self, model: str, reason: str) -> None:
-        """No summary was to be had of a model, whatever was tried. The first time is a warning."""
+        """Note that all attempts at a model failed. Only the first such failure is logged, as a warning."""
         if model not in self._failing:
             self._failing.add(model)
             self._log.warning("summaries_fail", model=model, reason=reason)
 
     def note_success(self, model: str) -> None:
-        """A model has written a summary."""
+        """Note that a model has written a summary."""
         if model in self._failing:
             self._failing.remove(model)
             self._log.info("summaries_work_again", model=model)
 
 
 def name_reason(error: Exception) -> str:
-    """What may be said of an error: our own words, or no more than its type."""
+    """The part of an error that may be logged: our own message, else only its type."""
     return str(error) if isinstance(error, ProxyError) else type(error).__name__
 
 
 class SummaryCall:
-    """One call, as a context: whatever ends it, it is recorded. The figures are its caller's to set.
+    """Context manager for one call: it is recorded however it ends. The caller sets the figures.
 
-    `model` is a label, `prompt_tokens` as counted.
+    model: the metrics' label. prompt_tokens: our count, until the upstream reports its own.
     """
 
     def __init__(self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int) -> None:

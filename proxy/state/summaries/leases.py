@@ -1,7 +1,7 @@
-"""The right to write a summary, which holds for as long as its writer is at it.
+"""Leases: the right to write a summary.
 
-Law: a lease is short, and renewed while the call is under way: a process that dies holds nobody up for longer than one
-lease. That a lease could not be renewed ends no call: the store decides whose text is kept.
+Law: a lease is short and is renewed while the call runs, so a dead process holds up others for one lease at most. A
+call goes on even if its lease cannot be renewed: the store decides whose text is kept.
 """
 
 import asyncio
@@ -12,21 +12,21 @@ from proxy.state.stores import StoreError, SummaryStore
 from proxy.tasks import Tasks
 
 LEASE_SECONDS = 6.0
-"""What others wait for the summary of a process that has died."""
+"""Others wait this long for a process that has died. Chosen: three renewals may fail."""
 RENEW_SECONDS = 1.5
-"""Between two renewals. One may fail after the 2 seconds that a store may take to answer: the next is still in time."""
+"""Between two renewals. Chosen: if one fails after the store's time limit of 2 s, the next one is still in time."""
 
 
 @asynccontextmanager
 async def hold(
     store: SummaryStore, summary_id: str, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> AsyncIterator[int | None]:
-    """The lease of a summary, renewed until the block ends and then given back; None while another holds it."""
+    """Hold a summary's lease, renewed until the block ends. Yields None if another process holds it."""
     lease = await store.claim(summary_id, LEASE_SECONDS)
     if lease is None:
         yield None
         return
-    tasks = Tasks(lambda _: None)  # the call goes on, whatever becomes of its lease
+    tasks = Tasks(lambda _: None)  # the call goes on without its lease
     _ = tasks.start(_renew(store, summary_id, lease, sleep))
     try:
         yield lease
@@ -36,7 +36,7 @@ async def hold(
 
 
 async def _renew(store: SummaryStore, summary_id: str, lease: int, sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Prolong a lease again and again. One that seems lost may hold still: its store may be out."""
+    """Renew a lease until cancelled. After a store error it tries again, because the lease may still be valid."""
     while True:
         await sleep(RENEW_SECONDS)
         with suppress(StoreError):

@@ -1,7 +1,7 @@
-"""Texts at rest: found and opened only with the secret that paid for them.
+"""Summaries at rest: found and decrypted only with the secret of the client that paid for them.
 
-Law: the id of a summary and the key that seals it are each derived from the client's credential; neither tells anything
-of the other, of the credential or of the text. What cannot be opened is None, never an exception.
+Law: a summary's id and its encryption key are derived separately from the client's secret. Neither reveals the other,
+the secret or the text. Data that cannot be decrypted is None, never an exception.
 """
 
 import hmac
@@ -17,44 +17,45 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from rules.summary.request import PROMPT_VERSION, Summary
 
+# Source: AES-256-GCM (NIST SP 800-38D).
 KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 VERSION = b"\x01"
-"""Of the sealed form: version, nonce, ciphertext, tag."""
+"""First byte of the encrypted form: version, nonce, ciphertext, tag."""
 
 
 class KeyFileError(Exception):
-    """The key file cannot be read, or does not hold a key; the message says what to do."""
+    """The key file cannot be read or does not contain a key; the message says what to do."""
 
 
 class _Content(msgspec.Struct, array_like=True, frozen=True):
-    """A summary inside its seal; the text as bytes, because it may have lone surrogates."""
+    """The plaintext of an encrypted summary. The text is bytes, because it may contain lone surrogates."""
 
     text: bytes
     by_model: bool
 
 
 def derive_id(secret: bytes, prefix_hash: str, model: str, instructions: str | None = None) -> str:
-    """The id of a summary: HKDF-SHA256 of the secret, bound to the prefix, the prompt and the model.
+    """Derive a summary's id: HKDF-SHA256 of the secret, bound to the prefix, the prompt and the model.
 
-    The operator's own instructions are a part of the prompt: with changed ones no older text is found.
+    The operator's instructions are part of the prompt, so changed instructions find no older summary.
     """
-    # Their hash stands beside the version, where neither hash nor version has a sign that could shift the border.
+    # The hash of the instructions follows the version. Neither contains "+", so the border between them is clear.
     prompt = f"{PROMPT_VERSION}+{sha256(_encode(instructions)).hexdigest()}" if instructions else PROMPT_VERSION
     info = _encode(f"{prefix_hash}\0{prompt}\0{model}")
     return _derive(secret, salt=b"trimtab summary id", info=info).hex()
 
 
 def seal(secret: bytes, summary_id: str, summary: Summary) -> bytes:
-    """A summary that only who has the secret can open, and only under this id: AES-256-GCM."""
+    """Encrypt a summary by AES-256-GCM. It can be decrypted only with the secret and under this id."""
     nonce = os.urandom(NONCE_BYTES)
     content = msgspec.msgpack.encode(_Content(_encode(summary.text), summary.by_model))
     return VERSION + nonce + _cipher(secret, summary_id).encrypt(nonce, content, _encode(summary_id))
 
 
 def unseal(secret: bytes, summary_id: str, sealed: bytes) -> Summary | None:
-    """The summary in a seal; None where it is another's, another id's, or damaged."""
+    """Decrypt a summary; None if it belongs to another secret or id, or is damaged."""
     if sealed[:1] != VERSION or len(sealed) < len(VERSION) + NONCE_BYTES + TAG_BYTES:
         return None
     nonce, ciphertext = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]
@@ -67,10 +68,10 @@ def unseal(secret: bytes, summary_id: str, sealed: bytes) -> Summary | None:
 
 
 def load_key(path: Path) -> bytes:
-    """The key for clients without a credential: 32 random bytes in a file of mode 0600, made when there is none.
+    """Load the key for clients without a credential: 32 random bytes in a file of mode 0600, made if absent.
 
-    Processes that start at once end with the same key. Raises KeyFileError where the file cannot be made or read, or
-    holds something else: a key of its own would part this process from the others without a word.
+    Processes that start together get the same key. Raises KeyFileError if the file cannot be made or read, or has other
+    content: with a key of its own, this process would silently share nothing with the others.
     """
     try:
         if not path.exists():
@@ -80,13 +81,13 @@ def load_key(path: Path) -> bytes:
         message = f"{path}: {error.strerror}; the key of clients without a credential must be kept there"
         raise KeyFileError(message) from error
     if len(key) != KEY_BYTES:
-        message = f"{path}: has {len(key)} bytes where {KEY_BYTES} were expected; remove it, and a new key is made"
+        message = f"{path}: has {len(key)} bytes instead of {KEY_BYTES}; remove it, and a new key is made"
         raise KeyFileError(message)
     return key
 
 
 def _make_key(path: Path) -> None:
-    """Write a key beside its place and link it there, whole; who comes second leaves the first one's."""
+    """Write a key to a temporary file and link it into place. If another process was first, its key stays."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as draft:  # of mode 0600
         draft.write(os.urandom(KEY_BYTES))
@@ -101,7 +102,7 @@ def _cipher(secret: bytes, summary_id: str) -> AESGCM:
 
 
 def _derive(secret: bytes, *, salt: bytes, info: bytes) -> bytes:
-    """HKDF-SHA256 for 32 bytes: two hashes. Source: RFC 5869. The cryptography package takes five times as long."""
+    """HKDF-SHA256 for 32 bytes: two hashes. Source: RFC 5869. The cryptography package is five times slower."""
     return hmac.digest(hmac.digest(salt, secret, "sha256"), info + b"\x01", "sha256")
 
 

@@ -1,7 +1,7 @@
-"""Summaries: from the store, from a call under way, or from a new one.
+"""Gets summaries: from the store, from a call under way, or from a new call.
 
-Law: whoever asks gets a text; where no model's summary is to be had, the digest. A text can be found and read only with
-the credential that paid for it. One call for one summary, however many ask, in whatever process.
+Law: every caller gets a text; the digest if no model's summary is available. A text can be found and read only with the
+credential that paid for it. One summary causes one call, however many processes ask for it.
 """
 
 import asyncio
@@ -20,17 +20,18 @@ from proxy.tasks import Tasks
 from rules.summary.request import Summary, SummaryRequest, make_digest
 
 PAUSE_SECONDS = 15.0
-"""After a failed summary, doubled with each further one, no model is asked."""
-MAX_PAUSE_SECONDS = 600.0
+"""No model is asked for this long after a failed summary; each further failure doubles it. Chosen: about one call."""
+MAX_PAUSE_SECONDS = 600.0  # chosen: an outage costs one call in ten minutes
 WAIT_SLACK_SECONDS = 5.0
-"""Who waits for another process's summary waits longer than the summary's own timeout by this."""
+"""Time added to a summary's own timeout when waiting for another process. Chosen: covers its start and the store."""
 POLL_SECONDS = 0.2
-"""Between two looks whether another process has written the summary."""
+"""Between two looks for another process's summary. Chosen: short beside a call of seconds."""
 OPENED_BYTES = 4 * 1024 * 1024
-"""Texts that were opened last: neither the store is asked for them nor are they deciphered at each request."""
+"""Memory for decrypted summaries, so that not every request reads and decrypts. Chosen: some hundred summaries."""
 OPENED_SECONDS = 60.0
-"""Then the store is asked again, so that it knows what is still used."""
-_PAUSES_BYTES = 1024 * 1024
+"""After this time the store is asked again, so that it knows which summaries are still used. Chosen: short beside
+`store_ttl_seconds`."""
+_PAUSES_BYTES = 1024 * 1024  # chosen: some ten thousand clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class _Pause:
 
 
 class Summaries:
-    """Gets summaries; owns the calls under way. Close it when done."""
+    """Gets summaries, and owns the calls under way. Close it at the end."""
 
     def __init__(self, store: SummaryStore, client: UpstreamClient, calls: SummaryCalls) -> None:
         self._store = store
@@ -48,21 +49,21 @@ class Summaries:
         self._calls = calls
         self._metrics = calls.metrics
         self._under_way: dict[str, asyncio.Task[Summary | None]] = {}
-        self._tasks = Tasks(lambda _: None)  # a call's error is for who waits; a prefetch has nobody
+        self._tasks = Tasks(lambda _: None)  # a call's error reaches those who wait; nobody waits for a prefetch
         self._opened: BytesLRU[str, tuple[Summary, float]] = BytesLRU(
             OPENED_BYTES, lambda _, opened: getsizeof(opened[0].text)
         )
-        """By their ids, which nobody can derive without the secret."""
+        """Decrypted summaries by id, which nobody can derive without the secret."""
         self._pauses: BytesLRU[str, _Pause] = BytesLRU(_PAUSES_BYTES, lambda client, _: len(client))
 
     async def find(self, request: SummaryRequest, summariser: Summariser) -> Summary | None:
-        """The text for a cut, where it has been written."""
+        """Find the stored summary of a cut; None if there is none."""
         return await self._read(summariser.name_summary(request.key), summariser)
 
     async def get(self, task: Task) -> Summary:
-        """The text for a cut, waited for or written: at most as long as a request is to wait, then the digest.
+        """Get the summary of a cut, waiting at most as long as a request may wait; after that, the digest.
 
-        A caller that leaves does not stop the call. What stands in for a cut stays: a text that comes later is dropped.
+        A caller that leaves does not stop the call. A digest that was used stays: a later text for this cut is dropped.
         """
         summary_id, results = task.summariser.name_summary(task.request.key), self._metrics.summaries
         if task.may_ask and task.request.asks_model:
@@ -77,7 +78,7 @@ class Summaries:
         return await self._keep(summary_id, task.summariser, await self._digest(task))
 
     def prefetch(self, task: Task) -> bool:
-        """Have a text written in the background; whether that was begun. A failure costs only a pause."""
+        """Start to write a summary in the background; return whether a call began. A failure only causes a pause."""
         summary_id = task.summariser.name_summary(task.request.key)
         if summary_id in self._under_way or self.is_paused(task.summariser):
             return False
@@ -85,29 +86,29 @@ class Summaries:
         return True
 
     def is_paused(self, summariser: Summariser) -> bool:
-        """Whether failures keep this client's summaries from being asked for just now."""
+        """Whether earlier failures forbid asking for this client's summaries just now."""
         pause = self._pauses.get(summariser.client_id)
         return pause is not None and time.monotonic() < pause.until
 
     def is_under_way(self, request: SummaryRequest, summariser: Summariser) -> bool:
-        """Whether this text is being written."""
+        """Whether this process is writing this summary."""
         return summariser.name_summary(request.key) in self._under_way
 
     async def close(self) -> None:
-        """Give up the calls under way."""
+        """Cancel the calls under way."""
         await self._tasks.close()
 
     def _start(self, summary_id: str, task: Task, result: str) -> asyncio.Task[Summary | None]:
-        """The call for this summary, begun unless it is under way."""
+        """Return the call for this summary; start it unless it is under way."""
         running = self._under_way.get(summary_id)
         if running is None:
-            # Not of the caller's own: it outlives a client that leaves, and close() ends it.
+            # Not the caller's task: it outlives a client that leaves, and close() ends it.
             running = self._under_way[summary_id] = self._tasks.start(self._write(summary_id, task, result))
             running.add_done_callback(lambda _: self._under_way.pop(summary_id, None))
         return running
 
     async def _write(self, summary_id: str, task: Task, result: str) -> Summary | None:
-        """A model's text, kept in the store; another process's where one is at it; None where none is to be had."""
+        """Write a summary and store it, or wait for the process that is writing it; None if none is available."""
         summary = await self._read(summary_id, task.summariser)
         deadline = time.monotonic() + task.summariser.settings.timeout_seconds + WAIT_SLACK_SECONDS
         while summary is None and time.monotonic() < deadline:
@@ -121,7 +122,7 @@ class Summaries:
         return summary
 
     async def _write_claimed(self, summary_id: str, task: Task, result: str, lease: int) -> Summary | None:
-        """The same, while nobody else may write it."""
+        """Write a summary while this process holds the lease."""
         summary = await self._read(summary_id, task.summariser)
         if summary is None:
             summary = await self._ask(task, result)
@@ -129,18 +130,18 @@ class Summaries:
         return summary
 
     async def _ask(self, task: Task, result: str) -> Summary | None:
-        """A model's text; None where it is not to be had, or where failures before this one ask for a pause."""
+        """Ask the model; None if that fails, or during the pause after earlier failures."""
         summariser = task.summariser
         if self.is_paused(summariser):
             return None
         client = summariser.client_id
         try:
             base = await self._base(task)
-            # A list in place of the text before it would be all that is told of its part: better read that again.
+            # If the previous text is a digest, the model reads that part of the transcript again, which tells more.
             base_text = base.text if base and base.by_model else None
             text = await ask_model(task, base_text, self._client, self._calls)
         except NoSummaryError as error:
-            if not self.is_paused(summariser):  # of several that fail at once one counts
+            if not self.is_paused(summariser):  # of several failures at the same time, one counts
                 self._pauses[client] = _lengthen(self._pauses.get(client))
             self._metrics.summaries.labels(summariser.label, "failed").inc()
             self._calls.note_failure(summariser.label, str(error))
@@ -156,7 +157,7 @@ class Summaries:
         return Summary(text, by_model=False)
 
     async def _base(self, task: Task) -> Summary | None:
-        """The summary that this one goes on from."""
+        """The previous summary, which this one extends."""
         if task.request.base is None:
             return None
         return await self._read(task.summariser.name_summary(task.request.base), task.summariser)
@@ -169,7 +170,7 @@ class Summaries:
         return None if sealed is None else self._open(summary_id, summariser.secret, sealed)
 
     def _open(self, summary_id: str, secret: bytes, sealed: bytes) -> Summary | None:
-        """The text in what the store keeps; remembered for a while, because what is kept never changes."""
+        """Decrypt a stored summary and remember it for a while; a stored summary never changes."""
         summary = unseal(secret, summary_id, sealed)
         if summary is not None:
             self._opened[summary_id] = summary, time.monotonic() + OPENED_SECONDS
@@ -178,9 +179,10 @@ class Summaries:
     async def _keep(
         self, summary_id: str, summariser: Summariser, summary: Summary, lease: int | None = None
     ) -> Summary:
-        """Keep a text unless there is one; the one that is kept, by whomever.
+        """Store a text unless one is stored already; return the stored one, whoever wrote it.
 
-        If the lease was lost to another process, all go by its text; if it has none in time, by this one.
+        If another process took over the lease, its text is used. If that process stores none in time, this text is
+        used without being stored.
         """
         written = seal(summariser.secret, summary_id, summary)
         deadline = time.monotonic() + summariser.settings.timeout_seconds

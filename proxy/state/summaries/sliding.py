@@ -1,7 +1,7 @@
-"""Clients that slide a window of their own.
+"""Detects clients that slide a window of their own.
 
-Law: where the beginning of a transcript changes with every request, no summary is ever found again, and each would be
-paid for in vain. Such a client gets digests. One whose transcripts only grow is never taken for one.
+Law: if the beginning of a transcript changes with every request, no summary is ever found again, and paying for it is
+useless. Such a client gets digests. A client whose transcripts only grow is never mistaken for one.
 """
 
 from collections import deque
@@ -15,16 +15,17 @@ from rules.pipeline.plan import Plan
 from rules.summary.request import SummaryRequest
 
 SUMMARIES = 3
-"""So many in a row, each used less often than that, tell a client that slides. Source: the design, section 11."""
+"""This many summaries in a row, each used fewer times than this, identify a sliding client. Chosen: one or two
+happen by chance, and each costs a call."""
 LAST_MESSAGES = 2
-"""A single one may say no more than `continue`."""
-MAX_BYTES = 1024 * 1024
-NOTED_BYTES = 400
+"""Messages that identify a covered part. Chosen: a single one may be just `continue`."""
+MAX_BYTES = 1024 * 1024  # chosen: some thousand clients
+NOTED_BYTES = 400  # memory of one entry, an estimate for CPython
 
 
 @dataclass(slots=True)
 class _Noted:
-    """A summary asked for: its key, what its last messages said, and how often it was found."""
+    """A summary that was asked for: its key, digests of its last messages, and how often it was found."""
 
     key: str
     last_digests: frozenset[bytes]
@@ -32,21 +33,21 @@ class _Noted:
 
 
 class SlidingWatch:
-    """Remembers the last summaries that were asked for on each client's account."""
+    """Remembers the last summaries that each client asked for."""
 
     def __init__(self) -> None:
         self._noted: BytesLRU[str, deque[_Noted]] = BytesLRU(MAX_BYTES, lambda *_: SUMMARIES * NOTED_BYTES)
-        self._found: BytesLRU[str, tuple[str, int]] = BytesLRU(MAX_BYTES, lambda *_: NOTED_BYTES)  # in a row
+        self._found: BytesLRU[str, tuple[str, int]] = BytesLRU(MAX_BYTES, lambda *_: NOTED_BYTES)  # key, times in a row
 
     def note(self, client: str, request: SummaryRequest) -> None:
-        """A summary is asked for."""
+        """Note that a summary is asked for."""
         noted = self._noted.get(client) or deque(maxlen=SUMMARIES)
         if all(one.key != request.key for one in noted):
             noted.append(_Noted(request.key, _last_digests(request.span)))
             self._noted[client] = noted
 
     def use(self, client: str, request: SummaryRequest) -> None:
-        """A text of this client's was found; the same one again and again tells a transcript that grows."""
+        """Note that a stored summary was found. If it is found several times in a row, the transcript grows."""
         for noted in self._noted.get(client) or ():
             noted.uses += noted.key == request.key
         key, found = self._found.get(client) or ("", 0)
@@ -56,7 +57,7 @@ class SlidingWatch:
             self._noted.pop(client)
 
     def slides(self, client: str, plan: Plan) -> bool:
-        """Whether this transcript holds what the last summaries covered, behind another beginning each."""
+        """Whether this transcript contains what the last summaries covered, but each with a different beginning."""
         noted = self._noted.get(client) or ()
         if len(noted) < SUMMARIES or any(one.uses >= SUMMARIES for one in noted):
             return False
@@ -66,6 +67,6 @@ class SlidingWatch:
 
 
 def _last_digests(span: Sequence[Message]) -> frozenset[bytes]:
-    """What the last messages said that are no results: clients that mask old results change those."""
+    """Digests of the last messages. Tool results are left out, because clients that mask old results change them."""
     said = (message.digest for message in reversed(span) if message.role is not Role.TOOL)
     return frozenset(islice(said, LAST_MESSAGES))

@@ -1,7 +1,7 @@
-"""A model is asked for a summary.
+"""Asks a model for a summary.
 
-Law: a call for each part of a transcript, and three that fail, at most. Each refusal teaches the next attempt: another
-form, a parameter changed, half of the input.
+Law: at most one successful call for each part of a transcript, and three failed calls in all. After each refusal, the
+next attempt differs: another form, a changed parameter, or half of the input.
 """
 
 import asyncio
@@ -28,21 +28,22 @@ from rules.summary.request import SummaryRequest
 from rules.text.head_tail import truncate_text
 
 ATTEMPTS = 3
-"""Calls for one summary that fail, at most. All of its parts share them."""
+"""Failed calls for one summary at most, over all its parts. Chosen: one for each thing that an attempt can change."""
 MOST_PARTS = 8
-"""Calls for one summary that do not fail, at most: what is too long for so many questions is listed in the first. With
-the 60 seconds that a summary has by default, a model that takes longer for a call has no time for more."""
+"""Successful calls for one summary at most. What does not fit this many questions is listed in the first one. Chosen:
+within the default timeout of 60 seconds, a usual model has no time for more."""
 OWN_FORM_SHARE = 1 / 20
-"""Of what a note may have: so much of one in a form of the operator's own needs no headings."""
+"""Share of a note's tokens: with own instructions, a note of this length needs no headings. Chosen: excludes refusals
+and one-line answers."""
 REASONING_FACTOR = 4
-"""Models that think within their completion need so many times the room."""
+"""Factor on `max_tokens` for models that think within their completion. Chosen: usual reasoning is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """A request in the client's own words up to the cut, which reads the upstream's prompt cache; `tokens` about.
+    """The inline form: the client's own messages and a question, which reads the upstream's prompt cache.
 
-    `write` makes its body; None if that cannot be.
+    `write` makes the body; None if the request does not allow it. `tokens`: its prompt, roughly, in our tokens.
     """
 
     write: Callable[[Question], bytes | None]
@@ -51,12 +52,13 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Summariser:
-    """Whom to ask for a summary, in which dialect, and on whose account.
+    """Which model to ask for a summary, in which dialect, and with which credential.
 
-    `headers` are the client's credential headers, none for an upstream with a key of its own, and those that lead to
-    its session's prompt cache. `secret` is what the summary's id and its encryption are derived from. `window_tokens`
-    is what the summariser's prompt may have as we count, `answer_tokens` what its answer may have, `token_ratio` the
-    model's own tokens for one of ours. `is_reasoning`: the model thinks within its completion.
+    headers: the client's credentials, unless the upstream has its own key, and those that lead to the prompt cache.
+    secret: the summary's id and encryption key are derived from it.
+    window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
+    token_ratio: the model's own tokens for one of ours.
+    is_reasoning: the model thinks within its completion.
     """
 
     codec: Codec
@@ -74,26 +76,23 @@ class Summariser:
 
     @property
     def client_id(self) -> str:
-        """Names the client and the model, and tells nothing of either."""
+        """An id of this client and model that reveals neither."""
         return self.name_summary("")
 
     @property
     def patience_seconds(self) -> float:
-        """How long a request waits for a summary."""
+        """The time that a request waits for a summary."""
         timeout_seconds, wait_seconds = self.settings.timeout_seconds, self.settings.wait_seconds
         return timeout_seconds if wait_seconds is None else min(wait_seconds, timeout_seconds)
 
     def name_summary(self, key: str) -> str:
-        """The id under which the text of a request's `key` is kept."""
+        """The id under which the summary for a request's `key` is stored."""
         return derive_id(self.secret, key, self.model, self.settings.instructions)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A text to be written; the transcript is written out for it where there is no `inline`.
-
-    Where no model may be asked, or the cut asks for none, it is a digest.
-    """
+    """A summary to write: a digest if `may_ask` is false or the cut wants no model. `inline`: None if impossible."""
 
     request: SummaryRequest
     summariser: Summariser
@@ -103,9 +102,9 @@ class Task:
 
 
 async def ask_model(task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls) -> str:
-    """The model's note, within the reserve, its facts checked; `base_text` is the previous summary.
+    """Ask for a note of at most its reserved size, and check its facts. Raises NoSummaryError.
 
-    Raises NoSummaryError.
+    base_text: the previous summary, if any.
     """
     try:
         async with asyncio.timeout(task.summariser.settings.timeout_seconds) as timeout:
@@ -116,20 +115,20 @@ async def ask_model(task: Task, base_text: str | None, client: UpstreamClient, c
 
 
 def _finish(text: str, task: Task, base_text: str | None) -> str:
-    """The note as it is kept. It is shortened first, so that there is not more to check than is kept."""
+    """Shorten and check a note. It is shortened first, so that only what stays is checked."""
     request = task.request
     checked = mark_unverified(truncate_text(text, request.max_tokens, task.count), list_sources(request, base_text))
     return truncate_text(checked, request.max_tokens, task.count)
 
 
 class _Asking:
-    """The attempts for one summary, and what they have learned."""
+    """The attempts at one summary, and what they have learned."""
 
     def __init__(
         self, task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls, timeout: asyncio.Timeout
     ) -> None:
         self._task = task
-        # A model with a small window may not be able to write as much as there is room for.
+        # A model with a small window may not be able to write as much as the cut has reserved.
         max_tokens = min(task.request.max_tokens, task.summariser.answer_tokens)
         self._parts = [replace(task.request, max_tokens=max_tokens)]
         self._base_text = base_text
@@ -167,7 +166,7 @@ class _Asking:
                 self._go_on(note)
 
     def _go_on(self, note: str) -> None:
-        """Ask for the next part, with the note on those before; for all of the rest if there is no time for each."""
+        """Go on to the next part, with the note on the parts before it; to all the rest at once if time is short."""
         self._base_text = note
         del self._parts[0]
         self._told += 1
@@ -176,20 +175,20 @@ class _Asking:
             self._join()
 
     def _join(self) -> bool:
-        """Ask for all that is left at once, the oldest of it as a list; whether that is something else."""
+        """Ask for all remaining parts in one question, the oldest as a list; return whether that changes anything."""
         is_other = len(self._parts) > 1
         self._parts = [join_parts(self._parts)]
         return is_other
 
     def _ask_otherwise(self, answered: NoNoteError) -> bool:
-        """Do otherwise what was not answered with a note; whether there is a way."""
+        """Change the next attempt after an answer that is no note; return whether there is anything to change."""
         if answered.was_cut and self._completion_factor < REASONING_FACTOR:
             self._completion_factor = REASONING_FACTOR
             return True
         return self._change_form() or self._join()
 
     def _learn(self, parameter: Parameter | None) -> None:
-        """Do otherwise what was refused."""
+        """Change the next attempt after a refusal."""
         if parameter == "temperature" and self._temperature is not None:
             self._temperature = None
         elif parameter == "completion_limit" and not self._is_reasoning:
@@ -200,7 +199,7 @@ class _Asking:
             self._is_split = False
 
     def _change_form(self) -> bool:
-        """Go over to the form that was not tried yet; whether there is one."""
+        """Change to the form that was not tried yet; return whether there is one."""
         if len(self._forms) == 1:
             return False
         del self._forms[0]
@@ -226,7 +225,7 @@ class _Asking:
         return Question(summariser.model, max_tokens, self._temperature, self._is_reasoning)
 
     def _write_prompt(self) -> str:
-        """The question for the first part that is left; what is left is split anew if questions became shorter."""
+        """Write the question for the first remaining part; split the rest again if questions must be shorter."""
         count, tokens, base_text = self._task.count, self._input_tokens, self._base_text
         if not self._is_split:
             left, most = join_parts(self._parts), MOST_PARTS - self._told
@@ -237,7 +236,7 @@ class _Asking:
         return prompt
 
     async def _call(self, body: bytes) -> str:
-        """One request; raises NoSummaryError, or an error of the connection."""
+        """Make one call. Raises NoSummaryError, or an error of the connection."""
         summariser = self._task.summariser
         tokens = round(summariser.token_ratio * self._prompt_tokens)
         form: Form = "transcript" if self._forms[0] is None else "inline"
@@ -267,7 +266,7 @@ class _Asking:
             return await read_answer(response, summariser.codec)
 
     def _read_note(self, answer: bytes, call: SummaryCall) -> str:
-        """The note in an answer, its cost counted. Raises NoSummaryError if there is none."""
+        """Read the note in an answer, and count its cost. Raises NoSummaryError if there is none."""
         completion = read_completion(answer, self._task.summariser.codec)
         self._record_cost(completion, call)
         request = self._task.request
@@ -276,7 +275,7 @@ class _Asking:
         return accept_note(completion, covered_tokens, self._task.count, enough_tokens=enough)
 
     def _record_cost(self, completion: Completion, call: SummaryCall) -> None:
-        """As the upstream reports it; else as we count it."""
+        """Record the tokens that the upstream reports, else those that we count."""
         usage, ratio = completion.usage, self._task.summariser.token_ratio
         counted = usage.completion_tokens
         call.completion_tokens = round(ratio * self._task.count(completion.text)) if counted is None else counted
@@ -288,12 +287,12 @@ class _Asking:
 
 
 def has_time(left_seconds: float, slowest_seconds: float) -> bool:
-    """Whether there is time for one more part and then for the last one, if each takes as long as the slowest did."""
+    """Whether there is time for two more calls as slow as the slowest one so far."""
     return left_seconds > 2 * slowest_seconds
 
 
 def _order_forms(task: Task) -> list[Inline | None]:
-    """The forms to ask in, the first choice first; None is the transcript."""
+    """The forms to try, best first; None is the transcript form."""
     if task.inline is None:
         return [None]
     return [None, task.inline] if task.summariser.settings.request == "transcript" else [task.inline, None]

@@ -115,7 +115,7 @@ def test_a_file_that_holds_no_key_is_named_and_left_alone(tmp_path, content: byt
     path = tmp_path / "key"
     path.write_bytes(content)
 
-    with pytest.raises(KeyFileError, match=rf"key: has {len(content)} bytes where 32 were expected; remove it"):
+    with pytest.raises(KeyFileError, match=rf"key: has {len(content)} bytes instead of 32; remove it"):
         load_key(path)
     assert path.read_bytes() == content
 
