@@ -7,7 +7,8 @@ from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, GetJsonSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema
 
 Step = str | int
 _NUMBERS = {int: "a whole number", float: "a number"}
@@ -16,9 +17,19 @@ _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "belo
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Says what a value must be; stands among the annotations of its type."""
+    """An annotation of a type that says what its values must be.
+
+    `words` are for error messages, to follow "must be". `pattern` is for editors: a regular expression, valid in
+    ECMAScript too, that every right value matches. It may match wrong ones.
+    """
 
     words: str
+    pattern: str | None = None
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The type's JSON Schema with the pattern, as pydantic asks for it."""
+        found = handler(schema)
+        return found if self.pattern is None else {**found, "pattern": self.pattern}
 
 
 @dataclass(frozen=True, slots=True)

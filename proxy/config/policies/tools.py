@@ -46,16 +46,23 @@ def allow_a_switch(schema: dict[str, Any]) -> None:
 
 
 class TidyConfig(Section):
-    """What tool results lose that says nothing; `true` and `false` stand for all of it."""
+    """What to remove from tool results. Instead of the mapping, true and false set all of its keys."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    ansi: bool = Field(default=True, description="colours and other sequences of terminals")
-    progress: bool = Field(default=True, description="progress written over itself; its last state is kept")
-    json_: bool = Field(
-        default=True, alias="json", description="blanks between the values of JSON, where it then fits its budget"
+    ansi: bool = Field(default=True, description="Remove colours and other escape sequences of terminals.")
+    progress: bool = Field(
+        default=True, description="Keep only the last state of a progress line that overwrites itself."
     )
-    tables: bool = Field(default=True, description="arrays of like objects become a table, where that is shorter")
+    json_: bool = Field(
+        default=True,
+        alias="json",
+        description="Remove the white space between the values of JSON, if the result then fits its budget.",
+    )
+    tables: bool = Field(
+        default=True,
+        description="Write an array of JSON objects with the same keys as a table, if that is shorter.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -79,17 +86,31 @@ class TidyConfig(Section):
 
 
 class ToolConfig(Section):
-    """What is different for the results of a tool. What is not set is the policy's."""
+    """How the results of one tool are treated. A key that is not set has the policy's value."""
 
-    max_tool_result_tokens: int | None = Field(None, ge=64, description="null: the policy's")
-    max_tool_result_bytes: int | None = Field(None, ge=256, description="null: the policy's")
-    truncation: Truncation | None = Field(None, description="null: the policy's")
-    tidy: TidyConfig | None = Field(None, description="null: the policy's", json_schema_extra=allow_a_switch)
-    dedupe: bool | None = Field(None, description="null: the policy's")
+    max_tool_result_tokens: int | None = Field(
+        None, ge=64, description="The longest result of this tool in tokens. null: the policy's value."
+    )
+    max_tool_result_bytes: int | None = Field(
+        None, ge=256, description="The longest result of this tool in bytes of UTF-8. null: the policy's value."
+    )
+    truncation: Truncation | None = Field(
+        None, description="What a truncated result keeps: salient or head_tail. null: the policy's value."
+    )
+    tidy: TidyConfig | None = Field(
+        None,
+        description="What to remove because it carries no information. true: all of the switches below it. false: "
+        "none. A switch that is not set, and null, have the policy's value.",
+        json_schema_extra=allow_a_switch,
+    )
+    dedupe: bool | None = Field(
+        None, description="Whether a repeated result becomes a pointer or a diff. null: the policy's value."
+    )
     exclude: Exclude = Field(
         default=False,
-        description="true: its results are neither tidied, truncated nor deduplicated; a list of globs: those of calls"
-        " with a matching argument are not",
+        examples=[True, ["*AGENTS.md", "*SKILL.md"]],
+        description="Results that are neither tidied, truncated nor deduplicated. true: all results of the tool. A "
+        "list of globs: the results of calls with an argument that matches. Pruning and cuts still apply to them.",
     )
 
     def to_rule(self, glob: str, otherwise: Treatment, tidy: TidyConfig) -> ToolRule:

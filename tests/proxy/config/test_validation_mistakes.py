@@ -80,11 +80,11 @@ UPSTREAM = (
 )
 TOOL = "max_tool_result_tokens, max_tool_result_bytes, truncation, tidy, dedupe, exclude"
 ADDED = "must end before /chat/completions: requests to /v1/X go to base_url/X"
-UNCLOSED = "has a [ that no ] closes; a literal one is written [[]"
+UNCLOSED = "has a [ without its ]; write a literal [ as [[]"
 
 SAID = f"""\
 listn (line 1): unknown key; did you mean listen?
-listen (line 2): 8790 must be HOST:PORT, the port 0 to 65535
+listen (line 2): 8790 must be HOST:PORT, with a port from 0 to 65535
 client_keys[1] (line 3): must be one word of printable ASCII, without a line break
 client_keys[2] (line 3): must be text: put it in quotes
 metrics_path (line 5): 'metrics' must be a path that begins with /
@@ -93,7 +93,7 @@ allow_header_override (line 7): 2 must be true or false
 upstream.base_url (line 9): 'http://h/v1/chat/completions' {ADDED}
 upstream.api_key (line 10): must be one word of printable ASCII, without a line break, or null
 upstream.connect_timeout_seconds (line 11): 'soon' must be a number, above 0
-upstreams.near.base_url (line 13): 'http://h:x' must be plain ASCII, with a port from 1 to 65535 if any
+upstreams.near.base_url (line 13): 'http://h:x' must be plain ASCII; a port must be from 1 to 65535
 upstreams.far (line 14): must be a mapping with the keys {UPSTREAM}
 upstreams."odd.name".base_uri (line 15): unknown key; did you mean base_url?
 store_ttl_seconds (line 16): null must be a number, above 0
@@ -110,7 +110,7 @@ defaults.tools."*".dedupe (line 29): 0 must be true, false or null
 defaults.tools."[Rr]ead*" (line 30): never matches: "*" before it does
 defaults.tools."[Rr]ead*".max_tool_result_tokens (line 31): 3 must be a whole number, 64 or more, or null
 defaults.tools."[Rr]ead*".tidy.tables (line 32): 'maybe' must be true or false
-defaults.tools."" (line 33): '' must be a glob of printable characters, not an empty one
+defaults.tools."" (line 33): '' must be a glob of printable characters that is not empty
 defaults.tools."(a,b)[c]" (line 34): never matches: "*" before it does
 defaults.tools."(a,b)[c]".exclude[0] (line 34): 3 must be text: put it in quotes
 defaults.tools."say \\"[key]\\", größe" (line 35): never matches: "*" before it does
@@ -127,7 +127,7 @@ models[1].high_water (line 44): 2 must be auto, or a number above 0 and at most 
 models[1] (line 44): match is required
 models[1].summary.upstream (line 45): 'nobody' is not one of upstreams (near, odd.name, far)
 models[2].match (line 47): never matches: "gpt-*" before it does
-models[2].tools."[z-a]" (line 48): '[z-a]' never matches: one of its [...] holds no character
+models[2].tools."[z-a]" (line 48): '[z-a]' never matches: one of its [...] contains no character
 models[3] (line 49): must be a mapping with the keys {POLICY}, match
 profiles.1.protect_turns (line 52): -1 must be a whole number, 0 or more
 profiles.c.low_water (line 54): 0.3 must be below high_water, 0.3
@@ -171,8 +171,8 @@ def test_a_value_from_elsewhere_has_no_line() -> None:
     )
     assert find_problems(text, "listen=h", "defaults.tools={a: {dedupe: 4}, a: {}}", TRIMTAB_UPSTREAM="h") == [
         "defaults.tools.a: the key stands twice",
-        "listen: 'h' must be HOST:PORT, the port 0 to 65535",
-        "upstream.base_url: 'h' must be an http:// or https:// address with a host",
+        "listen: 'h' must be HOST:PORT, with a port from 0 to 65535",
+        "upstream.base_url: 'h' must be an http:// or https:// URL with a host",
         "defaults.tools.a.dedupe: 4 must be true, false or null",
         "upstream.read_timeout_seconds (line 4): 0 must be a number, above 0",
     ]
@@ -182,9 +182,9 @@ def test_each_item_of_a_list_of_globs_is_named() -> None:
     """All that are wrong, by their index; those that are right are not."""
     assert find_problems('defaults: {tools: {"x*": {exclude: ["a[", "b", "", 4, "[z-a]"]}}}') == [
         f"defaults.tools.\"x*\".exclude[0] (line 1): 'a[' {UNCLOSED}",
-        "defaults.tools.\"x*\".exclude[2] (line 1): '' must be a glob of printable characters, not an empty one",
+        "defaults.tools.\"x*\".exclude[2] (line 1): '' must be a glob of printable characters that is not empty",
         'defaults.tools."x*".exclude[3] (line 1): 4 must be text: put it in quotes',
-        "defaults.tools.\"x*\".exclude[4] (line 1): '[z-a]' never matches: one of its [...] holds no character",
+        "defaults.tools.\"x*\".exclude[4] (line 1): '[z-a]' never matches: one of its [...] contains no character",
     ]
 
 
@@ -197,13 +197,13 @@ def test_each_item_of_a_list_of_globs_is_named() -> None:
         ("models: [{match: 2024-01-01}]", "models[0].match (line 1): 2024-01-01 must be text: put it in quotes"),
         ("upstream: {api_key: 1}", "upstream.api_key (line 1): must be text: put it in quotes"),
         ("defaults: {upstream: 1}", "defaults.upstream (line 1): 1 must be text: put it in quotes"),
-        ("listen: 8790", "listen (line 1): 8790 must be HOST:PORT, the port 0 to 65535"),
+        ("listen: 8790", "listen (line 1): 8790 must be HOST:PORT, with a port from 0 to 65535"),
         ("store: 1", "store (line 1): 1 must be memory, sqlite, sqlite:///path or redis://host:port/db"),
         ("metrics_path: 1", "metrics_path (line 1): 1 must be a path that begins with /"),
-        ("upstream: {ca_file: 1}", "upstream.ca_file (line 1): 1 must be the name of a PEM file, or null"),
+        ("upstream: {ca_file: 1}", "upstream.ca_file (line 1): 1 must be the path of a PEM file, or null"),
         (
             "models: [{match: [4]}]",
-            "models[0].match (line 1): must be a glob of printable characters, not an empty one",
+            "models[0].match (line 1): must be a glob of printable characters that is not empty",
         ),
         ("mode: 1", "mode (line 1): 1 must be enforce, observe or off"),
     ],

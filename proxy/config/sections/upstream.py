@@ -27,28 +27,64 @@ from proxy.config.values import (
 class UpstreamConfig(Section):
     """A server that requests go to."""
 
-    base_url: Url = Field("https://api.openai.com/v1", description="requests to /v1/X go to base_url/X")
-    api_key: OptionalKey = Field(None, repr=False, description="the operator's own; null: there is none")
+    base_url: Url = Field(
+        "https://api.openai.com/v1",
+        examples=["http://127.0.0.1:8000/v1"],
+        description="URL of the server's API. A request to /v1/X goes to base_url/X, so it must not end in "
+        "/chat/completions or another endpoint.",
+    )
+    api_key: OptionalKey = Field(
+        None,
+        repr=False,
+        examples=["${OPENAI_API_KEY}"],
+        description="The operator's own API key for this server. With credential auto or key, it replaces the client's "
+        "credential. null: there is no such key. An empty text is an error.",
+    )
     credential: Literal["auto", "client", "key", "none"] = Field(
         "auto",
-        description="whose it is shown: auto (key if api_key is set; else client for upstream, none for upstreams)"
-        " | client | key | none",
+        description="The credential that trimtab sends to this server. client: the client's own. key: api_key. none: "
+        "no credential. auto: key if api_key is set; otherwise client for upstream, and none for each of upstreams.",
     )
     allowed_paths: tuple[RootedPath, ...] = Field(
-        (), description="beside those under base_url, where api_key goes: /PATH, or /PATH/* and all below it"
+        (),
+        examples=[["/health", "/api/*"]],
+        description="Paths outside base_url that clients may request although trimtab sends api_key. Each entry is "
+        "/PATH, or /PATH/* for everything below it. If trimtab does not send api_key, every path is allowed.",
     )
-    connect_timeout_seconds: float = Field(10.0, gt=0, description="until the connection stands")
-    read_timeout_seconds: float = Field(600.0, gt=0, description="between two chunks, not in total")
+    connect_timeout_seconds: float = Field(
+        10.0, gt=0, description="The time in seconds that opening a connection to the server may take."
+    )
+    read_timeout_seconds: float = Field(
+        600.0,
+        gt=0,
+        description="The time in seconds that the server may stay silent: before its first byte, and between two "
+        "chunks. It does not limit the whole response.",
+    )
     proxy: OptionalProxy = Field(
         None,
         repr=False,
-        description="http://[USER:PASSWORD@]HOST:PORT | direct | null: HTTPS_PROXY, HTTP_PROXY, NO_PROXY",
+        examples=["http://proxy.example.com:3128", "direct"],
+        description="The HTTP proxy for requests to this server: http://[USER:PASSWORD@]HOST:PORT. direct: no proxy. "
+        "null: the proxy that HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY select.",
     )
     ca_file: AuthoritiesFile = Field(
-        None, description="PEM; authorities that are trusted besides the system's (SSL_CERT_FILE)"
+        None,
+        examples=["/etc/ssl/certs/company.pem"],
+        description="A PEM file of certificate authorities that trimtab trusts for this server, in addition to the "
+        "system's (or those of SSL_CERT_FILE). null: no additional ones.",
     )
-    client_cert_file: CertificateFile = Field(None, description="PEM; shown to servers that want a client certificate")
-    client_key_file: OptionalName = Field(None, description="PEM; its private key; null: it is in client_cert_file")
+    client_cert_file: CertificateFile = Field(
+        None,
+        examples=["/etc/trimtab/client.pem"],
+        description="A PEM file with the client certificate and its chain. trimtab shows it to a server that asks for "
+        "one. null: there is no client certificate.",
+    )
+    client_key_file: OptionalName = Field(
+        None,
+        examples=["/etc/trimtab/client.key"],
+        description="A PEM file with the private key of client_cert_file, without a passphrase. null: the key is in "
+        "client_cert_file.",
+    )
     _is_named: bool = PrivateAttr(default=False)
     _route: Route = PrivateAttr(Route())
     _tls: ssl.SSLContext | None = PrivateAttr(None)
