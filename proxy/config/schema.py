@@ -1,6 +1,6 @@
-"""The configuration's keys: what each may be, what it is by default, and which policy a request gets.
+"""The keys of the configuration: type, default and description of each; and which policy a request gets.
 
-Law: frozen, and every key has a default. What a file says is read by config/load.py.
+Law: frozen, and every key has a default. config/load.py reads the file.
 """
 
 from collections.abc import Mapping
@@ -31,13 +31,16 @@ from proxy.config.values import (
 from proxy.config.words import Wanted
 
 MAX_MODEL_CHARS = 256
-"""A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
+"""Chosen: no model has a longer name. A longer one matches nothing, because globs over megabytes would take seconds."""
 
 S = TypeVar("S")
 
 
 class Same(Generic[S]):
-    """A cache key for one object, by identity: sections that are equal may still set different keys."""
+    """A cache key that compares one object by identity.
+
+    Equal sections may still set different keys, so equality is not enough.
+    """
 
     __slots__ = ("value",)
 
@@ -52,7 +55,7 @@ class Same(Generic[S]):
 
 
 class Config(Section):
-    """All of it. Every key has a default."""
+    """The whole configuration. Every key has a default."""
 
     listen: Address = Field(
         "127.0.0.1:8790",
@@ -173,45 +176,45 @@ class Config(Section):
         is_theirs = path.startswith(("/v1", "/trimtab", "/chat/completions"))
         require(not is_theirs, "must not begin with /v1, /trimtab or /chat/completions")
         is_plain = path.isascii() and path.isprintable() and not set(path) & set(" %?#")
-        require(is_plain, "must be plain ASCII, without a space and any of % ? #")
+        require(is_plain, "must be plain ASCII without a space or any of % ? #")
         return path
 
     def over_defaults(self, patch: PolicyConfig | None) -> PolicyConfig:
-        """The defaults with what the patch sets, if there is one; the same object each time."""
+        """The defaults, with the keys that the patch sets; the same object each time."""
         return self.defaults if patch is None else _overlay(Same(self.defaults), Same(patch))
 
     def policy_for(self, model: str) -> PolicyConfig:
-        """The policy of a model whose request names no profile: the first match's, else the defaults."""
+        """The policy of a model if the request names no profile: that of the first match, else the defaults."""
         return self.over_defaults(self.match_for(model))
 
     def match_for(self, model: str) -> ModelConfig | None:
-        """The first entry of `models` whose glob matches; none does for a name beyond MAX_MODEL_CHARS."""
+        """The first entry of `models` with a glob that matches; None for a name longer than MAX_MODEL_CHARS."""
         if not self.models or len(model) > MAX_MODEL_CHARS:
             return None
         index = _match_first(tuple(entry.match for entry in self.models), model)
         return None if index is None else self.models[index]
 
     def upstream_for(self, name: str | None) -> UpstreamConfig:
-        """The upstream by its name in `upstreams`; None is the main one."""
+        """The upstream with this name in `upstreams`; None is the main upstream."""
         return self.upstream if name is None else self.upstreams[name]
 
     def discovered_upstreams(self) -> tuple[UpstreamConfig, ...]:
-        """The upstreams that are to be asked for windows: of those policies that leave theirs open."""
+        """The upstreams to ask for context windows: those of policies with `context_window: auto`."""
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         return tuple(self.upstream_for(name) for name in sorted(names, key=str))
 
     def routed_by(self, environment: Mapping[str, str]) -> Self:
-        """The same with the proxies that the environment names. Raises UnusableProxyError."""
+        """The configuration with the proxies of the environment. Raises UnusableProxyError."""
         upstreams = {name: upstream.routed_by(environment) for name, upstream in self.upstreams.items()}
         return self.model_copy(update={"upstream": self.upstream.routed_by(environment), "upstreams": upstreams})
 
     def as_worker_of(self, workers: int) -> Self:
-        """The same for one of so many processes; this very object for one alone."""
+        """The configuration of one of several workers; this object itself if there is one worker."""
         return self if workers == 1 else self.model_copy(update={"limits": self.limits.divide(workers)})
 
     def open_addresses(self) -> dict[str, str]:
-        """Addresses beyond this machine where no key is asked for, and what that means."""
+        """The addresses that other machines can reach without a key, each with a warning."""
         found = {}
         if self.client_keys is None and not is_loopback(split_address(self.listen)[0]):
             found[self.listen] = "anyone who reaches this port can use the proxy; see client_keys"

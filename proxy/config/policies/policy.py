@@ -1,4 +1,4 @@
-"""The keys of a policy, and the numbers that the rules get of them.
+"""The keys of a policy, and the values that the rules get from them.
 
 Law: every key has a default.
 """
@@ -16,7 +16,7 @@ from rules.policy import DEFAULT_WINDOW, INSTRUCTION_FILES, OnExceeded, Overflow
 from rules.treatment import Budget, Truncation
 
 DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW
-"""The window of a model that nothing is known about."""
+"""The context window of a model about which nothing is known."""
 
 
 class PolicyConfig(Section):
@@ -146,14 +146,14 @@ class PolicyConfig(Section):
     )
 
     def find_window(self, found_tokens: int | None = None) -> int:
-        """The window that is configured; else the one that was found; else the default."""
+        """The configured context window; else the one that was found; else the default."""
         window = self.context_window
         return (found_tokens or DEFAULT_CONTEXT_WINDOW) if window == "auto" else window
 
     def to_policy(self, prices: Prices, *, token_ratio: float = 1.0, window_tokens: int | None = None) -> Policy:
-        """The numbers that the rules need, for a model of which `token_ratio` tokens make one of ours.
+        """The values that the rules need. `token_ratio`: tokens of the model per token of trimtab's vocabulary.
 
-        `window_tokens` is the window to go by; None for the one that is configured, else the default.
+        `window_tokens` is the effective context window; None for the configured one, else the default.
         """
         window = window_tokens or self.find_window()
         budgets = find_budgets(self.economy, window)
@@ -166,7 +166,7 @@ class PolicyConfig(Section):
             low_water=low_water,
             overflow_strategy=self.overflow_strategy,
             on_exceeded=self.on_exceeded,
-            # Not divided by the ratio: one that is learned later would cut results anew that were forwarded before.
+            # Not divided by the ratio: a ratio that is learned later would change results that were already forwarded.
             result_budget=Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
             protect_turns=self.protect_turns,
             keep_user_tokens=round(self.keep_user_tokens / token_ratio),
@@ -188,14 +188,14 @@ class PolicyConfig(Section):
         return replace(policy, tools=tuple(rules))
 
     def _find_waters(self, budgets: Budgets) -> tuple[float, float]:
-        """High and low water. If only one of them is set, the other stands to it as the fitted ones do."""
+        # If only one of the two is a number, the other has the ratio of the fitted ones to it.
         ratio = budgets.low_water / budgets.high_water
         high, low = self.high_water, self.low_water
         if high != "auto":
             return high, high * ratio if low == "auto" else low
         if low == "auto":
             return budgets.high_water, budgets.low_water
-        return min(low / ratio, (1 + low) / 2), low  # the ratio may have it above the whole room
+        return min(low / ratio, (1 + low) / 2), low  # the ratio alone could put it above the whole room
 
 
 class ModelConfig(PolicyConfig):

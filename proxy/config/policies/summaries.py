@@ -59,9 +59,9 @@ class SummaryConfig(Section):
     )
     role: SummaryRole = Field(
         SummaryRole.AUTO,
-        description="The message that contains the summary. auto: the first user message, after its text. user, system, "
-        "assistant: a message of that role after it. pair: an assistant message, and a "
-        "user message after it if that is needed for alternating roles.",
+        description="The message that contains the summary. auto: the first user message, after its text. user, "
+        "system, assistant: a message of that role after it. pair: an assistant message, and a user message after it "
+        "if that is needed for alternating roles.",
     )
     timeout_seconds: float = Field(
         60.0, gt=0, description="The time in seconds that one summary may take, its retries included."

@@ -1,6 +1,6 @@
-"""The configuration's keys for tool results: what is tidied, and what is different for a tool.
+"""The configuration's keys for tool results: what to tidy, and what differs for a tool.
 
-Law: what a tool's entry does not set is the policy's, each switch of `tidy` by itself.
+Law: a key that a tool's entry does not set has the policy's value. This holds for each switch of `tidy` separately.
 """
 
 from typing import Any, get_args
@@ -12,7 +12,7 @@ from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 class Section(BaseModel):
-    """A mapping of keys: others are refused."""
+    """A mapping of known keys. Unknown keys are errors, and so is a number for a switch or a switch for a number."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
@@ -30,17 +30,16 @@ class Section(BaseModel):
 
 
 def _takes_switches(annotation: Any) -> bool:
-    """Whether a field may be true or false: it is a switch, or one among other things."""
     return any(kind in {bool, TidyConfig} for kind in (annotation, *get_args(annotation)))
 
 
 def _is_switch(annotation: Any) -> bool:
-    """Whether a field may be true or false, and nothing else but null."""
+    # A field that is true, false or null, and nothing else.
     return {annotation, *get_args(annotation)} - {type(None), bool | None} == {bool}
 
 
 def allow_a_switch(schema: dict[str, Any]) -> None:
-    """Say to editors that true and false stand for a whole section."""
+    """Change a section's JSON Schema so that it accepts true and false instead of the section."""
     section = {"$ref": schema.pop("$ref")} if "$ref" in schema else {"anyOf": schema.pop("anyOf")}
     schema["anyOf"] = [{"type": "boolean"}, section]
 
@@ -70,17 +69,17 @@ class TidyConfig(Section):
         value = read_switch(value)
         if not isinstance(value, bool | dict | cls):
             message = "must be true, false, or a mapping of switches"
-            raise ValueError(message)  # noqa: TRY004 - pydantic takes no TypeError for an answer
+            raise ValueError(message)  # noqa: TRY004 - pydantic does not handle a TypeError
         if isinstance(value, bool):
             return {field.alias or name: value for name, field in cls.model_fields.items()}
         return value
 
     def over(self, otherwise: "TidyConfig") -> "TidyConfig":
-        """The other switches with those that are set here."""
+        """The other switches, with those that are set here in their place."""
         return otherwise.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
     def to_tidying(self) -> Tidying | None:
-        """What the rules need; None where all is switched off."""
+        """The value that the rules need; None if all switches are off."""
         switches = self.model_dump()
         return Tidying(**switches) if any(switches.values()) else None
 
@@ -114,7 +113,7 @@ class ToolConfig(Section):
     )
 
     def to_rule(self, glob: str, otherwise: Treatment, tidy: TidyConfig) -> ToolRule:
-        """What the rules need, over the policy's treatment, and its switches of `tidy`."""
+        """The value that the rules need. Keys that are not set come from `otherwise` and `tidy`, the policy's own."""
         budget = otherwise.budget
         treatment = Treatment(
             budget=Budget(

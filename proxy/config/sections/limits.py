@@ -11,9 +11,13 @@ from pydantic import Field
 from proxy.config.policies.tools import Section
 
 MIN_MEMORY_BYTES = 512 * 1024 * 1024
-"""Of one process: what it is when idle, its caches, and some requests."""
+"""The least memory of one process.
+
+Chosen: it has space for an idle process, its caches and some requests; proxy/memory.py divides it.
+"""
 
 MIN_HELD_BYTES = 1024
+"""Chosen: the same as the least `max_body_bytes`."""
 
 
 class LimitsConfig(Section):
@@ -70,7 +74,7 @@ class LimitsConfig(Section):
     )
 
     def divide(self, workers: int) -> Self:
-        """What each of so many processes takes on, so that all of them together take on this; never less than works."""
+        """The part of one of several workers. It is never less than a worker needs, so the sum may exceed the whole."""
         held_bytes = self.max_held_bytes
         return self.model_copy(
             update={

@@ -1,6 +1,6 @@
 """The configuration's keys for prices.
 
-Law: only ratios count, so the unit is free.
+Law: only the ratios between them count, so any unit is right.
 """
 
 from pydantic import Field

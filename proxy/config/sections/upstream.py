@@ -1,6 +1,6 @@
-"""The configuration's keys for an upstream: where it is, how it is reached, whose certificates count.
+"""The configuration's keys for an upstream: its URL, credential, proxy, timeouts and certificates.
 
-Law: what its files hold is read once, with the configuration; requests that began with one keep its certificates.
+Law: certificate files are read once, with the configuration. A request keeps the certificates that it began with.
 """
 
 import ssl
@@ -92,7 +92,7 @@ class UpstreamConfig(Section):
 
     @property
     def shown(self) -> Literal["client", "key", "none"]:
-        """Whose credential it is shown: each client's own, the operator's `api_key` in its place, or nobody's."""
+        """The credential that the upstream gets: the client's own, the operator's `api_key`, or none."""
         if self.credential != "auto":
             return self.credential
         if self.api_key is not None:
@@ -101,23 +101,23 @@ class UpstreamConfig(Section):
 
     @property
     def bares_credential(self) -> bool:
-        """Whether a credential goes to another machine without TLS, where those between here and there can read it."""
+        """Whether a credential goes to another machine without TLS, so that the network can read it."""
         parts = urlsplit(self.base_url)
         return self.shown != "none" and parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
     @property
     def route(self) -> Route:
-        """The way to it; the environment counts only after `routed_by`."""
+        """The proxy or direct way to the upstream; the environment counts only after `routed_by`."""
         return self._route
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What TLS is spoken with, as its files were when the configuration was read; None is the system's own."""
+        """The TLS settings, from the files as they were at the reading of the configuration; None: the system's own."""
         return self._tls
 
     @property
     def trust_fault(self) -> str | None:
-        """What is wrong with the environment's file of authorities; None if nothing is, or none is named."""
+        """What is wrong with the file of SSL_CERT_FILE; None if nothing is, or the variable is not set."""
         return self._trust_fault
 
     @field_validator("client_key_file")
@@ -127,7 +127,7 @@ class UpstreamConfig(Section):
         if certificate_file is not None:
             check_key(certificate_file, key_file)
         elif key_file is not None and "client_cert_file" in info.data:
-            message = "needs client_cert_file beside it"
+            message = "needs client_cert_file too"
             raise ValueError(message)
         return key_file
 
@@ -139,16 +139,16 @@ class UpstreamConfig(Section):
         return self
 
     def named(self) -> Self:
-        """The same as one of `upstreams`."""
+        """The upstream as one of `upstreams`, for which `credential: auto` has another meaning."""
         named = self.model_copy()
-        named._is_named = True  # noqa: SLF001 - its own
+        named._is_named = True  # noqa: SLF001 - of this class
         return named
 
     def routed_by(self, environment: Mapping[str, str]) -> Self:
-        """The same with the environment's proxy, unless `proxy` says otherwise. Raises UnusableProxyError."""
+        """The upstream with the environment's proxy, unless `proxy` is set. Raises UnusableProxyError."""
         routed = self.model_copy()
-        routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - its own
-        routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - its own
+        routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - of this class
+        routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - of this class
         return routed
 
 
@@ -157,4 +157,4 @@ def _name_all(upstreams: dict[str, UpstreamConfig]) -> dict[str, UpstreamConfig]
 
 
 NamedUpstreams = Annotated[dict[str, UpstreamConfig], AfterValidator(_name_all)]
-"""`upstreams`: what is `auto` for them is another thing than for `upstream`."""
+"""The type of `upstreams`."""

@@ -66,7 +66,7 @@ def test_a_glob_behind_one_that_matches_all_of_it_is_named(globs: list[str], sha
         load_config(text, environment={})
     except ConfigError as error:
         said = [line.partition(" (line 1): ")[2] for line in str(error).splitlines()]
-    assert said == [f"never matches: {first} before it does" for first in shadowed.values()]
+    assert said == [f"never matches: {first} above it matches first" for first in shadowed.values()]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
         ),
         (
             "metrics_path: /%6d",
-            "metrics_path (line 1): '/%6d' must be plain ASCII, without a space and any of % ? #",
+            "metrics_path (line 1): '/%6d' must be plain ASCII without a space or any of % ? #",
         ),
         ("listen: 'h:²'", "listen (line 1): 'h:²' must be HOST:PORT, with a port from 0 to 65535"),
         (
@@ -131,9 +131,9 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
             "models: [{match: '${M}'}]",
             "models[0].match (line 1): ${M} is not set in the environment and has no default",
         ),
-        ("listen: h:1\nmode: off\nlisten: h:2", "listen (line 3): the key stands twice"),
-        ("models:\n- match: a\n  match: b", "models[0].match (line 3): the key stands twice"),
-        ("limits: {drain_seconds: 1, drain_seconds: 2}", "limits.drain_seconds (line 1): the key stands twice"),
+        ("listen: h:1\nmode: off\nlisten: h:2", "listen (line 3): the key appears twice"),
+        ("models:\n- match: a\n  match: b", "models[0].match (line 3): the key appears twice"),
+        ("limits: {drain_seconds: 1, drain_seconds: 2}", "limits.drain_seconds (line 1): the key appears twice"),
         ("- a", "the configuration must be a mapping of keys to values"),
         ("text", "the configuration must be a mapping of keys to values"),
         ("a: [", "not valid YAML: line 1: expected the node content, but found '<stream end>'"),
@@ -183,10 +183,10 @@ def test_every_mistake_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ("listen", "'listen': a setting is written dotted.key=value"),
-        ("=x", "'': a setting is written dotted.key=value"),
-        ("a..b=1", "'a..b': a setting is written dotted.key=value"),
-        ("listen.x=1", "listen.x: listen is no section"),
+        ("listen", "'listen': a setting must be dotted.key=value"),
+        ("=x", "'': a setting must be dotted.key=value"),
+        ("a..b=1", "'a..b': a setting must be dotted.key=value"),
+        ("listen.x=1", "listen.x: listen is not a section"),
         ("limit.x=1", "limit: unknown key; did you mean limits?"),
         ("listen=[", "listen: '[' must be HOST:PORT, with a port from 0 to 65535"),
         ("listen=h", "listen: 'h' must be HOST:PORT, with a port from 0 to 65535"),

@@ -36,8 +36,8 @@ def test_a_url_says_who_is_asked_and_how(store: str, servers: StoreServers) -> N
 @pytest.mark.parametrize(
     ("store", "words"),
     [
-        ("redis+sentinel://secret@h:1", "must end with the sentinels' name of the service"),
-        ("redis+sentinel://secret@h:1/main/x", "must end with the sentinels' name of the service"),
+        ("redis+sentinel://secret@h:1", "must end with the sentinels' service name"),
+        ("redis+sentinel://secret@h:1/main/x", "must end with the sentinels' service name"),
         ("redis+sentinel://secret@h:x/main", "must name each server as HOST or HOST:PORT"),
         ("redis+cluster://secret@h:1,/0", "must name each server as HOST or HOST:PORT"),
         ("redis+cluster://secret@h:99999", "must name each server as HOST or HOST:PORT"),

@@ -104,7 +104,7 @@ MISTAKES = {
     "tools: {a: {exclud: 1}}": "defaults.tools.a.exclud (line 2): unknown key; did you mean exclude?",
     "tools: {a: {exclude: 3}}": "defaults.tools.a.exclude (line 2): 3 must be true, false, or a list of globs",
     "tools: {a: {exclude: []}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",
-    "tools: {a: {exclude: [x, 3]}}": "defaults.tools.a.exclude[1] (line 2): 3 must be text: put it in quotes",
+    "tools: {a: {exclude: [x, 3]}}": "defaults.tools.a.exclude[1] (line 2): 3 must be a text: put it in quotes",
     "tools: {a: {exclude: ['']}}": "defaults.tools.a.exclude[0] (line 2): '' must be a glob of printable characters"
     " that is not empty",
 }
