@@ -239,7 +239,7 @@ _BLANK_IS_NULL = BeforeValidator(lambda key: None if key == "" else key)
 Url = Annotated[
     str,
     AfterValidator(_check_url),
-    Wanted("an http:// or https:// URL with a host", r"^[Hh][Tt][Tt][Pp][Ss]?://[!\"$->@-~]+$"),
+    Wanted("an http:// or https:// URL with a host", r"^[Hh][Tt][Tt][Pp][Ss]?://[!\x22$->@-~]+$"),
 ]
 RootedPath = Annotated[str, AfterValidator(_check_rooted_path), Wanted("/PATH or /PATH/*", r"^/[^\s%?#;*\\]*\*?$")]
 OptionalName = Annotated[str | None, _BLANK_IS_NULL]

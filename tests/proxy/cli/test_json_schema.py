@@ -93,6 +93,16 @@ def test_it_is_a_schema_with_a_name() -> None:
     assert ("required" in SCHEMA, required) == (False, {"ModelConfig": ["match"]})
 
 
+def test_patterns_are_valid_in_editors() -> None:
+    """They read ECMAScript with the flag `u`, which refuses every escape that has no meaning, such as of a quote."""
+    patterns = [
+        orjson.loads(text) for text in re.findall(r'"pattern":("(?:[^"\\]|\\.)*")', orjson.dumps(SCHEMA).decode())
+    ]
+    assert len(patterns) > len(TEXTS)
+    for pattern in patterns:
+        assert set(re.findall(r"\\(.)", pattern)) <= set(r"^$\.*+?()[]{}|/sSx"), pattern
+
+
 def test_every_key_is_described_in_sentences() -> None:
     """A capital letter and a full stop; no pydantic titles. The same of every section."""
     sections = {name: section for name, section in SCHEMA["$defs"].items() if "properties" in section}
