@@ -1,6 +1,6 @@
-"""A mapping that forgets what was used longest ago, bounded by bytes, and its shares for several holders.
+"""A mapping bounded by bytes that drops the least recently used entries, and shares of it for several holders.
 
-Law: what one holder keeps is found by nobody else. If the bound is passed, whoever holds most forgets first.
+Law: no holder finds the entries of another. If the bound is exceeded, the holder with the most bytes drops first.
 """
 
 import threading
@@ -12,20 +12,20 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 ENTRY_BYTES = 200
-"""What an entry costs beside its content: the dictionary's slot, the links, the key object."""
+"""The cost of an entry in addition to its content: dictionary slot, links, key object. Chosen: a rough upper bound."""
 SLACK = 64
-"""Of several shares, whoever holds most forgets one part in so many of the bound at once.
+"""With several shares, the largest one drops 1/64 of the bound at once.
 
-It is looked for each time, and thousands of entries may be written in a row.
+Chosen: the search for the largest share then runs rarely, even if thousands of entries are written in a row.
 """
 UNUSED_SLACK = 32
-"""Of what was never used, one part in so many more is forgotten at once, for the same reason."""
+"""1/32 of the bound for unused entries is dropped at once. Chosen for the same reason."""
 
 
 class _Bound:
-    """What all shares hold together. `filled` are the shares that hold anything; the lock is that of all of them.
+    """The bound of all shares together, with their common lock. `filled` are the shares with entries.
 
-    `total_bytes` are those of all entries, `unused_bytes` those of entries that nobody has asked for yet.
+    `total_bytes` counts all entries, `unused_bytes` those that were never read.
     """
 
     def __init__(self, max_bytes: int, unused_share: float) -> None:
@@ -38,7 +38,7 @@ class _Bound:
         self.lock = threading.Lock()
 
     def keep(self) -> None:
-        """Forget until the bounds hold. The lock is held."""
+        """Drop entries until the bounds hold. The caller holds the lock."""
         slack_bytes = 0 if len(self.filled) == 1 else self.max_bytes // SLACK
         if self.tells_unused and self.unused_bytes > self.max_unused_bytes:
             self._keep_unused(self.max_unused_bytes - self.max_unused_bytes // UNUSED_SLACK)
@@ -47,8 +47,8 @@ class _Bound:
             largest.shrink(largest.total_bytes - max(self.total_bytes - self.max_bytes, slack_bytes, 1))
 
     def _keep_unused(self, most_bytes: int) -> None:
-        """Forget of what was never used until no more than that is left, or each share has its newest alone."""
         before_bytes = 0
+        # Each share keeps its newest entry, so this may end above `most_bytes`.
         while self.unused_bytes > most_bytes and self.unused_bytes != before_bytes:
             before_bytes = self.unused_bytes
             largest = max(self.filled, key=_tell_unused_bytes)
@@ -56,10 +56,10 @@ class _Bound:
 
 
 class BytesLRU(Generic[K, V]):
-    """At most `max_bytes` of entries, each as large as `size(key, value)` says. Thread-safe.
+    """A mapping of at most `max_bytes`; `size(key, value)` is the size of an entry in bytes. Thread-safe.
 
-    Entries that nobody has asked for yet have at most `unused_share` of it, but for the newest: what comes once does
-    not drive out what is used again and again. `is_used` tells of a value that it was asked for under another key.
+    Entries that were never read have at most `unused_share` of the bytes, except the newest one. So entries that come
+    once do not displace entries that are read again and again. `is_used` says that a value was read under another key.
     """
 
     def __init__(
@@ -75,31 +75,31 @@ class BytesLRU(Generic[K, V]):
         self._is_used = is_used
         self._bound = bound or _Bound(max_bytes, unused_share)
         self.total_bytes = 0
-        """Of all entries that there are now, without those of other shares."""
+        """The bytes of all entries of this share."""
         self.unused_bytes = 0
-        """The same of entries that nobody has asked for yet."""
+        """The bytes of those that were never read."""
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._unused: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = self._bound.lock
         self._is_closed = False
 
     def share(self) -> Self:
-        """Another mapping, empty at first, within the same bound."""
+        """A new, empty mapping within the same bound."""
         return type(self)(self._bound.max_bytes, self._size, is_used=self._is_used, bound=self._bound)
 
     def close(self) -> None:
-        """Forget everything, and keep nothing from now on."""
+        """Drop all entries, and keep no new ones."""
         with self._lock:
             self._is_closed = True
             self.shrink(0)
 
     def get(self, key: K) -> V | None:
-        """The value, which counts as used now; None where there is none."""
+        """The value, which counts as used now; None if there is none."""
         with self._lock:
             return self._use(key)
 
     def get_many(self, keys: Iterable[K]) -> list[V | None]:
-        """The value of each key, as `get` has it; the lock is taken once for all."""
+        """The value of each key, as from `get`. The lock is taken once."""
         with self._lock:
             return [self._use(key) for key in keys]
 
@@ -117,11 +117,11 @@ class BytesLRU(Generic[K, V]):
         return entry[0]
 
     def pop(self, key: K) -> V | None:
-        """Take the value out; None where there is none."""
+        """Remove and return the value; None if there is none."""
         return self.pop_first((key,))
 
     def pop_first(self, keys: Iterable[K]) -> V | None:
-        """Take out the value of the first key that has one; None if none has. The lock is taken once for all."""
+        """Remove and return the value of the first key that has one; None if none has. The lock is taken once."""
         with self._lock:
             for key in keys:
                 entry = self._take(key)
@@ -130,7 +130,7 @@ class BytesLRU(Generic[K, V]):
             return None
 
     def items(self) -> list[tuple[K, V]]:
-        """What there is now: what nobody has asked for yet, then the least recently used first."""
+        """All entries: those that were never read, then the others, least recently used first."""
         with self._lock:
             return [(key, value) for entries in (self._unused, self._entries) for key, (value, _) in entries.items()]
 
@@ -164,9 +164,9 @@ class BytesLRU(Generic[K, V]):
                 bound.keep()
 
     def shrink(self, most_bytes: int) -> None:
-        """Forget until no more than that is left, what was used longest ago first. The lock is held.
+        """Drop entries until at most that is left, least recently used first. The caller holds the lock.
 
-        What nobody has asked for yet goes last: it has its own bound, and its turn to be asked for must come.
+        Entries that were never read go last: they have a bound of their own, and need time to be read.
         """
         while self._entries and self.total_bytes > most_bytes:
             _, (_, forgotten) = self._entries.popitem(last=False)
@@ -175,12 +175,12 @@ class BytesLRU(Generic[K, V]):
             self._take(next(iter(self._unused)))
 
     def shrink_unused(self, most_bytes: int) -> None:
-        """Forget of what was never used until no more than that is left, but for the newest. The lock is held."""
+        """Drop entries that were never read, except the newest, to at most that size. The caller holds the lock."""
         while len(self._unused) > 1 and self.unused_bytes > most_bytes:
             self._take(next(iter(self._unused)))
 
     def _take(self, key: K) -> tuple[V, int] | None:
-        """Take an entry out. The lock is held."""
+        # The caller holds the lock.
         entry = self._entries.pop(key, None)
         if entry is None:
             entry = self._unused.pop(key, None)

@@ -1,70 +1,72 @@
-"""What requests may take of the memory all together.
+"""The memory that all requests together may take.
 
-Law: nothing is taken beyond the bound. A tenant may have as much as is left for all others, so that it never takes the
-last; whoever gives back wakes those who wait, in the order in which they came.
+Law: nothing is taken beyond the bound. A tenant may take at most as much as is then left for all others, so it never
+takes the last. Memory that is given back goes to waiting requests in the order of their arrival.
 """
 
 import asyncio
 from dataclasses import dataclass, field
 
 WORK_FACTOR = 8
-"""The memory that work on a body takes, by its bytes, at most.
+"""The most memory that work on a body takes, as a multiple of its bytes.
 
-Source: measured for some sixty kinds of text of 10 MB: at most 7.2 times; see tests/attack/test_memory.py.
+Measured for about sixty kinds of text of 10 MB: at most 7.2 times; see tests/attack/test_memory.py.
 """
 WIDE_WORK_FACTOR = 15
-"""The same if the body may hold a character for which Python keeps a whole text in four bytes a character.
+"""The same for a body that may contain a character for which Python stores a text in four bytes a character.
 
-Source: measured: at most 14.1 times, of a long string within JSON.
+Measured: at most 14.1 times, for a long string in JSON.
 """
 KNOWN_WORK_FACTOR = 2
-"""The same of what an earlier body has begun with: it may be written once more, and joined."""
+"""The same for the beginning of a body that equals an earlier body. Chosen: it may be copied and joined once each."""
 PART_BYTES = 130
-"""What each value of a body takes besides. Source: measured on 42,000 messages of 33 bytes."""
+"""The memory of each value of a body, in addition. Measured on 42,000 messages of 33 bytes."""
 MOST_PARTS = 600_000
-"""A body of more is not decoded (wire/chat/request.py)."""
+"""A body with more values is not decoded (wire/chat/request.py)."""
 KEPT_FACTOR = 6
-"""The same until it is answered: its bytes, its elements' bytes, and its texts with four bytes a character."""
+"""The memory of a body until its answer, as a multiple of its bytes. Chosen: its bytes, the bytes of its elements,
+and its texts in four bytes a character."""
 STRIDE_BYTES = 256 * 1024
+"""Chosen: counting in a piece of this size holds the interpreter for less than a millisecond."""
 IDLE_BYTES = 256 * 1024 * 1024
-"""A process that serves nothing, with two vocabularies, and what it holds for some hundred connections.
+"""The memory of an idle process with two vocabularies, and of about a hundred connections.
 
-Source: 180 MB measured, on Linux with Python 3.11.
+Measured without connections: 180 MB, on Linux with Python 3.11.
 """
 CACHES_SHARE = 4
-"""Caches have at most one part in so many of the memory."""
+"""Caches get at most 1/4 of the memory. Chosen: most of it is for requests."""
 
 
 def bound_caches(max_memory_bytes: int, most_bytes: int) -> int:
-    """What all caches together may have, at most `most_bytes`."""
+    """The bytes that all caches together may use, at most `most_bytes`."""
     return min(max_memory_bytes // CACHES_SHARE, most_bytes)
 
 
 def bound_requests(max_memory_bytes: int, caches_bytes: int) -> int:
-    """What is left for all requests together."""
+    """The bytes that are left for all requests together."""
     return max(max_memory_bytes - IDLE_BYTES - caches_bytes, 0)
 
 
 def estimate_work(body: bytes, known_bytes: int = 0) -> int:
-    """The memory that work on a body takes at most, in bytes. Finding out takes some 2 ms a megabyte.
+    """The most memory, in bytes, that work on a body takes. This function takes about 2 ms a megabyte.
 
-    The first `known_bytes` were worked on before: they are put together again, and nothing is made of them.
+    The first `known_bytes` equal those of an earlier body. They are only copied, not decoded again.
     """
     if known_bytes:
         return KNOWN_WORK_FACTOR * known_bytes + estimate_work(body[known_bytes:])
     factor = WORK_FACTOR if body.isascii() and b"\\u" not in body else WIDE_WORK_FACTOR
     commas = quotes = 0
-    for start in range(0, len(body), STRIDE_BYTES):  # no step holds the interpreter for long
+    for start in range(0, len(body), STRIDE_BYTES):  # in pieces, so that no call holds the interpreter for long
         commas += body.count(b",", start, start + STRIDE_BYTES)
         quotes += body.count(b'"', start, start + STRIDE_BYTES)
     return factor * len(body) + PART_BYTES * min(commas + quotes // 2, MOST_PARTS)
 
 
 class Memory:
-    """`left_bytes` may still be taken. Not thread-safe.
+    """The memory budget of all requests; `left_bytes` are free. Not thread-safe.
 
-    There would never be memory for a body of more than `most_body_bytes`, whatever it is of, nor for more than
-    `most_bytes` of any one request: its body, and the work on it.
+    A body larger than `most_body_bytes` can never be worked on, whatever it contains. One request (its body and the
+    work on it) can never take more than `most_bytes`.
     """
 
     def __init__(self, left_bytes: int) -> None:
@@ -74,18 +76,18 @@ class Memory:
         self.add(left_bytes)
 
     def add(self, size_bytes: int) -> None:
-        """So much more may be taken, or less."""
+        """Enlarge the budget, or reduce it by a negative number."""
         total_bytes = self.left_bytes + sum(self._held.values()) + size_bytes
         self.left_bytes += size_bytes
         self.most_bytes = total_bytes // 2
         self.most_body_bytes = self.most_bytes // (1 + WORK_FACTOR)
 
     def open(self, tenant: str) -> "Account":
-        """What one request of a tenant takes; nothing yet."""
+        """An account for one request of a tenant. It has taken nothing yet."""
         return Account(self, tenant)
 
     def try_take(self, tenant: str, size_bytes: int, *, spare_bytes: int = 0) -> bool:
-        """Take so much, if that is there and `spare_bytes` besides; whether it was."""
+        """Take that much if it is free, and `spare_bytes` in addition to it. Returns whether it was taken."""
         held = self._held.get(tenant, 0) + size_bytes
         if held + spare_bytes > self.left_bytes:
             return False
@@ -94,7 +96,7 @@ class Memory:
         return True
 
     def give(self, tenant: str, size_bytes: int) -> None:
-        """Give so much back."""
+        """Give that much back."""
         self.left_bytes += size_bytes
         self._held[tenant] -= size_bytes
         if not self._held[tenant]:
@@ -104,7 +106,7 @@ class Memory:
                 waiting.set_result(None)
 
     async def take(self, tenant: str, size_bytes: int, *, wait_seconds: float) -> bool:
-        """Take so much as soon as it is there; False if that takes too long."""
+        """Take that much as soon as it is free. False if the wait is longer than `wait_seconds`."""
         if self.try_take(tenant, size_bytes):
             return True
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -119,22 +121,23 @@ class Memory:
         finally:
             del self._waiting[turn]
             if not is_awaited and turn.done() and not turn.cancelled():
-                self.give(tenant, size_bytes)  # it came just as nobody waited any more
+                self.give(tenant, size_bytes)  # it was granted just when the caller left
         return True
 
 
 @dataclass(slots=True)
 class Account:
-    """What one request has taken: `held_bytes`."""
+    """The memory that one request has taken: `held_bytes`."""
 
     memory: Memory
     tenant: str
     held_bytes: int = field(default=0)
 
     def hold(self, size_bytes: int) -> bool:
-        """Take so much, until the account is closed; whether it was there, and room for work on it besides.
+        """Take that much until the account is closed. Returns whether it was taken.
 
-        Else bodies would fill the memory, and none could be worked on.
+        It is refused unless memory for the work on the body is free too. Otherwise bodies could fill the memory, and
+        none of them could be worked on.
         """
         held_bytes = self.held_bytes + size_bytes
         spare_bytes = min(WIDE_WORK_FACTOR * held_bytes, max(self.memory.most_bytes - held_bytes, 0))
@@ -143,15 +146,15 @@ class Account:
         return is_there
 
     def working(self, body_bytes: int, work_bytes: int, *, wait_seconds: float) -> "Working":
-        """Whether there is memory for work on a body, as there is in the block; behind it, for what is kept of it."""
+        """A block with memory for work on a body. It yields whether there is enough; see KEPT_FACTOR for after it."""
         return Working(self, body_bytes, work_bytes, wait_seconds)
 
     def close(self) -> None:
-        """The request has been served, or given up."""
+        """Give everything back: the request is answered or abandoned."""
         self.shrink(0)
 
     def shrink(self, most_bytes: int) -> None:
-        """Give back what is beyond so much."""
+        """Give back what exceeds `most_bytes`."""
         given_bytes = max(self.held_bytes - most_bytes, 0)
         if given_bytes:
             self.held_bytes -= given_bytes
@@ -159,7 +162,7 @@ class Account:
 
 
 class Working:
-    """A block with memory for work. A class: a generator for each request costs three times as much."""
+    """A block with memory for work. It is a class because a generator costs three times as much for each request."""
 
     __slots__ = ("_account", "_before_bytes", "_body_bytes", "_wait_seconds", "_work_bytes")
 
@@ -171,12 +174,12 @@ class Working:
         self._wait_seconds = wait_seconds
 
     async def __aenter__(self) -> bool:
-        """Take it; whether it was there in time."""
+        """Take the memory; False if it was not free in time."""
         account = self._account
         is_there = await account.memory.take(account.tenant, self._work_bytes, wait_seconds=self._wait_seconds)
         account.held_bytes += self._work_bytes if is_there else 0
         return is_there
 
     async def __aexit__(self, *_: object) -> None:
-        """Give it back, but for what is kept of the body."""
+        """Give it back, except for the kept part of the body."""
         self._account.shrink(max(self._before_bytes, KEPT_FACTOR * self._body_bytes))

@@ -1,7 +1,7 @@
-"""Background tasks with one owner, who starts them, waits for them, and ends them when done.
+"""Background tasks with one owner, which starts them, waits for them, and cancels them at the end.
 
-Law: no task outlives its owner's close(), and no error of a task is lost. Nothing else in the program makes a task,
-but for task groups.
+Law: no task outlives its owner's close(), and no error of a task is lost. Only this module and task
+groups create tasks.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """The tasks of one owner. `on_error` is called with the error that ended a task, whether anybody waits or not."""
+    """The tasks of one owner. `on_error` gets the error that ended a task, whether or not anything awaits the task."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         self._on_error = on_error
@@ -20,23 +20,23 @@ class Tasks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether none is under way."""
+        """Whether no task is running."""
         return all(task.done() for task in self._started)
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """A task that runs until it ends, or until close() ends it, whoever leaves meanwhile."""
+        """Start a task. It runs to its end or until close(), even if the caller is cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._started.add(task)
         task.add_done_callback(self._end)
         return task
 
     async def settle(self) -> None:
-        """Wait until none is under way, including those that are started meanwhile."""
+        """Wait until no task is running, including tasks that start during the wait."""
         while self._started:
             await asyncio.wait(self._started)
 
     async def close(self) -> None:
-        """Cancel what is under way, and wait until it has ended."""
+        """Cancel all running tasks, and wait until they have ended."""
         for task in self._started:
             task.cancel()
         await self.settle()

@@ -17,10 +17,10 @@ from proxy.cli.compact import compact
 from proxy.cli.count import count
 from proxy.cli.forget import forget
 from proxy.cli.healthcheck import healthcheck
+from proxy.cli.json_schema import make_schema
 from proxy.cli.options import config_option, file_argument, set_option, table_option, wrong_use
 from proxy.cli.serve import serve
 from proxy.config.load import find_route_fault, load_file
-from proxy.config.schema import Config
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -56,7 +56,7 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
 @main.command()
 def schema() -> None:
     """Print the JSON Schema of the configuration, for editors."""
-    click.echo(orjson.dumps(Config.model_json_schema(), option=orjson.OPT_INDENT_2))
+    click.echo(orjson.dumps(make_schema(), option=orjson.OPT_INDENT_2))
 
 
 @main.command()

@@ -1,4 +1,4 @@
-"""The configuration: YAML to one frozen value.
+"""The configuration: from YAML to one frozen value.
 
 Law: only load.py reads the environment and the file.
 """

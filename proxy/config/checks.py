@@ -1,6 +1,6 @@
-"""What keys of the configuration must be to each other.
+"""Checks that compare keys of the configuration with each other.
 
-Law: a check whose own keys are wrong by themselves is left out; all others run.
+Law: a check is skipped if one of its own keys is wrong by itself; all other checks run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,24 +13,24 @@ from proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
 from proxy.config.validation import show
 
 WHOLE = 1.0
-"""The share of a room that is all of it."""
+"""The share that is the whole room."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """A policy as the configuration has it: what it sets itself, and with the defaults below that."""
+    """A policy of the configuration: `own` is what it sets itself, `full` is that over the defaults."""
 
     path: Path
     own: PolicyConfig
     full: PolicyConfig
 
     def owner(self, key: str) -> Path:
-        """Where the value of a key comes from."""
+        """The path of the key that sets the value: the policy's own key, else that of the defaults."""
         return (*(self.path if key in self.own.model_fields_set else ("defaults",)), key)
 
 
 def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
-    """What contradicts something else; `wrong` are the paths whose values stand in for others that are wrong."""
+    """The contradictions between keys. `wrong`: paths with an invalid value, which has been replaced by a stand-in."""
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
     found = [*_check_addresses(config, wrong), *_check_workers(config, wrong), *_check_credentials(config, wrong)]
     for policy in _list_policies(config):
@@ -52,24 +52,23 @@ def _list_policies(config: Config) -> list[_Policy]:
 
 
 def _check_addresses(config: Config, wrong: set[Path]) -> Iterator[Problem]:
-    """Two listeners need two addresses; port 0 is another one each time."""
+    # Port 0 is a different port each time, so two of them do not conflict.
     is_same = config.metrics_listen == config.listen and not config.listen.endswith(":0")
     if is_same and not is_within(("listen",), wrong) and not is_within(("metrics_listen",), wrong):
-        yield Problem(("metrics_listen",), "must be another address than listen; null serves both there")
+        yield Problem(("metrics_listen",), "must differ from listen; with null, listen serves both")
 
 
 def _check_workers(config: Config, wrong: set[Path]) -> Iterator[Problem]:
-    """Each process needs memory to work with; `auto` takes no more of them than there is memory for."""
     workers, memory = ("workers",), ("limits", "max_memory_bytes")
+    # `auto` starts only as many workers as fit the memory.
     if config.workers == "auto" or is_within(workers, wrong) or is_within(memory, wrong):
         return
     needed_bytes = config.workers * MIN_MEMORY_BYTES
     if needed_bytes > config.limits.max_memory_bytes:
-        yield Problem(workers, f"{config.workers} of them need limits.max_memory_bytes of at least {needed_bytes}")
+        yield Problem(workers, f"{config.workers} workers need limits.max_memory_bytes of at least {needed_bytes}")
 
 
 def _check_credentials(config: Config, wrong: set[Path]) -> Iterator[Problem]:
-    """A key is there if it is to be shown, and only then: one that is never shown is a mistake somewhere."""
     upstreams: dict[Path, UpstreamConfig] = {("upstream",): config.upstream}
     upstreams |= {("upstreams", name): upstream for name, upstream in config.upstreams.items()}
     for path, upstream in upstreams.items():
@@ -77,24 +76,24 @@ def _check_credentials(config: Config, wrong: set[Path]) -> Iterator[Problem]:
         if is_within(at, wrong) or is_within((*path, "api_key"), wrong):
             continue
         if upstream.credential == "key" and upstream.api_key is None:
-            yield Problem(at, "key needs api_key beside it")
+            yield Problem(at, "key needs api_key too")
         elif upstream.credential in {"client", "none"} and upstream.api_key is not None:
-            words = "is never shown then; take one of the two out"
+            words = "is never sent then; remove one of the two"
             yield Problem(at, f"{upstream.credential} contradicts api_key, which {words}")
 
 
 def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
-    """Low below high. What is wrong in the defaults is told there, not again of each policy that has it from them."""
     low, high = policy.owner("low_water"), policy.owner("high_water")
+    # An error of the defaults is reported there only, not again for each policy that inherits it.
     is_own = policy.path in {low[:-1], high[:-1]}
     if not is_own or is_within(low, wrong) or is_within(high, wrong):
         return
     high_share, low_share = policy.full.high_water, policy.full.low_water
     if low_share == "auto":
         return
-    if high_share == "auto":  # it stands above any low water but the whole room
+    if high_share == "auto":  # it is above every low water except the whole room
         if low_share == WHOLE:
-            yield Problem(low, f"{low_share} must be below {WHOLE}, the whole room: a cut would leave nothing out")
+            yield Problem(low, f"{low_share} must be below {WHOLE}, the whole room, because a cut would remove nothing")
     elif low_share < high_share:
         return
     elif "low_water" in policy.own.model_fields_set:
@@ -104,7 +103,6 @@ def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
 
 
 def _check_upstreams(policy: _Policy, known: Sequence[str], wrong: set[Path]) -> Iterator[Problem]:
-    """An upstream that is named is there."""
     own = {(*policy.path, "upstream"): policy.own.upstream}
     own[*policy.path, "summary", "upstream"] = policy.own.summary.upstream
     for path, name in own.items():
@@ -114,12 +112,12 @@ def _check_upstreams(policy: _Policy, known: Sequence[str], wrong: set[Path]) ->
 
 
 def _check_order(path: Path, globs: Sequence[tuple[Path, str]], wrong: set[Path]) -> Iterator[Problem]:
-    """The first glob that matches wins; one behind another that matches all that it does is never asked."""
+    # The first glob that matches wins. So a glob never takes effect if an earlier one matches all that it matches.
     earlier: list[str] = []
     for place, glob in globs:
         if is_within((*path, *place), wrong):
             continue
         first = next((other for other in earlier if covers(other, glob)), None)
         if first is not None:
-            yield Problem((*path, *place), f"never matches: {name_path((first,))} before it does")
+            yield Problem((*path, *place), f"never matches: {name_path((first,))} above it matches first")
         earlier.append(glob)

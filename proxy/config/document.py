@@ -1,6 +1,6 @@
 """A YAML text as plain data, with the place of each key.
 
-Law: keys are text, as they are written; nothing is ever quoted from the file but keys.
+Law: keys are the text that is written. Messages quote only keys from the file, never values.
 """
 
 import re
@@ -14,36 +14,42 @@ from proxy.config.errors import ConfigError
 
 Path = tuple[str | int, ...]
 Place = tuple[int, int]
-"""Line and column, from 1."""
+"""Line and column, each from 1."""
 
 SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token", "proxy"})
 SHOWN_CHARS = 80
+"""Chosen: a quoted key or value of this length still fits a line of a terminal."""
 MAX_PLACES = 100_000
-"""Keys and items of a file: aliases of aliases make billions of a few lines."""
+"""The most keys and items of a file. Chosen: far more than a real file has.
+
+Without it, a few lines of aliases of aliases would expand to billions of items.
+"""
 MAX_NUMBER_BITS = 4096
-"""Of a whole number: Python refuses to write one of more than 4300 digits."""
+"""The largest whole number. Chosen: below the 4300 digits from which on Python refuses to print a number."""
 _QUOTED = re.compile(r"(?<=[\w:]) '(?!<|.').*", re.DOTALL)
-"""From the first quotation on that is neither one character nor the name of a token: it may be a key that begins like
-an alias or a tag."""
+"""The rest of a parser's message from its first quotation on.
+
+Quotations of one character and names of tokens do not count. Others may be a secret that begins like an alias or tag.
+"""
 _INDENTED_BY_TAB = re.compile(r"[ ]*\t")
 _LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-"""As YAML counts lines."""
-_STARRED = "a key or value that begins with * wants quotes, unless it is the alias of an anchor above it"
+"""The line ends of YAML."""
+_STARRED = "a key or value that begins with * needs quotes, unless it is the alias of an anchor above it"
 _PLAIN_KEY = re.compile(r"[\w-]+")
 _BOOLEAN = "tag:yaml.org,2002:bool"
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML 1.2's booleans: `off` and `no` are words, so that `mode: off` says what it seems to say."""
+    """A loader with the booleans of YAML 1.2: `off` and `no` are texts, so `mode: off` is the mode `off`."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the base class declares it this way
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """As the base class does; hexadecimal, too, only as large as Python would write it out in a sentence."""
+        """The number of a node. Raises ValueError if Python could not print it in a message."""
         number = int(super().construct_yaml_int(node))
         if number.bit_length() > MAX_NUMBER_BITS:
             raise ValueError
@@ -56,7 +62,7 @@ PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"(?:true|True|TRUE|false
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with the value at a path; the empty path stands for the whole, or for what is no key."""
+    """What is wrong with the value at a path. The empty path means the whole file, or something that is no key."""
 
     path: Path
     words: str
@@ -64,7 +70,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a YAML text says, where each of its keys and items stands, and what is wrong with it as YAML."""
+    """The data of a YAML text, the place of each key and item, and the problems of the text as YAML."""
 
     data: Any
     places: Mapping[Path, Place]
@@ -72,18 +78,18 @@ class Document:
 
     @classmethod
     def parse(cls, text: str) -> "Document":
-        """Read a YAML text; an empty one says None. Raises ConfigError if it cannot be read."""
+        """Read a YAML text. An empty one gives None. Raises ConfigError if it cannot be read."""
         try:
             reader = _Reader(PlainLoader(text))
             node = reader.loader.get_single_node()
             data = None if node is None else reader.read(node, ())
         except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
             message = f"not valid YAML: {_describe(error, text)}"
-            raise ConfigError(message) from None  # the parser's error quotes the file, keys and all
+            raise ConfigError(message) from None  # the parser's own error quotes the file, and so may contain secrets
         return cls(data, reader.places, tuple(reader.problems))
 
     def describe(self, problems: list[Problem]) -> list[str]:
-        """A line for each problem, in the order of the text; one that an alias repeats is told once."""
+        """One line for each problem, in the order of the text. A problem that an alias repeats appears once."""
         told: dict[object, str] = {}
         for problem in sorted(problems, key=lambda problem: self.places.get(problem.path, (0, 0))):
             place = self.places.get(problem.path)
@@ -95,22 +101,22 @@ class Document:
 
 
 def name_path(path: Path) -> str:
-    """`models[0].high_water` for ("models", 0, "high_water"); keys other than words are quoted."""
+    """`models[0].high_water` for ("models", 0, "high_water"). A key that is not a plain word is quoted."""
     name = ""
     for part in path:
         name += f"[{part}]" if isinstance(part, int) else f".{_quote(part)}" if name else _quote(part)
         if part in SECRET_KEYS and not isinstance(path[-1], int):
-            break  # what stands within is no key of ours, and may be a secret
+            break  # what is below it is no key of the configuration, and may be a secret
     return name
 
 
 def is_within(path: Path, places: Container[Path]) -> bool:
-    """Whether a path, or one that it begins with, is among these."""
+    """Whether the path or one of its parents is among the places."""
     return any(path[:length] in places for length in range(len(path) + 1))
 
 
 def has_half_characters(text: str) -> bool:
-    """Whether a text has surrogates, which no validator names as they are."""
+    """Whether a text contains surrogates; pydantic cannot report a key that does."""
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -125,12 +131,12 @@ def _quote(key: str) -> str:
 
 
 class _TooManyError(ValueError):
-    """More keys and items than a configuration has."""
+    pass
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads nodes into data, and writes down where everything stands."""
+    """Reads nodes into data, and records the place of every key and item."""
 
     loader: PlainLoader
     places: dict[Path, Place] = field(default_factory=dict)
@@ -142,32 +148,31 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             return self._read_scalar(node)
         if node.tag != f"tag:yaml.org,2002:{'map' if isinstance(node, yaml.MappingNode) else 'seq'}":
-            raise _wrong(node, "a tag that means nothing here")
+            raise _wrong(node, "a tag that has no meaning here")
         if isinstance(node, yaml.MappingNode):
             return self._read_mapping(node, path)
         return [self._read_at(item, item, (*path, index)) for index, item in enumerate(node.value)]
 
     def _read_mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        """What is merged in comes first, and gives way to the mapping's own keys."""
         data: dict[str, Any] = {}
         own: set[str] = set()
-        for merged in _find_merged(node):
+        for merged in _find_merged(node):  # first, because the mapping's own keys override them
             self._count()
             data.update(self._read_mapping(merged, path))
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE:
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
-                raise _wrong(key_node, "a key must be one text")
+                raise _wrong(key_node, "a key must be a single text")
             key = key_node.value
             if has_half_characters(key):
-                raise _wrong(key_node, "a key has half a character in it")
+                raise _wrong(key_node, "a key contains half a character (a lone surrogate)")
             inner = (*path, key)
             value = self._read_at(key_node, value_node, inner)
             if key in own:
-                self.problems.append(Problem(inner, "the key stands twice"))
+                self.problems.append(Problem(inner, "the key appears twice"))
                 if isinstance(data[key], dict) and isinstance(value, dict):
-                    value = data[key] | value  # so that mistakes in the first are told, too
+                    value = data[key] | value  # so that errors in the first are reported too
             own.add(key)
             data[key] = value
         return data
@@ -186,20 +191,20 @@ class _Reader:
     def _read_scalar(self, node: yaml.ScalarNode) -> Any:
         try:
             return self.loader.construct_object(node)
-        except (ValueError, OverflowError, AttributeError, KeyError, TypeError):  # their words may quote the value
-            words = "a value is not the date or number that it looks like, or not what its tag says"
+        except (ValueError, OverflowError, AttributeError, KeyError, TypeError):  # their messages may quote the value
+            words = "a value is not the date or number that it looks like, or does not fit its tag"
             raise _wrong(node, words) from None
 
 
 def _find_merged(node: yaml.MappingNode) -> Iterator[yaml.MappingNode]:
-    """The mappings that `<<` names, the last to win last. Raises yaml.YAMLError if they are none."""
+    """The mappings of `<<`; a later one overrides an earlier one. Raises yaml.YAMLError for any other value."""
     for key, value in node.value:
         if key.tag != _MERGE:
             continue
         merged = reversed(value.value) if isinstance(value, yaml.SequenceNode) else [value]
         for mapping in merged:
             if not isinstance(mapping, yaml.MappingNode):
-                raise _wrong(value, "<< takes a mapping, or a list of mappings")
+                raise _wrong(value, "<< needs a mapping or a list of mappings")
             yield mapping
 
 
@@ -208,7 +213,6 @@ def _wrong(node: yaml.Node, words: str) -> yaml.MarkedYAMLError:
 
 
 def _describe(error: Exception, text: str) -> str:
-    """What keeps a text from being read, without a word of it."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         is_alias = error.context == "while scanning an alias" or (error.problem or "").startswith(
             "found undefined alias"
@@ -219,15 +223,14 @@ def _describe(error: Exception, text: str) -> str:
         line = len(_LINE_END.split(text[: error.position]))
         return f"line {line}: the character U+{ord(text[error.position]):04X} is not allowed"
     if isinstance(error, _TooManyError):
-        return f"it has more than {MAX_PLACES} keys and items, those behind an alias counted each time"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else "an escape stands for no character"
+        return f"it has more than {MAX_PLACES} keys and items; those of an alias count each time"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "an escape is no valid character"
 
 
 def _describe_marked(words: str, line: int, text: str) -> str:
-    """The parser's own words, cut where they quote more than a sign; its words on tabs say less than they could."""
     lines = _LINE_END.split(text)
     if "end of stream" not in words and line < len(lines) and _INDENTED_BY_TAB.match(lines[line]):
-        words = "it is indented with a tab; YAML wants spaces there"
+        words = "it is indented with a tab; YAML needs spaces there"
     elif "'\\t'" in words:
-        words = "a tab stands where YAML wants a space, or quotes around the text"
+        words = "there is a tab where YAML needs a space, or quotes around the text"
     return f"line {line + 1}: {_QUOTED.sub('', words)}"

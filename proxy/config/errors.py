@@ -1,5 +1,5 @@
-"""What is raised for a configuration that is wrong."""
+"""The error that a wrong configuration raises."""
 
 
 class ConfigError(Exception):
-    """The configuration is wrong; the message has one line for each thing that is."""
+    """The configuration is wrong. The message has one line for each problem."""

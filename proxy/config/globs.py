@@ -1,4 +1,4 @@
-"""What a glob can match at all, as `fnmatch` reads it."""
+"""What a glob can match, by the rules of `fnmatch`."""
 
 import re
 from fnmatch import fnmatchcase
@@ -6,19 +6,19 @@ from functools import lru_cache
 from itertools import takewhile
 
 UNCLOSED = "[unclosed"
-"""In the place of a bracket that nothing closes: `fnmatch` would take it for itself."""
+"""The unit for a `[` without its `]`. `fnmatch` would match it literally, which is hardly meant."""
 NEVER = "(?!)"
-"""What `fnmatch.translate` makes of a class without a character, and of nothing else."""
+"""What `fnmatch.translate` writes for a class without a character, and for nothing else."""
 _WILD = re.compile(r"\[!?.[^]]*\]|[*?\[]")
 
 
 @lru_cache(maxsize=1024)
 def split_glob(glob: str) -> tuple[str, ...]:
-    """The units of a glob: `*`, `?`, a class with its brackets, UNCLOSED, or a character as a class of its own."""
+    """The units of a glob: `*`, `?`, a class with its brackets, UNCLOSED, or a single character as a class."""
     units: list[str] = []
     at = 0
     while at < len(glob):
-        # A class holds one character at least: a ] right behind its beginning is that one.
+        # A class has at least one character, so a ] right after its beginning is a member, not its end.
         end = glob.find("]", at + 3 if glob.startswith("[!", at) else at + 2) if glob[at] == "[" else at
         if end < 0:
             units.append(UNCLOSED)
@@ -31,9 +31,9 @@ def split_glob(glob: str) -> tuple[str, ...]:
 
 
 def covers(earlier: str, later: str) -> bool:
-    """Whether the earlier of two globs surely matches whatever the later one does; not every such case is seen."""
+    """Whether the earlier glob surely matches everything that the later one matches. May miss some such pairs."""
     if not all(text in later for text in _WILD.split(earlier)):
-        return False  # most pairs of a long list
+        return False  # a cheap filter for most pairs of a long list
     units = split_glob(earlier)
     reached = _skip_stars({0}, units)
     for unit in split_glob(later):
@@ -44,14 +44,12 @@ def covers(earlier: str, later: str) -> bool:
 
 
 def _skip_stars(reached: set[int], units: tuple[str, ...]) -> set[int]:
-    """What is reached, and what is behind stars that match nothing."""
     return reached.union(
         *({at + 1 + skipped for skipped, _ in enumerate(takewhile("*".__eq__, units[at:]))} for at in reached)
     )
 
 
 def _takes(earlier: str, later: str) -> bool:
-    """Whether a unit for one character matches all that another unit does."""
     if earlier == "*" or later == "*":
         return False
     is_character = len(later) == 3 and later != "[!]"

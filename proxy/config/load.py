@@ -1,7 +1,7 @@
 """YAML, environment and command line -> one Config.
 
-Law: validated whole, every error at once, each with its path, its value and what is allowed. The only module that
-reads the environment, and the configuration's file.
+Law: the whole configuration is validated at once. Each error names its path, its value and what is allowed. No other
+module of the configuration reads the environment or the file.
 """
 
 import os
@@ -22,7 +22,7 @@ from proxy.config.validation import validate
 P = TypeVar("P", bound=PolicyConfig)
 
 ENVIRONMENT_KEYS = {"TRIMTAB_UPSTREAM": "upstream.base_url", "TRIMTAB_LISTEN": "listen"}
-"""Environment variables that stand for one key."""
+"""Environment variables that each set one key."""
 
 _PERCENTAGE = re.compile("[1-9][0-9]?|100")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -31,14 +31,14 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 def load_file(
     file: FilePath | None, settings: Sequence[str] = (), *, may_be_empty: bool = True, is_online: bool = True
 ) -> Config:
-    """The configuration in a file, with settings laid over it; None stands for an empty one. Raises ConfigError.
+    """The configuration of a file, with settings over it. None is an empty file. Raises ConfigError.
 
-    One that says nothing is valid, for every key has a default; where it `may_be_empty` no more, it is being written.
-    Proxies of the environment count for who `is_online`.
+    An empty file is valid, because every key has a default. A reload passes `may_be_empty=False`: a file that was not
+    empty before is probably being written. `is_online` says whether the proxies of the environment apply.
     """
     text = _read_text(file)
     if not may_be_empty and _says_nothing(text):
-        message = f"{file}: says nothing; write another file and rename it, so that it is never read half written"
+        message = f"{file}: is empty; write a new file and rename it, so that it is never read half written"
         raise ConfigError(message)
     try:
         return load_config(text, settings=settings, is_online=is_online)
@@ -50,7 +50,7 @@ def load_file(
 def load_address(
     file: FilePath | None, settings: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Where the proxy listens by `load_file`'s configuration, whatever else is wrong in it. Raises ConfigError."""
+    """The address that `load_file`'s configuration listens on. Other keys may be wrong. Raises ConfigError."""
     environment = os.environ if environment is None else environment
     document = Document.parse(_read_text(file))
     written = document.data if isinstance(document.data, dict) else {}
@@ -72,16 +72,14 @@ def _read_text(file: FilePath | None) -> str:
 
 
 def _read_environment(environment: Mapping[str, str]) -> list[str]:
-    """Settings that stand in the environment."""
     return [f"{key}={environment[name]}" for name, key in ENVIRONMENT_KEYS.items() if environment.get(name)]
 
 
 def _says_nothing(text: str) -> bool:
-    """Whether a YAML text has nothing in it: blanks, comments, the mark of a beginning."""
     try:
         return not Document.parse(text).data
     except ConfigError:
-        return False  # it is told what is wrong with it
+        return False  # load_config reports what is wrong with it
 
 
 def load_config(
@@ -91,11 +89,11 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     is_online: bool = True,
 ) -> Config:
-    """Validate a YAML text, with `dotted.key=value` settings laid over it. Raises ConfigError with every problem.
+    """Validate a YAML text, with `dotted.key=value` settings over it. Raises ConfigError with every problem.
 
-    `environment` (the process's own by default) fills ${NAME} and may set TRIMTAB_UPSTREAM, TRIMTAB_LISTEN and
-    TRIMTAB_AUTOCOMPACT_PCT. Settings win over the environment, and that over the file. Unless `is_online` is false, it
-    names proxies, too (network/forward_proxies.py).
+    `environment` (by default that of the process) replaces ${NAME} and may set TRIMTAB_UPSTREAM, TRIMTAB_LISTEN and
+    TRIMTAB_AUTOCOMPACT_PCT. If `is_online`, it also names proxies (network/forward_proxies.py). Settings win over the
+    environment, and the environment wins over the file.
     """
     environment = os.environ if environment is None else environment
     document = Document.parse(text)
@@ -117,7 +115,7 @@ def load_config(
 
 
 def find_route_fault(config: Config) -> str | None:
-    """What keeps `serve` from using the proxies that the process's environment names; None if nothing does."""
+    """Why `serve` cannot use the proxies of the process's environment; None if it can."""
     try:
         config.routed_by(os.environ)
     except UnusableProxyError as error:
@@ -127,9 +125,9 @@ def find_route_fault(config: Config) -> str | None:
 
 @dataclass(slots=True)
 class _Draft:
-    """What a file says, as the environment and settings change it, and what is wrong with it so far.
+    """The data of a file while the environment and settings change it, and its problems so far.
 
-    `unset` are the paths of texts whose variables are not set. A value that came from elsewhere has no place.
+    `unset`: the paths of texts with a variable that is not set. A value that is not from the file has no place.
     """
 
     data: dict[str, Any]
@@ -160,17 +158,17 @@ class _Draft:
         return _VARIABLE.sub(read, value)
 
     def lay_over(self, setting: str) -> None:
-        """Write `dotted.key=value` into the data; the value is YAML."""
+        """Write `dotted.key=value` into the data. The value is YAML, or else text."""
         dotted, equals, text = setting.partition("=")
         if not equals or not all(dotted.split(".")) or has_half_characters(dotted):
-            self.problems.append(Problem((), f"{dotted!r}: a setting is written dotted.key=value"))
+            self.problems.append(Problem((), f"{dotted!r}: a setting must be dotted.key=value"))
             return
         *parents, last = path = tuple(dotted.split("."))
         section = self.data
         for parent in parents:
             inner = section.setdefault(parent, {})
             if not isinstance(inner, dict):
-                self.problems.append(Problem((), f"{dotted}: {parent} is no section"))
+                self.problems.append(Problem((), f"{dotted}: {parent} is not a section"))
                 return
             section = inner
         section[last] = self._read_value(text, path)
@@ -178,10 +176,10 @@ class _Draft:
         self.unset = {place for place in self.unset if place[: len(path)] != path}
 
     def finish(self) -> Config:
-        """The configuration. Raises ConfigError with every problem, those found before, too."""
+        """The configuration. Raises ConfigError with every problem, including those found earlier."""
         validated = validate(self.data, Config)
         config = validated.model
-        # What is wrong with an empty text is only that its variable is not set.
+        # An unset variable leaves an empty text. Report the variable, not the empty text as well.
         self.problems += [problem for problem in validated.problems if problem.path not in self.unset]
         self.problems += [] if config is None else find_conflicts(config, validated.wrong | self.unset)
         if self.problems or config is None:
@@ -207,11 +205,11 @@ def _read_percentage(text: str | None, problems: list[Problem]) -> float | None:
 
 
 def _override_waters(config: Config, high_water: float) -> Config:
-    """The configuration with one high water everywhere; each low water keeps its share of it."""
+    # Each low water keeps its ratio to the high water.
 
     def override(policy: P) -> P:
         full = config.over_defaults(policy)
-        # A low water without a high one to be a share of stands to it as the fitted ones do.
+        # Without a number for both there is no ratio: the policy then uses that of the fitted waters.
         high, low = full.high_water, full.low_water
         low_water = "auto" if high == "auto" or low == "auto" else low / high * high_water
         return policy.model_copy(update={"high_water": high_water, "low_water": low_water})

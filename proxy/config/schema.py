@@ -1,12 +1,11 @@
-"""The configuration's keys: what each may be, what it is by default, and which policy a request gets.
+"""The keys of the configuration: type, default and description of each; and which policy a request gets.
 
-Law: frozen, and every key has a default. What a file says is read by config/load.py.
+Law: frozen, and every key has a default. config/load.py reads the file.
 """
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from math import ceil
 from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
@@ -14,8 +13,11 @@ from pydantic import Field, field_validator
 from proxy.config.network.forward_proxies import is_loopback
 from proxy.config.policies.policy import ModelConfig, PolicyConfig
 from proxy.config.policies.tools import Section
-from proxy.config.upstream_schema import NamedUpstreams
-from proxy.config.upstream_schema import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - the shell takes it from here
+from proxy.config.sections.limits import MIN_MEMORY_BYTES as MIN_MEMORY_BYTES  # noqa: PLC0414 - for the shell
+from proxy.config.sections.limits import LimitsConfig as LimitsConfig  # noqa: PLC0414 - for the shell
+from proxy.config.sections.prices import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
+from proxy.config.sections.upstream import NamedUpstreams
+from proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
 from proxy.config.values import (
     Address,
     NameGlob,
@@ -27,21 +29,18 @@ from proxy.config.values import (
     split_address,
 )
 from proxy.config.words import Wanted
-from rules.policy import Prices
 
 MAX_MODEL_CHARS = 256
-"""A longer name is no model's, and matches nothing: a request may hold megabytes of it."""
-
-MIN_MEMORY_BYTES = 512 * 1024 * 1024
-"""Of one process: what it is when idle, its caches, and some requests."""
-
-MIN_HELD_BYTES = 1024
+"""Chosen: no model has a longer name. A longer one matches nothing, because globs over megabytes would take seconds."""
 
 S = TypeVar("S")
 
 
 class Same(Generic[S]):
-    """A cache key for one object, by identity: sections that are equal may still set different keys."""
+    """A cache key that compares one object by identity.
+
+    Equal sections may still set different keys, so equality is not enough.
+    """
 
     __slots__ = ("value",)
 
@@ -55,99 +54,121 @@ class Same(Generic[S]):
         return id(self.value)
 
 
-class LimitsConfig(Section):
-    """What the proxy takes on."""
-
-    max_body_bytes: int = Field(33_554_432, ge=1024, description="a larger body streams through uncompacted")
-    max_concurrent_requests: int = Field(1024, ge=1, description="more than this are answered 503")
-    max_memory_bytes: int = Field(
-        2_147_483_648,
-        ge=MIN_MEMORY_BYTES,
-        description="of all workers together; requests for which there is no room are answered 503",
-    )
-    max_held_bytes: int | None = Field(
-        None,
-        ge=MIN_HELD_BYTES,
-        description="of request bodies read at once; null: what max_memory_bytes leaves room for",
-    )
-    max_plan_seconds: float = Field(
-        2.0, gt=0, description="what a request waits for a thread; then it goes out unplanned if that is safe, else 503"
-    )
-    client_silence_seconds: float = Field(
-        60.0, gt=0, description="a client that sends none of its body for so long is answered 408"
-    )
-    shutdown_delay_seconds: float = Field(
-        0.0, ge=0, description="after SIGTERM /trimtab/ready says no, and requests are still taken, for so long"
-    )
-    drain_seconds: float = Field(20.0, ge=0, description="what requests in flight have to finish after that")
-
-    def divide(self, workers: int) -> Self:
-        """What each of so many processes takes on, so that all of them together take on this; never less than works."""
-        held_bytes = self.max_held_bytes
-        return self.model_copy(
-            update={
-                "max_concurrent_requests": ceil(self.max_concurrent_requests / workers),
-                "max_memory_bytes": max(self.max_memory_bytes // workers, MIN_MEMORY_BYTES),
-                "max_held_bytes": None if held_bytes is None else max(held_bytes // workers, MIN_HELD_BYTES),
-            }
-        )
-
-
-class PricesConfig(Section):
-    """What tokens cost, as ratios: they decide whether a cut is worth its cache break."""
-
-    input: float = Field(1.0, gt=0, description="a prompt token")
-    cached_input: float = Field(0.1, ge=0, description="one that the upstream's prompt cache holds")
-    output: float = Field(4.0, ge=0, description="a completion token")
-
-    def to_prices(self) -> Prices:
-        """The ratios that the rules need."""
-        return Prices(self.input, self.cached_input, self.output)
-
-
 class Config(Section):
-    """All of it. Every key has a default."""
+    """The whole configuration. Every key has a default."""
 
-    listen: Address = Field("127.0.0.1:8790", description="HOST:PORT; port 0 picks a free one")
+    listen: Address = Field(
+        "127.0.0.1:8790",
+        examples=["0.0.0.0:8790"],
+        description="The address that clients connect to, HOST:PORT. Port 0 picks a free port. An address other than "
+        "loopback lets other machines use the proxy; set client_keys then.",
+    )
     client_keys: tuple[OwnKey, ...] | None = Field(
-        None, min_length=1, repr=False, description="a list: then every client must show one of these"
+        None,
+        min_length=1,
+        repr=False,
+        examples=[["${ALICE_KEY}", "${CI_KEY}"]],
+        description="The keys that clients may use for trimtab itself. A request without one of them gets 401. "
+        "null: no key is needed.",
     )
     admin_token: OwnKey | None = Field(
-        None, repr=False, description="then /metrics and /trimtab/ want it, but for health and ready"
+        None,
+        repr=False,
+        examples=["${ADMIN_TOKEN}"],
+        description="The bearer token for /metrics and the pages below /trimtab/, except /trimtab/health and "
+        "/trimtab/ready. null: they need one of client_keys, if those are set and metrics_listen is not.",
     )
-    allowed_hosts: tuple[NameGlob, ...] = Field((), description="globs; names of this machine, if no key is asked for")
-    allowed_origins: tuple[NameGlob, ...] = Field((), description="globs; sites whose pages may send requests, too")
+    allowed_hosts: tuple[NameGlob, ...] = Field(
+        (),
+        examples=[["trimtab.internal.example.com"]],
+        description="Globs on the Host header that are accepted in addition to localhost and IP addresses. It matters "
+        "only on a loopback address without client_keys; other hosts get 403 (protection against DNS rebinding).",
+    )
+    allowed_origins: tuple[NameGlob, ...] = Field(
+        (),
+        examples=[["http://localhost:3000", "chrome-extension://*"]],
+        description="Globs on the Origin header of web pages that may send requests if no client key is needed. Other "
+        "web sites get 403. Programs that send no Origin header are not affected.",
+    )
     metrics_listen: Address | None = Field(
-        None, description="null: /metrics on the same port; else its own HOST:PORT, for our own pages alone"
+        None,
+        examples=["127.0.0.1:9790"],
+        description="A separate address, HOST:PORT, for metrics_path and the pages below /trimtab/. Clients' keys are "
+        "not needed there, and metrics_path is 404 on listen. null: all are served on listen.",
     )
     metrics_path: Annotated[str, Wanted("a path that begins with /")] = Field(
-        "/metrics", pattern="^/", description="where Prometheus scrapes"
+        "/metrics",
+        pattern="^/",
+        description="The path of the Prometheus metrics. It must not begin with /v1, /trimtab or /chat/completions.",
     )
     workers: WorkerCount = Field(
-        1, description="processes that share the port and the limits; auto: one for each core, as memory allows"
+        1,
+        examples=["auto"],
+        description="The number of processes that share the port and the limits. auto: one for each CPU core, but no "
+        "more than limits.max_memory_bytes has room for (512 MiB each).",
     )
     mode: Literal["enforce", "observe", "off"] = Field(
-        "enforce", description="enforce | observe (decide and count, forward the original) | off"
+        "enforce",
+        description="What trimtab does to requests. enforce: compact them. observe: decide and count, but forward the "
+        "original. off: forward only.",
     )
     allow_header_override: bool = Field(
-        default=True, description="may a request send x-trimtab-mode and x-trimtab-profile?"
+        default=True,
+        description="Whether a request may set x-trimtab-mode (only to do less than configured) and x-trimtab-profile. "
+        "false: both headers are ignored.",
     )
-    upstream: UpstreamConfig = UpstreamConfig()
-    upstreams: NamedUpstreams = Field({}, description="more of them, by name, for models and summaries")
+    upstream: UpstreamConfig = Field(
+        UpstreamConfig(), description="The server that requests go to, unless a policy names one of upstreams."
+    )
+    upstreams: NamedUpstreams = Field(
+        {},
+        examples=[{"local": {"base_url": "http://127.0.0.1:8000/v1"}}],
+        description="Further servers by a name of your choice. The key upstream of a policy, or of its summary, "
+        "refers to that name.",
+    )
     tenant: Tenant = Field(
-        "authorization", description="whose summaries are whose: authorization | header:NAME (for rotating tokens)"
+        "authorization",
+        examples=["header:x-user-id"],
+        description="What tells clients apart, so that no client can read another's summaries. authorization: all "
+        "credentials of the request. header:NAME: the value of that header, for clients whose tokens change. Whoever "
+        "can set that header must be trusted.",
     )
     store: Store = Field(
         "sqlite",
         repr=False,
-        description="where summaries are kept: memory | sqlite | sqlite:///path | redis[+sentinel|+cluster]://host:port/db",
+        examples=["memory", "sqlite:////var/lib/trimtab/summaries.sqlite3", "redis://redis:6379/0"],
+        description="Where summaries are kept. memory: in this process. sqlite: a file in the user's data directory. "
+        "sqlite:///PATH: that file. redis://HOST:PORT/DB: a server that several instances share; also rediss://, "
+        "valkey://, valkeys://, redis+sentinel:// and redis+cluster://.",
     )
-    store_ttl_seconds: float = Field(604_800, gt=0, description="how long a summary is kept that nobody uses")
-    prices: PricesConfig = PricesConfig()
-    limits: LimitsConfig = LimitsConfig()
-    defaults: PolicyConfig = PolicyConfig()
-    models: tuple[ModelConfig, ...] = Field((), description="first match wins")
-    profiles: dict[str, PolicyConfig] = Field({}, description="named policies, picked with x-trimtab-profile")
+    store_ttl_seconds: float = Field(
+        604_800,
+        gt=0,
+        description="The time in seconds after which an unused summary is deleted. The default is 7 days.",
+    )
+    prices: PricesConfig = Field(
+        PricesConfig(),
+        description="What tokens cost relative to each other. They decide when a cut pays for the prompt cache that "
+        "it breaks. Wrong prices only affect cost, never correctness.",
+    )
+    limits: LimitsConfig = Field(
+        LimitsConfig(), description="Limits on sizes, on concurrent requests, on memory, and on times."
+    )
+    defaults: PolicyConfig = Field(
+        PolicyConfig(), description="The policy of every model: how its requests are compacted."
+    )
+    models: tuple[ModelConfig, ...] = Field(
+        (),
+        examples=[[{"match": "qwen*", "context_window": 32768}]],
+        description="Policies for some models. The first entry whose match fits the request's model applies. A key "
+        "that it does not set has the value of defaults.",
+    )
+    profiles: dict[str, PolicyConfig] = Field(
+        {},
+        examples=[{"small": {"context_window": 16000}}],
+        description="Policies by a name of your choice. A request selects one with the header x-trimtab-profile; it "
+        "then applies instead of models. A key that it does not set has the value of defaults.",
+    )
 
     @field_validator("metrics_path")
     @classmethod
@@ -155,45 +176,45 @@ class Config(Section):
         is_theirs = path.startswith(("/v1", "/trimtab", "/chat/completions"))
         require(not is_theirs, "must not begin with /v1, /trimtab or /chat/completions")
         is_plain = path.isascii() and path.isprintable() and not set(path) & set(" %?#")
-        require(is_plain, "must be plain ASCII, without a space and any of % ? #")
+        require(is_plain, "must be plain ASCII without a space or any of % ? #")
         return path
 
     def over_defaults(self, patch: PolicyConfig | None) -> PolicyConfig:
-        """The defaults with what the patch sets, if there is one; the same object each time."""
+        """The defaults, with the keys that the patch sets; the same object each time."""
         return self.defaults if patch is None else _overlay(Same(self.defaults), Same(patch))
 
     def policy_for(self, model: str) -> PolicyConfig:
-        """The policy of a model whose request names no profile: the first match's, else the defaults."""
+        """The policy of a model if the request names no profile: that of the first match, else the defaults."""
         return self.over_defaults(self.match_for(model))
 
     def match_for(self, model: str) -> ModelConfig | None:
-        """The first entry of `models` whose glob matches; none does for a name beyond MAX_MODEL_CHARS."""
+        """The first entry of `models` with a glob that matches; None for a name longer than MAX_MODEL_CHARS."""
         if not self.models or len(model) > MAX_MODEL_CHARS:
             return None
         index = _match_first(tuple(entry.match for entry in self.models), model)
         return None if index is None else self.models[index]
 
     def upstream_for(self, name: str | None) -> UpstreamConfig:
-        """The upstream by its name in `upstreams`; None is the main one."""
+        """The upstream with this name in `upstreams`; None is the main upstream."""
         return self.upstream if name is None else self.upstreams[name]
 
     def discovered_upstreams(self) -> tuple[UpstreamConfig, ...]:
-        """The upstreams that are to be asked for windows: of those policies that leave theirs open."""
+        """The upstreams to ask for context windows: those of policies with `context_window: auto`."""
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         return tuple(self.upstream_for(name) for name in sorted(names, key=str))
 
     def routed_by(self, environment: Mapping[str, str]) -> Self:
-        """The same with the proxies that the environment names. Raises UnusableProxyError."""
+        """The configuration with the proxies of the environment. Raises UnusableProxyError."""
         upstreams = {name: upstream.routed_by(environment) for name, upstream in self.upstreams.items()}
         return self.model_copy(update={"upstream": self.upstream.routed_by(environment), "upstreams": upstreams})
 
     def as_worker_of(self, workers: int) -> Self:
-        """The same for one of so many processes; this very object for one alone."""
+        """The configuration of one of several workers; this object itself if there is one worker."""
         return self if workers == 1 else self.model_copy(update={"limits": self.limits.divide(workers)})
 
     def open_addresses(self) -> dict[str, str]:
-        """Addresses beyond this machine where no key is asked for, and what that means."""
+        """The addresses that other machines can reach without a key, each with a warning."""
         found = {}
         if self.client_keys is None and not is_loopback(split_address(self.listen)[0]):
             found[self.listen] = "anyone who reaches this port can use the proxy; see client_keys"

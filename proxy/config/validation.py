@@ -1,6 +1,6 @@
-"""What is wrong with a configuration's values, said in words: the validator says where, the models what would do.
+"""The problems of a configuration's values, as sentences. pydantic finds them, and the models say what is allowed.
 
-Law: no value is repeated that may hold a secret; nothing is said in the validator's own words.
+Law: a message never repeats a value that may contain a secret, and never quotes pydantic.
 """
 
 import copy
@@ -17,19 +17,20 @@ from proxy.config.words import Slot, list_keys
 M = TypeVar("M", bound=BaseModel)
 
 MAX_ROUNDS = 8
-"""Taking wrong values out may bring others to light: a section's own checks run when its values are right."""
+"""Chosen: enough for every nested section. Each round removes the wrong values and validates again, because pydantic
+checks a whole section only if all of its values are right."""
 STAND_IN = "*"
-"""For a text that must be there."""
+"""Replaces a required text that is wrong."""
 _WRONG_KEY = "[key]"
-"""What the validator puts behind the name of a mapping's key that is wrong itself."""
+"""pydantic writes this after the name of a mapping's key if the key itself is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Validated(Generic[M]):
-    """A model of the data, and what is wrong with it.
+    """A model of the data, and the problems of the data.
 
-    If something is, the model is that of the rest: what is at `wrong` has its default, or a stand-in in lists. None if
-    there is no such rest.
+    If there are problems, the model is that of the remaining data: a value at one of the paths `wrong` has its default,
+    or a stand-in if it is in a list. None if nothing valid remains.
     """
 
     model: M | None
@@ -38,7 +39,7 @@ class Validated(Generic[M]):
 
 
 def validate(data: Any, model: type[M]) -> Validated[M]:
-    """Validate the data, which stays as it is."""
+    """Validate the data without changing it."""
     problems: dict[Problem, None] = {}
     wrong: set[Path] = set()
     for _ in range(MAX_ROUNDS):
@@ -50,8 +51,8 @@ def validate(data: Any, model: type[M]) -> Validated[M]:
             inner = [path for path, _, _ in found]
             for path, slot, words in found:
                 if any(len(path) < len(other) and other[: len(path)] == path for other in inner):
-                    continue  # a list is too short, say, without its wrong items
-                if not is_within(path, before):  # else it is about a stand-in
+                    continue  # for example, a list is too short only because its wrong items are gone
+                if not is_within(path, before):  # else the problem is one of a stand-in
                     problems.update(dict.fromkeys(words))
                 wrong.add(path)
                 _take_out(data, path, slot)
@@ -59,7 +60,7 @@ def validate(data: Any, model: type[M]) -> Validated[M]:
 
 
 def show(path: Path, value: object) -> str:
-    """The value as YAML has it, with a blank behind it; nothing if it may hold a secret, or is no single value."""
+    """The value as YAML writes it, and a space; an empty text if it may contain a secret or is no single value."""
     if not SECRET_KEYS.isdisjoint(path):
         return ""
     if value is None or isinstance(value, bool):
@@ -67,14 +68,13 @@ def show(path: Path, value: object) -> str:
     if not isinstance(value, str | int | float | date):
         return ""
     text = str(value)
-    if "@" in text or "?" in text or (path[-1:] == ("store",) and "://:" in text):  # addresses with a password
+    if "@" in text or "?" in text or (path[-1:] == ("store",) and "://:" in text):  # URLs with a password
         return ""
     shown = repr(value) if isinstance(value, str) else text
     return f"{shown} " if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… "
 
 
 def _read(item: Any, model: type[BaseModel]) -> tuple[Path, Slot | None, list[Problem]]:
-    """Where one of the validator's errors is, what may stand there, and what to say of it."""
     kind, value = item["type"], item["input"]
     path, slot = _find(item["loc"], kind, model)
     if kind == "value_error":
@@ -85,15 +85,15 @@ def _read(item: Any, model: type[BaseModel]) -> tuple[Path, Slot | None, list[Pr
     if slot is None:
         return path, slot, [Problem(path, f"unknown key{_suggest(path, model)}")]
     shown = "" if slot.holds_others and value is not None else show(path, value)
-    wanted = "text: put it in quotes" if slot.takes_quoted(value) else slot.words()
+    wanted = "a text: put it in quotes" if slot.takes_quoted(value) else slot.words()
     return path, slot, [Problem(path, f"{shown}must be {wanted}")]
 
 
 def _find(location: tuple[str | int, ...], kind: str, model: type[BaseModel]) -> tuple[Path, Slot | None]:
-    """The path of one of the validator's locations, and what may stand there; None for a key that nothing knows.
+    """The path of one of pydantic's locations, and the slot there; None for an unknown key.
 
-    A location names keys and indexes, and behind them what is no part of the file: the mark of a wrong key, the name
-    of one type among several. So it is followed through the models' fields as far as these go.
+    A location consists of keys and indexes. After them may be parts that are not in the file: the mark of a wrong key,
+    or the name of one type of a union. So the location is followed only as far as the models' fields go.
     """
     path: Path = ()
     slot, outer = Slot.of(model), None
@@ -118,7 +118,6 @@ def _suggest(path: Path, model: type[BaseModel]) -> str:
 
 
 def _take_out(data: Any, path: Path, slot: Slot | None) -> None:
-    """Have the data go without what is at the path; what must be there gets a stand-in."""
     parent = data
     for step in path[:-1]:
         parent = parent[step]

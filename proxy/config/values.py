@@ -1,6 +1,6 @@
-"""What single values of the configuration may be.
+"""The types of single values in the configuration.
 
-Law: a message says what the value must be, and never repeats it where it may hold a secret.
+Law: a message says what the value must be. It never repeats a value that may contain a secret.
 """
 
 import re
@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, StringConstraints, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from proxy.config.globs import NEVER, UNCLOSED, split_glob
@@ -20,42 +20,46 @@ from proxy.config.words import Wanted
 from rules.treatment import MAX_NAME_CHARS
 
 MIN_SUMMARY_TOKENS = 64
-"""A shorter summary could not hold its four headings."""
+"""Chosen: a shorter summary has no space for text under its four headings."""
 MIN_CONTEXT_WINDOW = 1024
+"""Chosen: a smaller window has no space for a system prompt and an answer."""
 MAX_DIGITS = 18
+"""Chosen: more digits than any number of the configuration needs, and few enough to fit 64 bits."""
 MAX_WORKERS = 256
-"""More processes than the largest machines have cores for."""
+"""Chosen: more processes than large machines have cores."""
 ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages")
-"""What clients add to an address themselves; the longer ones first. Addresses of Azure AI Foundry end in /models."""
-_NOT_EMPTY = "must not have an empty password; is its variable set to nothing? without one, leave out its colon"
+"""Clients append these to `base_url`. Longer ones first. Not /models: URLs of Azure AI Foundry end in it."""
+_NOT_EMPTY = "must not have an empty password; is its variable set to an empty text? For no password, omit the colon"
 _NOT_ONE_SERVER = (
-    "must name one server; several are redis+sentinel://host:port,host:port/SERVICE/DB or "
+    "must name one server; for several servers write redis+sentinel://host:port,host:port/SERVICE/DB or "
     "redis+cluster://host:port,host:port"
 )
-GLOB = Wanted("a glob of printable characters, not an empty one")
+GLOB = Wanted("a glob of printable characters that is not empty", r"[\s\S]")
 _TENANT = r"^(?:authorization|header:[!#$%&'*+.^_`|~0-9A-Za-z-]+)$"
-"""Source of what a header's name may be: RFC 9110, a token."""
+"""Source: a header name is a token of RFC 9110."""
+_PORT = "[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+_STORE = r"^(?:memory|sqlite|sqlite:///[\s\S]+|(?:redis|valkey)s?(?:\+(?:sentinel|cluster))?://[\s\S]+)$"
 
 
 def refused() -> PydanticCustomError:
-    """The error for a value of another kind: what is said is what its type wants (see config/words.py)."""
+    """The error for a value of a wrong type. Its message is the words of the type; see config/words.py."""
     return PydanticCustomError("refused", "refused")
 
 
 def require(is_so: object, words: str) -> None:
-    """Raises ValueError, which says what the value must be, unless it is so."""
+    """Raises ValueError with the words unless `is_so`."""
     if not is_so:
         raise ValueError(words)
 
 
 def _check_url(url: str) -> str:
     is_one_word = url.isascii() and url.isprintable() and " " not in url
-    require(is_one_word and _has_valid_port(url), "must be plain ASCII, with a port from 1 to 65535 if any")
+    require(is_one_word and _has_valid_port(url), "must be plain ASCII; a port must be from 1 to 65535")
     parts = urlsplit(url)
     is_server = parts.scheme in {"http", "https"} and parts.hostname
-    require(is_server, "must be an http:// or https:// address with a host")
+    require(is_server, "must be an http:// or https:// URL with a host")
     is_plain = parts.username is None and "?" not in url and "#" not in url
-    require(is_plain, "must carry no user name, query or fragment; a key belongs in api_key")
+    require(is_plain, "must have no user name, query or fragment; a key belongs in api_key")
     url = url.rstrip("/")
     endpoint = next((path for path in ENDPOINTS if url.lower().endswith(path)), None)
     require(endpoint is None, f"must end before {endpoint}: requests to /v1/X go to base_url/X")
@@ -63,11 +67,10 @@ def _check_url(url: str) -> str:
 
 
 def _check_rooted_path(path: str) -> str:
-    """A path as it is sent, or a folder of them: `*` stands for all below it, and in no other place."""
     is_plain = path.isascii() and path.isprintable() and not set(path.removesuffix("/*")) & set(" %?#;*\\")
-    require(path.startswith("/") and is_plain, "must be /PATH or /PATH/*, without any of % ? # ; * in PATH")
+    require(path.startswith("/") and is_plain, "must be /PATH or /PATH/*; PATH must not contain any of % ? # ; *")
     has_dots = {".", ".."} & set(path.split("/"))
-    require(not has_dots and "//" not in path, "must have no . or .. and no empty part in it")
+    require(not has_dots and "//" not in path, "must not contain a segment that is empty, . or ..")
     return path
 
 
@@ -79,8 +82,7 @@ def _check_proxy(proxy: str) -> str:
 
 
 def _has_empty_password(address: str) -> bool:
-    """Whether a `:` before the host has nothing behind it: a variable that is set to nothing, rather than none."""
-    return urlsplit(address).netloc.rpartition("@")[0].endswith(":")
+    return urlsplit(address).netloc.rpartition("@")[0].endswith(":")  # probably the end of an empty variable
 
 
 def _has_valid_port(url: str) -> bool:
@@ -91,30 +93,29 @@ def _has_valid_port(url: str) -> bool:
 
 
 def _check_own_key(key: str) -> str:
-    """A key that clients must show: a variable that is set to nothing must not open the door."""
-    require(key, "must not be empty")
+    require(key, "must not be empty")  # or a variable that is set to an empty text would let everyone in
     return key
 
 
 def _check_upstream_key(key: str) -> str:
-    """The operator's key: with a variable that is set to nothing, the client's would go out in its place."""
-    require(key, "must not be empty; is its variable set to nothing? null says that there is none")
+    # Without this check, an empty variable would send the client's own key to the upstream.
+    require(key, "must not be empty; is its variable set to an empty text? For no key, write null")
     return key
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
+    """Host and port of `HOST:PORT`; an IPv6 host may be in brackets."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def site_url(host: str, port: int) -> str:
-    """The address of a server, as a client on this machine writes it."""
+    """The URL of a server, with brackets around an IPv6 host."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def own_host(host: str) -> str:
-    """Where this machine reaches a server that listens on `host`: all addresses include the loopback's."""
+    """The host by which this machine reaches a server that listens on `host`: loopback if that is all addresses."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - asked, not listened on
 
 
@@ -126,7 +127,6 @@ def _check_address(address: str) -> str:
 
 
 def _is_number(text: str | int) -> bool:
-    """Whether it is written in the digits from 0 to 9, and not in more of them than anything here has."""
     digits = str(text)
     return len(digits) <= MAX_DIGITS and digits.isascii() and digits.isdecimal()
 
@@ -151,7 +151,6 @@ def _check_workers(workers: object) -> object:
 
 
 def _check_share(share: object) -> object:
-    """From nothing to all; or auto."""
     if share == "auto":
         return share
     if isinstance(share, bool) or not isinstance(share, int | float | str):
@@ -166,7 +165,6 @@ def _check_share(share: object) -> object:
 
 
 def _check_water(share: object) -> object:
-    """The same, and more than nothing."""
     water = _check_share(share)
     if water == 0:
         raise refused()
@@ -174,7 +172,6 @@ def _check_water(share: object) -> object:
 
 
 def _check_tokens(tokens: object) -> object:
-    """A budget that does something; or auto."""
     if tokens == "auto":
         return tokens
     if isinstance(tokens, bool) or not isinstance(tokens, int | str) or not _is_number(tokens):
@@ -186,20 +183,19 @@ def _check_tokens(tokens: object) -> object:
 
 def _check_glob(glob: str) -> str:
     require(glob and glob.isprintable(), f"must be {GLOB.words}")
-    require(UNCLOSED not in split_glob(glob), "has a [ that no ] closes; a literal one is written [[]")
-    require(NEVER not in translate(glob), "never matches: one of its [...] holds no character")
+    require(UNCLOSED not in split_glob(glob), "has a [ without its ]; write a literal [ as [[]")
+    require(NEVER not in translate(glob), "never matches: one of its [...] contains no character")
     return glob
 
 
 def _check_name_glob(glob: str) -> str:
-    """A glob on a name, which has so many characters at most."""
     chars = sum(unit != "*" for unit in split_glob(_check_glob(glob)))
-    require(chars <= MAX_NAME_CHARS, f"never matches: a name has {MAX_NAME_CHARS} characters at most")
+    require(chars <= MAX_NAME_CHARS, f"never matches: a name has at most {MAX_NAME_CHARS} characters")
     return glob
 
 
 def read_switch(value: object) -> object:
-    """The switch that a text stands for, as every switch takes it; any other value as it is."""
+    """The boolean that a text means (`on`, `no`, ...); any other value unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -209,16 +205,13 @@ def read_switch(value: object) -> object:
 
 
 def _check_exclude(exclude: object) -> object:
-    """A switch, or globs; what is neither is told in one sentence, not one for each of the two.
-
-    Raises pydantic's own error for the globs, which keeps the index of each that is wrong.
-    """
+    # Checked here, and not by pydantic's union: that would report an error for each of the two types.
     exclude = read_switch(exclude)
     if isinstance(exclude, bool):
         return exclude
     if not isinstance(exclude, list | tuple) or not exclude:
         raise refused()
-    return _GLOBS.validate_python(exclude)
+    return _GLOBS.validate_python(exclude)  # its errors contain the index of each wrong glob
 
 
 _DATABASE = re.compile(r"(/[0-9]*)?", re.ASCII)
@@ -241,36 +234,54 @@ def _check_store(store: str) -> str:
     return store
 
 
+# An empty variable means that the key is not set. For secrets it is an error instead.
 _BLANK_IS_NULL = BeforeValidator(lambda key: None if key == "" else key)
-"""A variable that is set to nothing is a key that is not set; of secrets it is a mistake."""
-Url = Annotated[str, AfterValidator(_check_url), Wanted("an http:// or https:// address with a host")]
-RootedPath = Annotated[str, AfterValidator(_check_rooted_path), Wanted("/PATH or /PATH/*")]
+Url = Annotated[
+    str,
+    AfterValidator(_check_url),
+    Wanted("an http:// or https:// URL with a host", r"^[Hh][Tt][Tt][Pp][Ss]?://[!\x22$->@-~]+$"),
+]
+RootedPath = Annotated[str, AfterValidator(_check_rooted_path), Wanted("/PATH or /PATH/*", r"^/[^\s%?#;*\\]*\*?$")]
 OptionalName = Annotated[str | None, _BLANK_IS_NULL]
 _Key = Annotated[
-    str, StringConstraints(pattern="^[!-~]*$"), Wanted("one word of printable ASCII, without a line break")
+    str, StringConstraints(pattern="^[!-~]*$"), Wanted("one word of printable ASCII, without a line break", "^[!-~]+$")
 ]
 OptionalKey = Annotated[_Key, AfterValidator(_check_upstream_key)] | None
-_Proxy = Annotated[str, AfterValidator(_check_proxy), Wanted("http://[USER:PASSWORD@]HOST:PORT, or direct")]
+_Proxy = Annotated[
+    str,
+    AfterValidator(_check_proxy),
+    Wanted("http://[USER:PASSWORD@]HOST:PORT, or direct", r"^(?:|direct|[Hh][Tt][Tt][Pp][Ss]?://[!-~]+)$"),
+]
 OptionalProxy = Annotated[_Proxy | None, _BLANK_IS_NULL]
-_File = Wanted("the name of a PEM file")
+_File = Wanted("the path of a PEM file")
 AuthoritiesFile = Annotated[Annotated[str, AfterValidator(check_authorities), _File] | None, _BLANK_IS_NULL]
 CertificateFile = Annotated[Annotated[str, AfterValidator(check_certificate), _File] | None, _BLANK_IS_NULL]
 OwnKey = Annotated[_Key, AfterValidator(_check_own_key)]
-Address = Annotated[str, AfterValidator(_check_address), Wanted("HOST:PORT, the port 0 to 65535")]
+Address = Annotated[
+    str, AfterValidator(_check_address), Wanted("HOST:PORT, with a port from 0 to 65535", rf"[\s\S]:0*(?:{_PORT})$")
+]
 ContextWindow = Annotated[
-    Literal["auto"] | int, BeforeValidator(_check_window), Wanted("auto, or a whole number of tokens")
+    Literal["auto"] | Annotated[int, Field(ge=MIN_CONTEXT_WINDOW)],
+    BeforeValidator(_check_window),
+    Wanted("auto, or a whole number of tokens"),
 ]
 WorkerCount = Annotated[
-    Literal["auto"] | int, BeforeValidator(_check_workers), Wanted(f"auto, or a whole number from 1 to {MAX_WORKERS}")
+    Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_WORKERS)],
+    BeforeValidator(_check_workers),
+    Wanted(f"auto, or a whole number from 1 to {MAX_WORKERS}"),
 ]
 AutoShare = Annotated[
-    Literal["auto"] | float, BeforeValidator(_check_share), Wanted("auto, or a number, 0 or more and at most 1")
+    Literal["auto"] | Annotated[float, Field(ge=0, le=1)],
+    BeforeValidator(_check_share),
+    Wanted("auto, or a number from 0 to 1"),
 ]
 AutoWater = Annotated[
-    Literal["auto"] | float, BeforeValidator(_check_water), Wanted("auto, or a number above 0 and at most 1")
+    Literal["auto"] | Annotated[float, Field(gt=0, le=1)],
+    BeforeValidator(_check_water),
+    Wanted("auto, or a number above 0 and at most 1"),
 ]
 AutoTokens = Annotated[
-    Literal["auto"] | int,
+    Literal["auto"] | Annotated[int, Field(ge=MIN_SUMMARY_TOKENS)],
     BeforeValidator(_check_tokens),
     Wanted(f"auto, or a whole number of tokens, at least {MIN_SUMMARY_TOKENS}"),
 ]
@@ -279,7 +290,11 @@ _Glob = Annotated[str, AfterValidator(_check_glob), GLOB]
 _GLOBS = TypeAdapter(tuple[_Glob, ...])
 _SWITCH = TypeAdapter(bool)
 Exclude = Annotated[
-    bool | tuple[_Glob, ...], BeforeValidator(_check_exclude), Wanted("true, false, or a list of globs")
+    bool | Annotated[tuple[_Glob, ...], Field(min_length=1)],
+    BeforeValidator(_check_exclude),
+    Wanted("true, false, or a list of globs"),
 ]
 Tenant = Annotated[str, StringConstraints(pattern=_TENANT), Wanted("authorization, or header:NAME")]
-Store = Annotated[str, AfterValidator(_check_store), Wanted("memory, sqlite, sqlite:///path or redis://host:port/db")]
+Store = Annotated[
+    str, AfterValidator(_check_store), Wanted("memory, sqlite, sqlite:///path or redis://host:port/db", _STORE)
+]

@@ -1,4 +1,4 @@
-"""What may stand at each place of a configuration, in plain words, read from the models' own fields."""
+"""What is allowed at each place of a configuration, in plain words, read from the models' fields."""
 
 import types
 from collections.abc import Iterable
@@ -7,7 +7,8 @@ from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, GetJsonSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema
 
 Step = str | int
 _NUMBERS = {int: "a whole number", float: "a number"}
@@ -16,14 +17,24 @@ _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "belo
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Says what a value must be; stands among the annotations of its type."""
+    """An annotation of a type that says what its values must be.
+
+    `words` are for error messages, to follow "must be". `pattern` is for editors: a regular expression, valid in
+    ECMAScript too, that every right value matches. It may match wrong ones.
+    """
 
     words: str
+    pattern: str | None = None
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The type's JSON Schema with the pattern, as pydantic asks for it."""
+        found = handler(schema)
+        return found if self.pattern is None else {**found, "pattern": self.pattern}
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What may stand at a place: a type without its annotations, these, and whether null will do."""
+    """What is allowed at a place: a type without its annotations, the annotations, and whether null is allowed."""
 
     kind: Any
     constraints: tuple[Any, ...] = ()
@@ -31,7 +42,7 @@ class Slot:
 
     @classmethod
     def of(cls, annotation: Any, constraints: Iterable[Any] = ()) -> "Slot":
-        """The slot of an annotation; constraints are those that a field adds to it."""
+        """The slot of an annotation. `constraints`: those that the field adds to it."""
         found, is_optional = tuple(constraints), False
         while True:
             inner = get_args(annotation)
@@ -44,21 +55,21 @@ class Slot:
 
     @property
     def section(self) -> type[BaseModel] | None:
-        """The model, if a section stands here."""
+        """The model, if the value is a section."""
         return self.kind if isinstance(self.kind, type) and issubclass(self.kind, BaseModel) else None
 
     @property
     def is_mapping(self) -> bool:
-        """Whether names of one's own choice stand here, each with a value."""
+        """Whether the value is a mapping with names of the user's choice."""
         return get_origin(self.kind) is dict
 
     @property
     def holds_others(self) -> bool:
-        """Whether keys or items stand within."""
+        """Whether the value contains keys or items."""
         return self.section is not None or get_origin(self.kind) in {dict, tuple, list}
 
     def enter(self, step: Step) -> "Slot | None":
-        """What may stand at a key or an index within; None if there is no such key."""
+        """The slot at a key or index of the value; None if there is no such key."""
         if self.section is not None:
             return _enter_section(self.section, step)
         if self.is_mapping:
@@ -70,7 +81,7 @@ class Slot:
         return None
 
     def takes_quoted(self, value: object) -> bool:
-        """Whether text is wanted here, and a value that is none would do if quotes made it one."""
+        """Whether a text is needed here, and the value would be right if it were in quotes."""
         if self.kind is not str or not isinstance(value, bool | int | float | date):
             return False
         text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -81,7 +92,7 @@ class Slot:
         return True
 
     def words(self) -> str:
-        """What a value must be, for behind `must be`."""
+        """What a value must be, to follow "must be"."""
         words = next((item.words for item in self.constraints if isinstance(item, Wanted)), None)
         options = ["true", "false"] if self.kind is bool else _list_options(self.kind)
         if words is None and options:
@@ -106,11 +117,11 @@ class Slot:
                 if (bound := getattr(item, name, None)) is not None
             ]
             return ", ".join([_NUMBERS[self.kind], *([" and ".join(bounds)] if bounds else [])])
-        return "text, in quotes if it looks like something else" if self.kind is str else "something else"
+        return "a text, in quotes if it looks like something else" if self.kind is str else "something else"
 
 
 def list_keys(section: type[BaseModel]) -> list[str]:
-    """The keys of a section, as they are written."""
+    """The keys of a section, as a file has them."""
     return [field.alias or name for name, field in section.model_fields.items()]
 
 
@@ -122,7 +133,6 @@ def _enter_section(section: type[BaseModel], step: Step) -> Slot | None:
 
 
 def _list_options(kind: Any) -> list[str]:
-    """The words among which one may choose; none if it is no such choice."""
     if get_origin(kind) is Literal:
         return [str(option) for option in get_args(kind)]
     return [str(option.value) for option in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []

@@ -1,7 +1,7 @@
-"""Whose request it is: what keeps clients apart in everything that outlives a request.
+"""The tenant of a request: what keeps clients apart in everything that outlives a request.
 
-Law: what tells tenants apart comes from all the credentials that a request shows, else from a key that never leaves
-this machine. An `id` tells nothing of the credential behind it.
+Law: a tenant is derived from all credentials of the request, or else from a key that never leaves this machine. An `id`
+reveals nothing of the credential.
 """
 
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from proxy.http.keys import find_key
 
 _HEADER = "header:"
 _FIRST_NAMES = frozenset({*CLASSIC_NAMES, KEY_HEADER})
-"""What is in stores was written under these alone; other names were no credentials then."""
+"""The names that count first. Stores contain summaries from a time when only these names were credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """One client, as far as it can be told from others.
+    """One client, as far as it can be distinguished from others.
 
-    `id` is the same in every process that is shown the same credential. `secret` is what the ids and the encryption of
-    its summaries are derived from. `key_id` tells apart the `client_keys` that let clients in; empty if there are none.
-    Credentials can be invented if the upstream checks none; client keys cannot.
+    `id` is the same in every process for the same credential. The ids and the encryption of the client's summaries are
+    derived from `secret`. `key_id` identifies the one of `client_keys` that the request has; empty if none are
+    configured. A client can invent credentials if the upstream checks none, but it cannot invent client keys.
     """
 
     id: str
@@ -32,26 +32,26 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """`tenant` and `client_keys` as configured: `authorization`, or `header:NAME`. `key` is this proxy's own."""
+    """The configured `tenant` (`authorization` or `header:NAME`) and `client_keys`. `key` is the proxy's own secret."""
 
     tenant: str
     key: bytes = field(repr=False)
     client_keys: tuple[str, ...] = field(default=(), repr=False)
 
     def identify(self, headers: Headers, target: str = "", shown: Shown | None = None) -> Tenant:
-        """The tenant whose request has these headers, all that arrived, and this target.
+        """The tenant of a request with these headers (all that arrived) and this target.
 
-        `shown` is what `find_shown` finds in these, if that is at hand.
+        `shown` is the result of `find_shown` for them, if the caller has it already.
         """
         secret = self.find_secret(headers, target, shown)
         key = find_key(self.client_keys, headers) if self.client_keys else None
         return Tenant(_name("tenant", secret), secret, "" if key is None else _name("client key", _encode(key)))
 
     def find_secret(self, headers: Headers, target: str = "", shown: Shown | None = None) -> bytes:
-        """What the ids and the encryption of a client's summaries are derived from.
+        """The secret from which the ids and the encryption of a client's summaries are derived.
 
-        It is another one if any of what the client shows is another. A header that names the tenant is no secret, nor
-        is who pays: such a value is joined with the proxy's own key unless a key stands beside it.
+        It differs if any credential of the client differs. A header that names the tenant is not secret, and neither is
+        the name of an account. Such a value alone is joined with the proxy's own key.
         """
         name = self.tenant.removeprefix(_HEADER).lower() if self.tenant.startswith(_HEADER) else None
         tenant = "" if name is None else next((value for key, value in headers if key.lower() == name), "")
@@ -61,7 +61,7 @@ class Tenancy:
 
 
 def _derive(shown: Shown, key: bytes) -> bytes:
-    """A secret of all that is shown: clients may have one placeholder for the upstream, and each its own key."""
+    # All credentials count: clients may share a placeholder for the upstream, while each has its own key.
     classic = [value for wanted in CLASSIC_NAMES for name, value in shown if name == wanted]
     own_keys = [value for name, value in shown if name == KEY_HEADER]
     others = sorted({item for item in shown if item[0] not in _FIRST_NAMES})

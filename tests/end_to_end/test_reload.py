@@ -98,7 +98,7 @@ async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, fil
             file.write_text(nothing, encoding="utf-8")
             process.send_signal(signal.SIGHUP)
             line = (await read_log(process, *OUTCOMES))[-1]
-            assert (line["event"], "says nothing" in line["problem"]) == ("configuration_invalid", True)
+            assert (line["event"], "is empty" in line["problem"]) == ("configuration_invalid", True)
         file.unlink()
         process.send_signal(signal.SIGHUP)
         assert "cannot be read" in (await read_log(process, *OUTCOMES))[-1]["problem"]

@@ -169,7 +169,7 @@ def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, m
 
 @pytest.mark.parametrize(
     ("content", "fault"),
-    [(None, "cannot be read: no such file or directory"), ("junk", "holds no certificate in PEM form")],
+    [(None, "cannot be read: no such file or directory"), ("junk", "contains no certificate in PEM form")],
 )
 def test_authorities_that_cannot_be_read_are_named(content, fault, authority, tmp_path, monkeypatch) -> None:
     """OpenSSL passes over such a file; advice to set `SSL_CERT_FILE` alone would lead nowhere."""
@@ -286,7 +286,7 @@ async def test_certificates_are_read_again_with_the_configuration(client, author
             process.send_signal(signal.SIGHUP)
             problem = (await read_log(process, "configuration_invalid"))[-1]["problem"]
             assert problem.startswith("upstream.ca_file (line 4): ")
-            assert problem.endswith(" holds no certificate in PEM form")
+            assert problem.endswith(" contains no certificate in PEM form")
             ca_file.write_bytes(authority.ca_file.read_bytes())
             process.send_signal(signal.SIGHUP)
             await read_log(process, "reloaded")

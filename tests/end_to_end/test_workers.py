@@ -219,7 +219,7 @@ async def test_workers_end_with_their_supervisor(upstream):
     ("settings", "status", "said"),
     [
         (["workers=2", "metrics_listen=127.0.0.1:TAKEN"], 1, "trimtab: cannot listen on 127.0.0.1:0 or 127.0.0.1:"),
-        (["workers=8"], 2, "trimtab: workers: 8 of them need limits.max_memory_bytes of at least 4294967296"),
+        (["workers=8"], 2, "trimtab: workers: 8 workers need limits.max_memory_bytes of at least 4294967296"),
         (["workers=0"], 2, "trimtab: workers: 0 must be auto, or a whole number from 1 to 256"),
     ],
 )

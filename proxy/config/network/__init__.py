@@ -1,4 +1,4 @@
-"""How an upstream is reached: through which proxy, and whose certificates are trusted.
+"""How an upstream is reached: through which proxy, and which certificates are trusted.
 
-Law: what is wrong is told when the configuration is read, not when the first request comes.
+Law: an error is reported when the configuration is read, not at the first request.
 """

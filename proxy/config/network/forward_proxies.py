@@ -1,7 +1,7 @@
-"""Which HTTP proxy of the network, if any, stands between us and an upstream.
+"""Which HTTP proxy, if any, is between trimtab and an upstream.
 
-Law: a pure function of the upstream's address, its configuration and the environment's variables. A proxy's password is
-shown to that proxy alone; no message repeats it.
+Law: a pure function of the upstream's URL, its configuration and the environment. Only the proxy itself gets its
+password; no message contains it.
 """
 
 import base64
@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 DIRECT = "direct"
-"""The setting that wants no proxy, whatever the environment says."""
+"""The setting for no proxy, whatever the environment says."""
 SETTING = "upstream.proxy"
 _SCHEMES = frozenset({"http", "https"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_ENCODE = "must end with the port; signs like / ? # @ in a password are written %2F %3F %23 %40"
+_ENCODE = "must end with the port; in a password, write / ? # @ as %2F %3F %23 %40"
 
 
 class UnusableProxyError(ValueError):
-    """A proxy's address is none that can be used; the message says why, and never repeats it."""
+    """A proxy's URL cannot be used. The message says why, and never repeats the URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardProxy:
-    """A proxy by its `url`, which carries no password; `told_by` is the variable or key that names it.
+    """A proxy. Its `url` has no password; `told_by` is the variable or key that names it.
 
-    `authorization` is the value of `Proxy-Authorization`, None if the address has no user name.
+    `authorization` is the value of `Proxy-Authorization`; None if the URL has no user name.
     """
 
     url: str
@@ -35,7 +35,7 @@ class ForwardProxy:
     authorization: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        """For messages: where it is, and what named it."""
+        """For messages: its host and port, and what named it."""
         return f"the proxy {urlsplit(self.url).netloc} ({self.told_by})"
 
 
@@ -43,25 +43,25 @@ class ForwardProxy:
 class Route:
     """How an upstream is reached: through `proxy`, or directly if that is None.
 
-    `told_by` is what decided on the direct way, None if nothing names a proxy.
+    `told_by` is the reason for the direct way; None if nothing names a proxy.
     """
 
     proxy: ForwardProxy | None = None
     told_by: str | None = None
 
     def __str__(self) -> str:
-        """For messages; empty if there was nothing to decide."""
+        """For messages; empty if nothing names a proxy."""
         if self.proxy is not None:
             return f"through {self.proxy}"
         return f"directly ({self.told_by})" if self.told_by is not None else ""
 
 
 def find_route(base_url: str, setting: str | None, environment: Mapping[str, str]) -> Route:
-    """The way to `base_url`: by `setting` (`direct` or a proxy's address), else by the environment.
+    """The route to `base_url`: by `setting` (`direct` or a proxy's URL), else by the environment.
 
-    Of the environment count HTTPS_PROXY or HTTP_PROXY by the upstream's scheme, else ALL_PROXY, in small letters first,
-    unless NO_PROXY names the upstream or it is on this machine: no other machine's proxy can reach it there.
-    Raises UnusableProxyError.
+    In the environment, HTTPS_PROXY or HTTP_PROXY counts, by the upstream's scheme, else ALL_PROXY. A name in lower case
+    counts first. The route is direct if NO_PROXY names the upstream, or if the upstream is on this machine: another
+    machine's proxy could not reach it. Raises UnusableProxyError.
     """
     if setting is not None:
         return Route(told_by=SETTING) if setting == DIRECT else Route(read_proxy(setting, SETTING))
@@ -84,7 +84,6 @@ def find_route(base_url: str, setting: str | None, environment: Mapping[str, str
 
 
 def _read(environment: Mapping[str, str], name: str) -> tuple[str, str] | None:
-    """The variable's name and value; the one in small letters decides, and an empty one is none."""
     for spelt in (name, name.upper()):
         if spelt in environment:
             value = environment[spelt].strip()
@@ -93,25 +92,25 @@ def _read(environment: Mapping[str, str], name: str) -> tuple[str, str] | None:
 
 
 def read_proxy(address: str, told_by: str) -> ForwardProxy:
-    """A proxy by its address, `http://[USER:PASSWORD@]HOST[:PORT]`. Raises UnusableProxyError."""
+    """The proxy of a URL, `http://[USER:PASSWORD@]HOST[:PORT]`. Raises UnusableProxyError."""
     behind_host = re.split("[/?#]", address.partition("://")[2], maxsplit=1)[1:]
-    if "@" in "".join(behind_host):  # what seems to be the host is a piece of the password
+    if "@" in "".join(behind_host):  # what looks like the host is a part of the password
         raise UnusableProxyError(_ENCODE)
     try:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
-        message = "must be http://HOST:PORT, the port 1 to 65535"
+        message = "must be http://HOST:PORT, with a port from 1 to 65535"
         raise UnusableProxyError(message) from None
     if parts.scheme.startswith("socks"):
-        message = "SOCKS proxies are not supported; give an http:// or https:// proxy, or upstream.proxy: direct"
+        message = "SOCKS proxies are not supported; use an http:// or https:// proxy, or upstream.proxy: direct"
         raise UnusableProxyError(message)
     if parts.username is not None and not parts.netloc.rpartition("@")[0].isascii():
-        message = "must be plain ASCII; signs like é in a password are percent-encoded: %C3%A9"
+        message = "must be plain ASCII; percent-encode characters like é in a password: %C3%A9"
         raise UnusableProxyError(message)
     is_plain = address.isascii() and address.isprintable() and " " not in address
     if parts.scheme not in _SCHEMES or not parts.hostname or not is_plain or port == 0:
-        message = "must be http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if it wants them"
+        message = "must be http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if it needs them"
         raise UnusableProxyError(message)
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise UnusableProxyError(_ENCODE)
@@ -124,11 +123,11 @@ def read_proxy(address: str, told_by: str) -> ForwardProxy:
 
 
 def is_exempt(host: str, port: int, no_proxy: str) -> bool:
-    """Whether NO_PROXY names a host, in small letters, at a port.
+    """Whether NO_PROXY names a host (in lower case) at a port.
 
-    Its entries stand between commas or blanks: `*`; a name, which stands for all names below it, too, with or without
-    `.` or `*.` before it; an address; a network as ADDRESS/BITS; each but `*` with or without `:PORT`. Names are not
-    resolved.
+    Commas or blanks separate its entries. An entry is `*`, a name, an address, or a network as ADDRESS/BITS. A name
+    includes all names below it, with or without `.` or `*.` before it. Each entry except `*` may end in `:PORT`. Names
+    are not resolved.
     """
     return any(_names(entry, host.rstrip("."), port) for entry in no_proxy.lower().replace(",", " ").split())
 
@@ -150,7 +149,7 @@ def _names(entry: str, host: str, port: int) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name or its address."""
+    """Whether a host is this machine, by name or address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,13 +1,13 @@
-"""Which servers a store's URL names: one, the sentinels that watch several, or the nodes of a cluster.
+"""The servers that a store's URL names: a single one, sentinels, or the nodes of a cluster.
 
     redis://[USER:PASSWORD@]HOST:PORT/DB
     redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/SERVICE/DB
     redis+cluster://[USER:PASSWORD@]HOST:PORT,HOST:PORT
 
-`rediss` speaks TLS; `valkey` and `valkeys` mean the same as `redis` and `rediss`.
+`rediss` uses TLS. `valkey` and `valkeys` mean the same as `redis` and `rediss`.
 
-Law: no message repeats the URL, which may hold a password. Source of the forms with several hosts: the URLs of the
-package `limits`, and of `redis-sentinel-url`.
+Law: no message repeats the URL, which may contain a password. Source of the forms with several hosts: the URLs of the
+packages `limits` and `redis-sentinel-url`.
 """
 
 import re
@@ -27,10 +27,10 @@ Kind = Literal["server", "sentinel", "cluster"]
 
 @dataclass(frozen=True, slots=True)
 class StoreServers:
-    """What a URL says. `url` is that of one server: its credentials, database and options hold for all that keep data.
+    """The parts of a store's URL. `url` is that of one server; its credentials, database and options apply to all.
 
-    `hosts` are those to ask first; of a sentinel URL the sentinels, with `sentinel_options` of their own. `service` is
-    the sentinels' name of the servers that they watch.
+    `hosts` are those to ask first: the sentinels, or nodes of the cluster. `sentinel_options` are the sentinels' own
+    credentials. `service` is the sentinels' name for the servers that they watch.
     """
 
     kind: Kind
@@ -41,14 +41,14 @@ class StoreServers:
 
 
 def has_several(store: str) -> bool:
-    """Whether the URL is of sentinels or of a cluster."""
+    """Whether the URL names sentinels or a cluster."""
     return "+" in store.partition("://")[0]
 
 
 def read_servers(store: str) -> StoreServers:
-    """The servers of a URL. Raises ValueError, which says what such a URL must be, for one of several that is wrong.
+    """The servers of a URL. Raises ValueError with what the URL must be, if it names several servers and is wrong.
 
-    Of a URL of one server nothing is checked here.
+    A URL of one server is not checked here.
     """
     if not has_several(store):
         scheme, separator, rest = store.partition("://")
@@ -59,7 +59,7 @@ def read_servers(store: str) -> StoreServers:
     scheme, is_sentinel = found["scheme"], found["kind"] == "sentinel"
     _require(scheme in SCHEMES, "must begin with redis, rediss, valkey or valkeys before its +")
     credential, at, listed = found["authority"].rpartition("@")
-    _require(not credential.endswith(":"), "must not have an empty password; is its variable set to nothing?")
+    _require(not credential.endswith(":"), "must not have an empty password; is its variable set to an empty text?")
     kind: Kind = "sentinel" if is_sentinel else "cluster"
     hosts = tuple(_read_host(host, _DEFAULT_PORTS[kind]) for host in listed.split(","))
     service, database = _read_path(found["path"], is_sentinel=is_sentinel)
@@ -86,23 +86,22 @@ def _write_host(host: str, port: int) -> str:
 
 
 def _read_path(path: str, *, is_sentinel: bool) -> tuple[str, int]:
-    """The service and the database."""
     if not is_sentinel:
         _require(path in {"", "/", "/0"}, "must name no database but 0: a Redis Cluster has no other")
         return "", 0
     service, _, database = path.removeprefix("/").partition("/")
-    words = "must end with the sentinels' name of the service: redis+sentinel://host:port,host:port/SERVICE/DB"
+    words = "must end with the sentinels' service name, and a database if any: redis+sentinel://host:port,host:port/SERVICE/DB"
     _require(service and (not database or (database.isdecimal() and database.isascii())), words)
     return unquote(service), int(database or 0)
 
 
 def _split_query(query: str, *, is_sentinel: bool) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The options of the servers that keep data, and the sentinels' own credentials."""
     options = parse_qsl(query, keep_blank_values=True)
     own = tuple((name.removeprefix("sentinel_"), value) for name, value in options if name in _SENTINEL_OPTIONS)
     _require(is_sentinel or not own, "must have no sentinel_username or sentinel_password: a cluster has no sentinels")
     _require(
-        all(value for _, value in own), "must not have an empty sentinel_password; is its variable set to nothing?"
+        all(value for _, value in own),
+        "must not have an empty sentinel_password; is its variable set to an empty text?",
     )
     others = [(name, value) for name, value in options if name not in _SENTINEL_OPTIONS]
     return (f"?{urlencode(others, quote_via=quote)}" if others else ""), own

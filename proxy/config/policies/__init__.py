@@ -1,4 +1,4 @@
-"""The keys of a policy: what a model's requests are compacted by.
+"""The keys of a policy: how the requests of a model are compacted.
 
-Law: every key has a default. What an entry of `models` does not set is the default's.
+Law: every key has a default. A key that an entry of `models` does not set has the value of `defaults`.
 """

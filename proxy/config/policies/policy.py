@@ -1,4 +1,4 @@
-"""The keys of a policy, and the numbers that the rules get of them.
+"""The keys of a policy, and the values that the rules get from them.
 
 Law: every key has a default.
 """
@@ -16,81 +16,144 @@ from rules.policy import DEFAULT_WINDOW, INSTRUCTION_FILES, OnExceeded, Overflow
 from rules.treatment import Budget, Truncation
 
 DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW
-"""The window of a model that nothing is known about."""
+"""The context window of a model about which nothing is known."""
 
 
 class PolicyConfig(Section):
-    """What a model's requests are compacted by."""
+    """A policy: how the requests of a model are compacted."""
 
-    upstream: OptionalName = Field(None, description="null: upstream; else one of upstreams")
+    upstream: OptionalName = Field(
+        None,
+        examples=["local"],
+        description="The server that requests go to: a name of upstreams. null: the main server, upstream.",
+    )
     context_window: ContextWindow = Field(
         "auto",
-        description="tokens of prompt and completion; auto: asked of the upstream, else the catalogue, else 128000",
+        examples=[32_768],
+        description="The model's context window in tokens, prompt and completion together. auto: what the upstream "
+        "reports, else the catalogue's value, else 128000.",
     )
     completion_reserve: int = Field(
-        8192, ge=0, description="tokens kept free for the completion, at most a quarter of the window"
+        8192,
+        ge=0,
+        description="The number of tokens that stay free for the completion, at most a quarter of the window. A larger "
+        "max_tokens of the request raises it.",
     )
     economy: Economy = Field(
         Economy.BALANCED,
-        description="what cost weighs against memory, where waters and budgets are auto: careful | balanced | frugal",
+        description="The trade between cost and memory, for each of high_water, low_water, anchors and "
+        "summary.max_tokens that is auto. careful: cut late and keep most. frugal: cut early and deep, at the lowest "
+        "cost. balanced: between the two.",
     )
-    high_water: AutoWater = Field("auto", description="share of the room at which a cut is made; auto: by economy")
+    high_water: AutoWater = Field(
+        "auto",
+        examples=[0.75],
+        description="The share of the room from which on a cut is made as soon as it pays. The room is the context "
+        "window without the reserve, the system messages, the tools and the first user message. auto: by economy and "
+        "window; 0.45 for balanced at 128000 tokens.",
+    )
     low_water: AutoWater = Field(
-        "auto", description="share of the room that a cut leaves at most, the summary included; auto: by economy"
+        "auto",
+        examples=[0.35],
+        description="The share of the room that a cut leaves at most, the summary included. It must be below "
+        "high_water. auto: by economy and window; 0.18 for balanced at 128000 tokens.",
     )
     overflow_strategy: OverflowStrategy = Field(
-        OverflowStrategy.AUTO_COMPACT, description="auto_compact | prune | summarize | error"
+        OverflowStrategy.AUTO_COMPACT,
+        description="How far compaction may go. auto_compact: remove old images and tool results, then summarise. "
+        "prune: the same, but never ask a model for a summary. summarize: summarise only. error: never cut; "
+        "on_exceeded decides.",
     )
     on_exceeded: OnExceeded = Field(
         OnExceeded.TRUNCATE,
-        description="when nothing fits: truncate (the newest results, then the last message) | error | forward",
+        description="What happens to a request that does not fit the window even after compaction. truncate: shorten "
+        "the newest tool results, then the newest user message. error: answer 400 context_length_exceeded. forward: "
+        "send what there is.",
     )
     tidy: TidyConfig = Field(
         TidyConfig(),
-        description="what tool results lose that says nothing; true: all of it, false: none",
+        examples=[False, {"tables": False}],
+        description="What to remove from tool results because it carries no information. true: all of the switches "
+        "below it. false: none.",
         json_schema_extra=allow_a_switch,
     )
-    dedupe: bool = Field(default=True, description="a result like an earlier one becomes a pointer to it, or a diff")
+    dedupe: bool = Field(
+        default=True,
+        description="Whether a tool result that repeats an earlier one becomes a pointer to it, or a diff if the two "
+        "are nearly equal.",
+    )
     max_tool_result_tokens: int = Field(
         4000,
         ge=64,
-        description="a longer tool result is truncated; errors have twice as much; counted by our vocabulary",
+        description="The longest tool result in tokens. A longer one is truncated; a result that is an error may have "
+        "twice as many. The tokens are those of trimtab's own vocabulary, whatever the model's is.",
     )
-    max_tool_result_bytes: int | None = Field(None, ge=256, description="the same by bytes, where set")
+    max_tool_result_bytes: int | None = Field(
+        None,
+        ge=256,
+        examples=[16_384],
+        description="The longest tool result in bytes of UTF-8, in addition to max_tool_result_tokens. null: no limit "
+        "in bytes.",
+    )
     truncation: Truncation = Field(
-        Truncation.SALIENT, description="what a long result keeps: salient (the lines that matter, too) | head_tail"
+        Truncation.SALIENT,
+        description="What a truncated tool result keeps. salient: its head, its tail and the lines that matter "
+        "(errors, definitions, matches of the call's arguments). head_tail: its head and its tail.",
     )
-    tools: dict[NameGlob, ToolConfig] = Field({}, description="by a glob on the tool's name, the first match wins")
-    protect_turns: int = Field(2, ge=0, description="results of the newest user turns are not pruned")
+    tools: dict[NameGlob, ToolConfig] = Field(
+        {},
+        examples=[{"*search*": {"max_tool_result_tokens": 1500}, "[Rr]ead*": {"exclude": ["*AGENTS.md"]}}],
+        description="Other rules for the results of some tools, by a glob on the tool's name. The first glob that "
+        "matches applies. The tools of a model or profile replace those of defaults.",
+    )
+    protect_turns: int = Field(
+        2,
+        ge=0,
+        description="The number of newest user turns whose tool results are not pruned, unless these results alone "
+        "nearly reach high water.",
+    )
     keep_user_tokens: int = Field(
         20_000,
         ge=0,
-        description="user messages kept verbatim behind a summary, at most a quarter of what low water leaves",
+        description="The number of tokens of user messages that are kept verbatim after a summary, newest first, at "
+        "most a quarter of what low water leaves.",
     )
     anchors: AutoShare = Field(
         "auto",
-        description="share of low water for what is carried over a cut word for word, beside its summary; 0: nothing",
+        examples=[0],
+        description="The share of low water for exact names, instruction files and the task list, which are carried "
+        "over a cut word for word. auto: by economy and window. 0: nothing is carried over.",
     )
     keep_images: int | None = Field(
-        None, ge=0, description="older images than so many become one line each; null: when the window needs it"
+        None,
+        ge=0,
+        examples=[10],
+        description="The number of newest images that are kept. When there are twice as many, all older ones become "
+        "one line each. null: images are removed only when high water is reached.",
     )
     instruction_files: tuple[NameGlob, ...] = Field(
-        INSTRUCTION_FILES, description="globs on files that stay behind a cut, once they were read"
+        INSTRUCTION_FILES,
+        description="Globs on names of files. If the agent has read such a file, a cut carries it over, whole or as a "
+        "line that says to read it again.",
     )
-    summary: SummaryConfig = SummaryConfig()
+    summary: SummaryConfig = Field(
+        SummaryConfig(), description="Which model writes summaries, how it is asked, and how long a request waits."
+    )
     count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = Field(
-        "auto", description="how tokens are counted: auto (as the model does) | o200k_base | cl100k_base | heuristic"
+        "auto",
+        description="How tokens are counted. auto: with the vocabulary of the model's family. o200k_base, cl100k_base: "
+        "with that vocabulary for all models. heuristic: by characters.",
     )
 
     def find_window(self, found_tokens: int | None = None) -> int:
-        """The window that is configured; else the one that was found; else the default."""
+        """The configured context window; else the one that was found; else the default."""
         window = self.context_window
         return (found_tokens or DEFAULT_CONTEXT_WINDOW) if window == "auto" else window
 
     def to_policy(self, prices: Prices, *, token_ratio: float = 1.0, window_tokens: int | None = None) -> Policy:
-        """The numbers that the rules need, for a model of which `token_ratio` tokens make one of ours.
+        """The values that the rules need. `token_ratio`: tokens of the model per token of trimtab's vocabulary.
 
-        `window_tokens` is the window to go by; None for the one that is configured, else the default.
+        `window_tokens` is the effective context window; None for the configured one, else the default.
         """
         window = window_tokens or self.find_window()
         budgets = find_budgets(self.economy, window)
@@ -103,7 +166,7 @@ class PolicyConfig(Section):
             low_water=low_water,
             overflow_strategy=self.overflow_strategy,
             on_exceeded=self.on_exceeded,
-            # Not divided by the ratio: one that is learned later would cut results anew that were forwarded before.
+            # Not divided by the ratio: a ratio that is learned later would change results that were already forwarded.
             result_budget=Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
             protect_turns=self.protect_turns,
             keep_user_tokens=round(self.keep_user_tokens / token_ratio),
@@ -125,17 +188,19 @@ class PolicyConfig(Section):
         return replace(policy, tools=tuple(rules))
 
     def _find_waters(self, budgets: Budgets) -> tuple[float, float]:
-        """High and low water. If only one of them is set, the other stands to it as the fitted ones do."""
+        # If only one of the two is a number, the other has the ratio of the fitted ones to it.
         ratio = budgets.low_water / budgets.high_water
         high, low = self.high_water, self.low_water
         if high != "auto":
             return high, high * ratio if low == "auto" else low
         if low == "auto":
             return budgets.high_water, budgets.low_water
-        return min(low / ratio, (1 + low) / 2), low  # the ratio may have it above the whole room
+        return min(low / ratio, (1 + low) / 2), low  # the ratio alone could put it above the whole room
 
 
 class ModelConfig(PolicyConfig):
-    """Any key of defaults, for the models that match."""
+    """A policy for the models whose name matches."""
 
-    match: NameGlob = Field(description="a glob on the request's model")
+    match: NameGlob = Field(
+        examples=["qwen*"], description="A glob on the request's model. Upper and lower case differ."
+    )

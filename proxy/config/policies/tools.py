@@ -1,6 +1,6 @@
-"""The configuration's keys for tool results: what is tidied, and what is different for a tool.
+"""The configuration's keys for tool results: what to tidy, and what differs for a tool.
 
-Law: what a tool's entry does not set is the policy's, each switch of `tidy` by itself.
+Law: a key that a tool's entry does not set has the policy's value. This holds for each switch of `tidy` separately.
 """
 
 from typing import Any, get_args
@@ -12,7 +12,7 @@ from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 class Section(BaseModel):
-    """A mapping of keys: others are refused."""
+    """A mapping of known keys. Unknown keys are errors, and so is a number for a switch or a switch for a number."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
@@ -30,32 +30,38 @@ class Section(BaseModel):
 
 
 def _takes_switches(annotation: Any) -> bool:
-    """Whether a field may be true or false: it is a switch, or one among other things."""
     return any(kind in {bool, TidyConfig} for kind in (annotation, *get_args(annotation)))
 
 
 def _is_switch(annotation: Any) -> bool:
-    """Whether a field may be true or false, and nothing else but null."""
+    # A field that is true, false or null, and nothing else.
     return {annotation, *get_args(annotation)} - {type(None), bool | None} == {bool}
 
 
 def allow_a_switch(schema: dict[str, Any]) -> None:
-    """Say to editors that true and false stand for a whole section."""
+    """Change a section's JSON Schema so that it accepts true and false instead of the section."""
     section = {"$ref": schema.pop("$ref")} if "$ref" in schema else {"anyOf": schema.pop("anyOf")}
     schema["anyOf"] = [{"type": "boolean"}, section]
 
 
 class TidyConfig(Section):
-    """What tool results lose that says nothing; `true` and `false` stand for all of it."""
+    """What to remove from tool results. Instead of the mapping, true and false set all of its keys."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    ansi: bool = Field(default=True, description="colours and other sequences of terminals")
-    progress: bool = Field(default=True, description="progress written over itself; its last state is kept")
-    json_: bool = Field(
-        default=True, alias="json", description="blanks between the values of JSON, where it then fits its budget"
+    ansi: bool = Field(default=True, description="Remove colours and other escape sequences of terminals.")
+    progress: bool = Field(
+        default=True, description="Keep only the last state of a progress line that overwrites itself."
     )
-    tables: bool = Field(default=True, description="arrays of like objects become a table, where that is shorter")
+    json_: bool = Field(
+        default=True,
+        alias="json",
+        description="Remove the white space between the values of JSON, if the result then fits its budget.",
+    )
+    tables: bool = Field(
+        default=True,
+        description="Write an array of JSON objects with the same keys as a table, if that is shorter.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -63,37 +69,51 @@ class TidyConfig(Section):
         value = read_switch(value)
         if not isinstance(value, bool | dict | cls):
             message = "must be true, false, or a mapping of switches"
-            raise ValueError(message)  # noqa: TRY004 - pydantic takes no TypeError for an answer
+            raise ValueError(message)  # noqa: TRY004 - pydantic does not handle a TypeError
         if isinstance(value, bool):
             return {field.alias or name: value for name, field in cls.model_fields.items()}
         return value
 
     def over(self, otherwise: "TidyConfig") -> "TidyConfig":
-        """The other switches with those that are set here."""
+        """The other switches, with those that are set here in their place."""
         return otherwise.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
     def to_tidying(self) -> Tidying | None:
-        """What the rules need; None where all is switched off."""
+        """The value that the rules need; None if all switches are off."""
         switches = self.model_dump()
         return Tidying(**switches) if any(switches.values()) else None
 
 
 class ToolConfig(Section):
-    """What is different for the results of a tool. What is not set is the policy's."""
+    """How the results of one tool are treated. A key that is not set has the policy's value."""
 
-    max_tool_result_tokens: int | None = Field(None, ge=64, description="null: the policy's")
-    max_tool_result_bytes: int | None = Field(None, ge=256, description="null: the policy's")
-    truncation: Truncation | None = Field(None, description="null: the policy's")
-    tidy: TidyConfig | None = Field(None, description="null: the policy's", json_schema_extra=allow_a_switch)
-    dedupe: bool | None = Field(None, description="null: the policy's")
+    max_tool_result_tokens: int | None = Field(
+        None, ge=64, description="The longest result of this tool in tokens. null: the policy's value."
+    )
+    max_tool_result_bytes: int | None = Field(
+        None, ge=256, description="The longest result of this tool in bytes of UTF-8. null: the policy's value."
+    )
+    truncation: Truncation | None = Field(
+        None, description="What a truncated result keeps: salient or head_tail. null: the policy's value."
+    )
+    tidy: TidyConfig | None = Field(
+        None,
+        description="What to remove because it carries no information. true: all of the switches below it. false: "
+        "none. A switch that is not set, and null, have the policy's value.",
+        json_schema_extra=allow_a_switch,
+    )
+    dedupe: bool | None = Field(
+        None, description="Whether a repeated result becomes a pointer or a diff. null: the policy's value."
+    )
     exclude: Exclude = Field(
         default=False,
-        description="true: its results are neither tidied, truncated nor deduplicated; a list of globs: those of calls"
-        " with a matching argument are not",
+        examples=[True, ["*AGENTS.md", "*SKILL.md"]],
+        description="Results that are neither tidied, truncated nor deduplicated. true: all results of the tool. A "
+        "list of globs: the results of calls with an argument that matches. Pruning and cuts still apply to them.",
     )
 
     def to_rule(self, glob: str, otherwise: Treatment, tidy: TidyConfig) -> ToolRule:
-        """What the rules need, over the policy's treatment, and its switches of `tidy`."""
+        """The value that the rules need. Keys that are not set come from `otherwise` and `tidy`, the policy's own."""
         budget = otherwise.budget
         treatment = Treatment(
             budget=Budget(

@@ -1,6 +1,6 @@
 """Where summaries are kept: in this process, in a file, or on a server.
 
-Law: a store sees sealed bytes and ids, never a text or a credential. The first writer wins.
+Law: a store gets encrypted bytes and ids, never a text or a credential. The first writer wins.
 """
 
 from proxy.state.stores.opening import FILE_NAME, data_directory, find_key_file, open_store

@@ -1,7 +1,7 @@
-"""Memory in front of a durable store, and in its place while that is out.
+"""A memory store in front of a durable store, and in its place during an outage.
 
-Law: no request fails because a store does, and none waits for one that is known to be out. What was kept meanwhile is
-written through when it is back; where another process has written first, that holds from then on.
+Law: no request fails because a store fails, and none waits for a store that is known to be out. After an outage, the
+summaries of that time are written to the durable store. If another process has written first, its text holds.
 """
 
 import asyncio
@@ -17,21 +17,26 @@ from proxy.tasks import Tasks
 T = TypeVar("T")
 
 FRONT_SHARE = 0.5
-"""Of a summary's life; then the durable store is asked again, and so learns that the summary is still in use."""
+"""The share of a summary's lifetime that memory keeps it. Then the durable store is asked again, and so learns that
+the summary is still in use. Chosen: any share below 1 works; half leaves time for a retry."""
 FIRST_STAND_IN_LEASE = 1 << 62
-"""Larger than any lease of a durable store: a lease tells who granted it."""
+"""The first lease of memory. It is larger than all leases of durable stores, so a lease shows who granted it."""
 FIRST_PAUSE_SECONDS = 0.5
+"""Pause before the first probe of a store that is out. It doubles with each probe. Chosen for short restarts."""
 MAX_PAUSE_SECONDS = 30.0
+"""Chosen: a store that is back is used again within half a minute."""
 PROBE_ID = "probe"
 PROBE_SECONDS = 1.0
+"""Lease time of the probe. Chosen: it is released at once, so this matters only if the process dies."""
 MAX_UNWRITTEN = 65536
+"""Chosen: far more summaries than an outage brings, while their ids take only a few megabytes."""
 
 
 class LayeredStore:
-    """A SummaryStore of two. It goes by the durable one's name.
+    """A SummaryStore that consists of two; its name is that of the durable one.
 
-    `on_error` is called with the name once for each operation of the durable store that failed. So many summaries of an
-    outage as `max_unwritten` are written through after it.
+    `on_error` is called with the name once for each failed operation of the durable store. After an outage, at most the
+    newest `max_unwritten` summaries are written to the durable store.
     """
 
     def __init__(
@@ -55,10 +60,10 @@ class LayeredStore:
         self._unwritten: dict[str, None] = {}
         self.max_unwritten = MAX_UNWRITTEN
         self._tasks = Tasks(lambda error: log.error("store_fault", error=type(error).__name__))
-        """Only a recovery: while one is under way, the durable store is out."""
+        """At most one task, the recovery. While it runs, the durable store is out."""
 
     async def get(self, summary_id: str) -> bytes | None:
-        """The summary under an id: memory's, else the durable store's."""
+        """The summary of an id, from memory, else from the durable store."""
         sealed = await self._memory.get(summary_id)
         if sealed is not None:
             return sealed
@@ -77,11 +82,11 @@ class LayeredStore:
         return self._hold(summary_id, await self._ask(keep))
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, unless another holds; while the durable store is out, one among the callers of this process."""
+        """A lease, unless another one holds. During an outage it excludes only other callers of this process."""
         return await self._ask(lambda store: store.claim(summary_id, seconds))
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease at the store that granted it; that is not known to hold while this store is out."""
+        """Prolong a lease at the store that granted it. False during an outage of that store."""
         if lease >= FIRST_STAND_IN_LEASE:
             return await self._memory.renew(summary_id, lease, seconds)
         return await self._ask(lambda store: store.renew(summary_id, lease, seconds))
@@ -94,17 +99,16 @@ class LayeredStore:
             await self._ask(lambda store: store.release(summary_id, lease))
 
     async def settle(self) -> None:
-        """Wait until the durable store, if it is out, has answered again and has what it missed."""
+        """Wait until the durable store, if it is out, answers again and has what it missed."""
         await self._tasks.settle()
 
     async def close(self) -> None:
-        """Give up waiting for the durable store, and let go of it."""
+        """Stop waiting for the durable store, and close it."""
         await self._tasks.close()
         with suppress(StoreError):
             await self._durable.close()
 
     async def _ask(self, operation: Callable[[SummaryStore], Awaitable[T]]) -> T:
-        """What the durable store answers; while it is out, what memory does."""
         if self._tasks.is_idle:
             try:
                 return await operation(self._durable)
@@ -113,26 +117,22 @@ class LayeredStore:
         return await operation(self._memory)
 
     def _hold(self, summary_id: str, kept: bytes | None) -> bytes | None:
-        """Have in memory, too, what the durable store has."""
         if kept is not None:
             self._memory.replace(summary_id, kept)
         return kept
 
     def _write_later(self, summary_id: str) -> None:
-        """Write a summary through later. Beyond a bound the oldest are not: losing a text costs only a new one."""
         self._unwritten[summary_id] = None
-        if len(self._unwritten) > self.max_unwritten:
+        if len(self._unwritten) > self.max_unwritten:  # dropping the oldest is safe: it costs one new summary
             del self._unwritten[next(iter(self._unwritten))]
 
     def _stand_in(self, error: StoreError) -> None:
-        """From here on memory stands in, until the durable store answers again."""
         self._on_error(self.name)
         if self._tasks.is_idle:
             self._log.warning("store_unreachable", store=self.name, reason=error.fault)
             _ = self._tasks.start(self._recover())
 
     async def _recover(self) -> None:
-        """Try again and again, with growing pauses, until the durable store answers and has what it missed."""
         pause_seconds = FIRST_PAUSE_SECONDS
         while True:
             await self._sleep(pause_seconds)
@@ -147,13 +147,12 @@ class LayeredStore:
                 return
 
     async def _probe(self) -> None:
-        """Write something small: a full disk can be read."""
+        # A write, because a full disk still answers reads.
         lease = await self._durable.claim(PROBE_ID, PROBE_SECONDS)
         if lease is not None:
             await self._durable.release(PROBE_ID, lease)
 
     async def _write_through(self) -> None:
-        """Put what was kept meanwhile into the durable store, and take over what that has instead."""
         while self._unwritten:
             summary_id = next(iter(self._unwritten))
             sealed = await self._memory.get(summary_id)

@@ -1,4 +1,4 @@
-"""Summaries in this process: the least recently used are forgotten first, the unused after a while."""
+"""Summaries in this process. The least recently used are dropped first, and unused ones after a time."""
 
 import itertools
 import math
@@ -8,12 +8,13 @@ from collections.abc import Callable
 from proxy.lru import BytesLRU
 
 MAX_BYTES = 32 * 1024 * 1024
+"""Chosen: a small part of the process, and space for thousands of summaries of some kilobytes."""
 
 
 class MemoryStore:
     """A SummaryStore bounded by bytes.
 
-    Reading a summary prolongs its life, unless `renews` is false: then it lives for `ttl_seconds` from when it came.
+    If `renews`, a read restarts the lifetime of a summary. Otherwise it lives for `ttl_seconds` from the write.
     """
 
     name = "memory"
@@ -33,16 +34,16 @@ class MemoryStore:
         self._entries: BytesLRU[str, tuple[bytes, float]] = BytesLRU(
             max_bytes, lambda summary_id, entry: len(summary_id) + len(entry[0])
         )
-        """Each with the time at which it expires, and so are the leases."""
+        """Each entry, and each lease, with the time at which it expires."""
         self._leases: dict[str, tuple[int, float]] = {}
         self._numbers = itertools.count(first_lease)
 
     async def get(self, summary_id: str) -> bytes | None:
-        """The summary under an id, if it is there."""
+        """The summary of an id; None if there is none."""
         return self._use(summary_id)
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
-        """Keep a summary unless the id has one. One that is larger than the store is returned, but not kept."""
+        """Keep a summary unless the id has one. A summary larger than the store is returned but not kept."""
         kept = self._use(summary_id)
         if kept is not None:
             return kept
@@ -52,11 +53,11 @@ class MemoryStore:
         return sealed
 
     def replace(self, summary_id: str, sealed: bytes) -> None:
-        """Keep a summary whatever the id had: for who knows from elsewhere which one holds."""
+        """Keep a summary in place of any other: for a caller that knows from another store which one holds."""
         self._entries[summary_id] = (sealed, self._clock() + self._ttl_seconds)
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, unless another holds."""
+        """A lease, unless another one holds."""
         if self._find_holder(summary_id) is not None:
             return None
         now = self._clock()
@@ -66,7 +67,7 @@ class MemoryStore:
         return number
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it holds."""
+        """Prolong a lease, if it still holds."""
         if self._find_holder(summary_id) != lease:
             return False
         self._leases[summary_id] = (lease, self._clock() + seconds)
@@ -78,7 +79,7 @@ class MemoryStore:
             del self._leases[summary_id]
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing; there is nothing to release."""
 
     def _use(self, summary_id: str) -> bytes | None:
         sealed, expires_at = self._entries.get(summary_id) or (None, 0.0)
@@ -89,6 +90,5 @@ class MemoryStore:
         return sealed
 
     def _find_holder(self, summary_id: str) -> int | None:
-        """The lease that holds now."""
         number, expires_at = self._leases.get(summary_id, (0, -math.inf))
         return number if expires_at > self._clock() else None

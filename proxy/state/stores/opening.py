@@ -1,6 +1,6 @@
-"""From the configuration's `store` to a store.
+"""Opens the store that the configuration names.
 
-Law: a store that cannot be reached now does not keep the proxy from starting; one that can never be, does.
+Law: the proxy starts if the store is unreachable now, but not if the store can never be reached.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ FILE_NAME = "summaries.sqlite3"
 
 
 def data_directory() -> Path:
-    """Where the user's stores and keys are kept, unless the configuration says otherwise."""
+    """The folder for the user's stores and keys, unless the configuration names another one."""
     return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
 def find_key_file(config: Config) -> Path | None:
-    """Where the key for clients without a credential lies, beside the store; None if that is in memory."""
+    """The file with the key for clients without a credential, beside the store; None for a store in memory."""
     if config.store == "memory":
         return None
     scheme, _, path = config.store.partition(":///")
@@ -35,9 +35,9 @@ def find_key_file(config: Config) -> Path | None:
 def open_store(config: Config, on_error: Callable[[str], None], log: Any) -> SummaryStore:
     """The store that the configuration names.
 
-    `memory`; `sqlite`, a file in the data directory; `sqlite:///relative/path` or `sqlite:////absolute/path`, as others
-    write it; `redis://host:port/db`, `rediss://`, `valkey://`, `valkeys://`, each also with `+sentinel` or `+cluster`:
-    the configuration takes no other. Raises ConfigError for a server that cannot be asked.
+    `memory`; `sqlite`, a file in the data directory; `sqlite:///relative/path` or `sqlite:////absolute/path`;
+    `redis://host:port/db`, `rediss://`, `valkey://`, `valkeys://`, each also with `+sentinel` or `+cluster`. The
+    configuration accepts no others. Raises ConfigError if the Redis package is missing or the URL is unusable.
     """
     url, ttl_seconds = config.store, config.store_ttl_seconds
     if url == "memory":
@@ -53,9 +53,9 @@ def open_store(config: Config, on_error: Callable[[str], None], log: Any) -> Sum
 
 
 def _open_redis(url: str, ttl_seconds: float) -> SummaryStore:
-    """The URL may have a password in it, so it is not repeated in the error."""
+    # The errors do not repeat the URL, because it may contain a password.
     try:
-        from proxy.state.stores.redis import RedisStore  # noqa: PLC0415  an extra, and slow to load
+        from proxy.state.stores.redis import RedisStore  # noqa: PLC0415  an optional package, and slow to import
     except ImportError as error:
         message = "store: Redis needs a package that is not installed: pip install 'trimtab[redis]'"
         raise ConfigError(message) from error

@@ -1,7 +1,7 @@
 """Summaries on Redis or Valkey (6.2 or newer), shared by replicas: one server, sentinels, or a cluster.
 
-Law: what must be one step is one script on one server, and so the keys of a summary share a hash tag. A server that is
-silent for a second counts as gone. An operation once begun is ended, whoever leaves.
+Law: an atomic step is one script on one server, so the keys of a summary share a hash tag. A server that is silent for
+a second counts as gone. An operation that has begun runs to its end, even if its caller leaves.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from proxy.tasks import Tasks
 
 PREFIX = "trimtab:1:"
 _FAULTS: tuple[tuple[type[Exception], str], ...] = (
-    (MasterNotFoundError, "no sentinel that answers knows a master of this service"),
+    (MasterNotFoundError, "no reachable sentinel knows a master of this service"),
     (exceptions.RedisClusterException, "the cluster cannot be reached, or serves only a part of its keys"),
     (exceptions.ClusterDownError, "the cluster serves only a part of its keys"),
     (exceptions.AuthenticationError, "the server refuses the user name or the password"),
     (exceptions.BusyLoadingError, "the server is still loading its data"),
     (exceptions.MaxConnectionsError, "all connections to the server are in use"),
     (exceptions.NoPermissionError, "the server's user may not do what is needed"),
-    (exceptions.ReadOnlyError, "the server takes no writes: it is a replica"),
+    (exceptions.ReadOnlyError, "the server accepts no writes: it is a replica"),
     (exceptions.OutOfMemoryError, "the server's memory is full"),
     (exceptions.TimeoutError, "the server does not answer in time"),
     (exceptions.ConnectionError, "the server cannot be reached"),
 )
-"""The narrower types first."""
+"""Subclasses are before their base classes, because the first match counts."""
 
 _PUT = """
 local kept = redis.call('GET', KEYS[1])
@@ -53,7 +53,7 @@ local lease = string.format('%.0f', now[1] * 1000000 + now[2])
 redis.call('SET', KEYS[1], lease, 'PX', ARGV[1])
 return lease
 """
-"""The lease is the server's time, in microseconds: a count would be one key, and so one node of a cluster, for all."""
+"""The lease is the server's time in microseconds. A counter would be one key, on one node of a cluster, for all ids."""
 _RENEW = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
@@ -68,29 +68,29 @@ end
 
 
 def summary_key(summary_id: str) -> str:
-    """Where the server has a summary. What stands in braces decides on the node of a cluster."""
+    """The server's key of a summary. The part in braces selects the node of a cluster."""
     return f"{PREFIX}summary:{{{summary_id}}}"
 
 
 def lease_key(summary_id: str) -> str:
-    """Where the server has the lease of a summary."""
+    """The server's key of the lease of a summary."""
     return f"{PREFIX}lease:{{{summary_id}}}"
 
 
 class RedisStore:
-    """A SummaryStore; it connects when it is first used."""
+    """A SummaryStore on Redis. It connects at the first use."""
 
     name = "redis"
 
     def __init__(self, url: str, *, ttl_seconds: float) -> None:
-        """Raises ValueError or TypeError if the URL is none, or has options that there are not."""
+        """Raises ValueError or TypeError if the URL is invalid or has unknown options."""
         self._client = make_client(url)
         self._commands = self._client.commands
         self._ttl_milliseconds = _to_milliseconds(ttl_seconds)
-        self._tasks = Tasks(lambda _: None)  # an operation's error is for who asked, or for nobody
+        self._tasks = Tasks(lambda _: None)  # the caller of an operation gets its error
 
     async def get(self, summary_id: str) -> bytes | None:
-        """The summary under an id, if it is there."""
+        """The summary of an id; None if there is none."""
         key = summary_key(summary_id)
         sealed = await self._ask(lambda: self._commands.getex(key, px=self._ttl_milliseconds))
         return sealed if isinstance(sealed, bytes) else None
@@ -103,12 +103,12 @@ class RedisStore:
         return kept
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, unless another holds."""
+        """A lease, unless another one holds."""
         lease: bytes | None = await self._run(_CLAIM, [lease_key(summary_id)], [_to_milliseconds(seconds)])
         return None if lease is None else int(lease)
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it holds."""
+        """Prolong a lease, if it still holds."""
         prolonged: int = await self._run(_RENEW, [lease_key(summary_id)], [lease, _to_milliseconds(seconds)])
         return prolonged == 1
 
@@ -117,18 +117,19 @@ class RedisStore:
         await self._run(_RELEASE, [lease_key(summary_id)], [lease])
 
     async def close(self) -> None:
-        """Let what is under way end, and let go of the connections."""
+        """Wait for the operations in progress, and close the connections."""
         await self._tasks.settle()
         await self._ask(self._client.close)
 
     async def _run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
-        """What a script answers. It is sent whole: a server that was restarted, or took over, does not know it."""
+        # The whole script, not its hash: a server that was restarted or took over does not know the hash.
         return await self._ask(lambda: self._commands.eval(script, len(keys), *keys, *arguments))
 
     async def _ask(self, operation: Callable[[], Awaitable[Any]]) -> Any:
-        """The server's answer. Raises StoreError where there is none.
+        """The server's answer. Raises StoreError if there is none.
 
-        A caller that is cancelled lets the operation end: the client can lose a cancellation, or a connection to it.
+        The operation runs to its end even if the caller is cancelled: redis-py can swallow a cancellation, or lose a
+        connection through it.
         """
         task = self._tasks.start(self._perform(operation))
         await asyncio.wait({task})

@@ -1,7 +1,7 @@
-"""Clients of Redis: of one server, of the master that sentinels name, of a cluster's nodes.
+"""Clients of Redis: for one server, for the master that sentinels name, and for the nodes of a cluster.
 
-Law: whoever asks gets the same commands from all three. A server that is silent for a second counts as gone. Only a
-cluster's client asks again, once: only by asking does it learn that a node is gone.
+Law: all three have the same commands. A server that is silent for a second counts as gone. Only the cluster's client
+retries, once, because it learns only from a failed command that a node is gone.
 """
 
 import asyncio
@@ -20,22 +20,24 @@ from proxy.config.network.store_servers import StoreServers, read_servers
 
 CONNECT_SECONDS = 1.0
 OPERATION_SECONDS = 1.0
+"""Chosen, both: a request waits for the store at most this long before memory takes its place."""
 MAX_CONNECTIONS = 32
+"""Chosen: summaries are rare beside requests, so few operations are in progress at once."""
 CLUSTER_RETRIES = 1
 
 
 @dataclass(frozen=True, slots=True)
 class RedisClient:
-    """`commands` answers bytes; `close` lets go of all connections."""
+    """`commands` return bytes. `close` closes all connections."""
 
     commands: Any
     close: Callable[[], Awaitable[None]]
 
 
 def make_client(store: str) -> RedisClient:
-    """The client for a URL; it connects when it is first used.
+    """The client for a store's URL. It connects at the first use.
 
-    Raises ValueError or TypeError if the URL is none, or has options that there are not.
+    Raises ValueError or TypeError if the URL is invalid or has unknown options.
     """
     servers = read_servers(store)
     if servers.kind == "sentinel":
@@ -47,18 +49,18 @@ def _make_server_client(servers: StoreServers) -> RedisClient:
     pool = BlockingConnectionPool.from_url(
         servers.url, max_connections=MAX_CONNECTIONS, timeout=OPERATION_SECONDS, **_make_limits()
     )
-    pool.connection_class(**pool.connection_kwargs)  # not opened: only to see that it can be
+    pool.connection_class(**pool.connection_kwargs)  # opens nothing; raises if an option is unknown
     client = Redis.from_pool(pool)
     return RedisClient(client, client.aclose)
 
 
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
-    """Connections to the master that the sentinels name when one is opened; who finds none free waits."""
+    """Connections to the master that the sentinels name at the opening. If none is free, the caller waits."""
 
 
 def _make_sentinel_client(servers: StoreServers) -> RedisClient:
     options = _read_options(servers)
-    # TLS and its files are of the way to all of them; user and password are the sentinels' own.
+    # TLS and its files apply to the sentinels too. User and password do not: the sentinels have their own.
     shared = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl"))}
     own = {**_make_limits(), **shared, **dict(servers.sentinel_options)}
     sentinel = Sentinel(servers.hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
@@ -77,10 +79,10 @@ def _make_sentinel_client(servers: StoreServers) -> RedisClient:
 
 
 class _Cluster(RedisCluster):
-    """A cluster that is asked one thing at a time; who waits longer than a server may be silent has no answer.
+    """A cluster client that sends one command at a time. A command that waits longer than OPERATION_SECONDS fails.
 
-    Many commands at once break each other's connections while the library opens them (seen with redis-py 8.1: "closed
-    by server", AttributeError). Replicas ask little: texts that were read are in memory.
+    Several commands at once break each other's connections while redis-py opens them (seen with 8.1: "closed by
+    server", AttributeError). One at a time is enough, because memory holds the texts that were read.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -108,12 +110,11 @@ def _make_limits() -> dict[str, Any]:
         "socket_timeout": OPERATION_SECONDS,
         "socket_connect_timeout": CONNECT_SECONDS,
         "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,  # with 3 and its notifications, a connection that the server has closed is used once more
+        "protocol": 2,  # protocol 3, with its notifications, uses a connection once more after the server has closed it
     }
 
 
 def _read_options(servers: StoreServers) -> dict[str, Any]:
-    """What the URL says of the servers that keep data, but where they are."""
     options: dict[str, Any] = dict(parse_url(servers.url))
     if options.pop("connection_class", None) is SSLConnection:
         options["ssl"] = True

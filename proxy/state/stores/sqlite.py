@@ -1,7 +1,7 @@
-"""Summaries in a SQLite file, which outlives the process and is shared by those beside it.
+"""Summaries in a SQLite file, which outlives the process and which several processes share.
 
-Law: the event loop never waits for the disk, and a caller that leaves leaves no transaction open: each operation is one
-function, run to its end in a thread of the store's own.
+Law: the event loop never waits for the disk. A caller that leaves never leaves a transaction open, because each
+operation is one function that runs to its end in the store's own thread.
 """
 
 import asyncio
@@ -20,30 +20,33 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Of sealed summaries; the file is a little larger."""
+"""The most bytes of encrypted summaries; the file is a little larger. Chosen: it suits any disk."""
 OPERATION_SECONDS = 2.0
-"""How long a caller waits; a disk that takes longer counts as gone."""
+"""The longest wait of a caller; a slower disk counts as gone. Chosen: longer than BUSY_SECONDS of sqlite_file.py."""
 MAX_LEASE_SECONDS = 3600.0
-"""What ends later was claimed before the clock went back, and holds no more."""
+"""A lease that ends later than this is void: it was granted before the clock was set back.
+
+Chosen: far longer than any lease that is asked for.
+"""
 TOUCHES_PER_TTL = 16
-"""A reading is noted only this often in a summary's life, for to note it is to write."""
+"""How often, at most, a summary's lifetime is renewed by reads, because each renewal writes to the disk. Chosen."""
 PRIMARY_CODE = 0xFF
-"""Of an extended result code. Source: SQLite, Result and Error Codes."""
+"""The bits of the primary code in an extended result code. Source: SQLite, Result and Error Codes."""
 _FAULTS = {
-    sqlite3.SQLITE_BUSY: "another process holds the file",
-    sqlite3.SQLITE_LOCKED: "another process holds the file",
+    sqlite3.SQLITE_BUSY: "another process has locked the file",
+    sqlite3.SQLITE_LOCKED: "another process has locked the file",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
     sqlite3.SQLITE_CORRUPT: "the file is damaged",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
-    sqlite3.SQLITE_PERM: "the file may not be opened",
-    sqlite3.SQLITE_READONLY: "it cannot be written",
+    sqlite3.SQLITE_PERM: "there is no permission to open the file",
+    sqlite3.SQLITE_READONLY: "the file cannot be written",
 }
 
 
 class SqliteStore:
-    """A SummaryStore in one file. `clock` is the time of day: processes must agree on it."""
+    """A SummaryStore in one file. `clock` is the time of day, on which the processes must agree."""
 
     name = "sqlite"
 
@@ -67,15 +70,15 @@ class SqliteStore:
         return await self._do(self._read, summary_id)
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
-        """Keep a summary unless the id has one. One that is larger than the store is returned, but not kept."""
+        """Keep a summary unless the id has one. A summary larger than the store is returned but not kept."""
         return await self._do(self._write, summary_id, sealed, lease)
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """A lease, unless another holds."""
+        """A lease, unless another one holds."""
         return await self._do(self._lend, summary_id, seconds)
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Prolong a lease, if it holds."""
+        """Prolong a lease, if it still holds."""
         return await self._do(self._prolong, summary_id, lease, seconds)
 
     async def release(self, summary_id: str, lease: int) -> None:
@@ -84,7 +87,7 @@ class SqliteStore:
         await self._do(sqlite3.Connection.execute, statement, (summary_id, lease))
 
     async def close(self) -> None:
-        """Let go of the file and the thread."""
+        """Close the file and end the thread."""
         try:
             await self._run(self._file.close)
         finally:
@@ -94,7 +97,6 @@ class SqliteStore:
         return await self._run(lambda: self._file.use(lambda connection: work(connection, *args, **kwargs)))
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """Run in the store's thread. Raises StoreError where it fails, or takes too long."""
         try:
             async with asyncio.timeout(OPERATION_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -112,7 +114,7 @@ class SqliteStore:
             return None
         sealed, used_at = row
         if now - used_at >= self._ttl_seconds / TOUCHES_PER_TTL:
-            with suppress(sqlite3.OperationalError):  # a disk that is full can still be read
+            with suppress(sqlite3.OperationalError):  # a full disk can still be read
                 connection.execute("UPDATE summaries SET used_at = ? WHERE id = ?", (now, summary_id))
         return sealed
 
@@ -155,7 +157,6 @@ class SqliteStore:
         return prolonged.rowcount == 1
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
-        """Remove what has expired, then what was used longest ago until the rest has room."""
         connection.execute("DELETE FROM summaries WHERE used_at <= ?", (self._clock() - self._ttl_seconds,))
         (total_bytes,) = connection.execute("SELECT COALESCE(SUM(size_bytes), 0) FROM summaries").fetchone()
         while total_bytes > self._max_bytes:
@@ -171,6 +172,6 @@ def _describe(error: sqlite3.Error) -> str:
         return "the file is another program's, or another version's"
     name: str | None = getattr(error, "sqlite_errorname", None)
     if name is None:
-        return "SQLite cannot do what it is asked for"
+        return "SQLite refuses the operation"
     words = _FAULTS.get(error.sqlite_errorcode & PRIMARY_CODE)
     return f"{words} ({name})" if words else name

@@ -1,7 +1,7 @@
-"""One SQLite file of ours, shared by processes: begun, opened, set aside when it is broken.
+"""One SQLite file that processes share: create it, open it, set it aside if it is damaged.
 
-Law: a file that is damaged is renamed and a new one begun; nobody renames a file that another process has just begun,
-or that is another program's. Only its owner can read the file. Every method belongs to one thread.
+Law: a damaged file is renamed, and a new one is created. A file that another process has just created, or that belongs
+to another program, is never renamed. Only the owner can read the file. One thread calls all methods.
 """
 
 import itertools
@@ -16,7 +16,7 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION_ID = 0x7472696D
-"""`trim`, in the header of the file."""
+"""The letters `trim`, in the header of the file."""
 SCHEMA_VERSION = 1
 SCHEMA = f"""
 CREATE TABLE summaries (id TEXT PRIMARY KEY, sealed BLOB NOT NULL, size_bytes INTEGER NOT NULL, used_at REAL NOT NULL);
@@ -27,19 +27,19 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 BUSY_SECONDS = 1.0
-"""How long to wait for another process to finish its write."""
+"""The longest wait for the write of another process. Chosen: writes take milliseconds."""
 _SIDE_FILES = ("-wal", "-shm")
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""The second where SQLite's message quotes the damage."""
+"""UnicodeDecodeError comes if SQLite's message quotes damaged text."""
 
 
 class ForeignFileError(sqlite3.DatabaseError):
-    """A sound database, but of another program or another version."""
+    """An intact database of another program or another version."""
 
 
 class SqliteFile:
-    """A connection to the file, opened when it is first used. `prepare` is run each time that it is opened."""
+    """A connection to the file, opened at the first use. `prepare` runs after each opening."""
 
     def __init__(self, path: Path, prepare: Work[None], log: Any) -> None:
         self._path = path
@@ -49,9 +49,9 @@ class SqliteFile:
         self._identity: tuple[int, int] | None = None
 
     def use(self, work: Work[T]) -> T:
-        """Do some work on the file; where it turns out to be broken, on a new one.
+        """Do some work on the file. If the file is damaged, do it on a new one.
 
-        Raises sqlite3.Error or OSError where there is no file to be had.
+        Raises sqlite3.Error or OSError if no file can be opened.
         """
         try:
             return work(self._connect())
@@ -65,13 +65,13 @@ class SqliteFile:
         return work(self._connect())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        """The connection to the file that stands at the path now: another process may have begun a new one."""
+        # Another process may have set the file aside and created a new one.
         if self._connection is None or _identify(self._path) != self._identity:
             self.close()
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,7 +81,6 @@ class SqliteFile:
         return self._connection
 
     def _begin(self) -> tuple[int, int] | None:
-        """Which file is to be opened: the one that stands there, or else a new one."""
         if _identify(self._path) is None:
             for suffix in _SIDE_FILES:
                 _beside(self._path, suffix).unlink(missing_ok=True)
@@ -92,7 +91,7 @@ class SqliteFile:
         with ExitStack() as on_failure:
             connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
             on_failure.callback(connection.close)
-            is_empty = _examine(connection)  # before anything is changed: it may be another's
+            is_empty = _examine(connection)  # before any change, because it may be another program's file
             for suffix in ("", *_SIDE_FILES):
                 with suppress(OSError):
                     _beside(self._path, suffix).chmod(0o600)
@@ -105,7 +104,7 @@ class SqliteFile:
         return connection
 
     def _set_aside(self) -> None:
-        """Rename the file; the caller is alone with it."""
+        # The caller holds the lock of `_alone`.
         names = (_beside(self._path, f".corrupt-{number}") for number in itertools.count(1))
         aside = next(name for name in names if not name.exists())
         for suffix in ("", *_SIDE_FILES):
@@ -115,7 +114,7 @@ class SqliteFile:
 
 
 def _examine(connection: sqlite3.Connection) -> bool:
-    """Whether the file is empty. Raises ForeignFileError where it is not ours."""
+    """Whether the file is empty. Raises ForeignFileError if another program wrote it."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if (application_id, version) == (APPLICATION_ID, SCHEMA_VERSION):
@@ -127,7 +126,6 @@ def _examine(connection: sqlite3.Connection) -> bool:
 
 
 def _begin_schema(connection: sqlite3.Connection) -> None:
-    """Our tables and our name, all or nothing."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         for statement in SCHEMA.split(";"):
@@ -136,9 +134,10 @@ def _begin_schema(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Nobody else opens, begins or renames the file; whoever dies lets go. Raises sqlite3.Error if another hangs.
+    """In the block no other process opens, creates or renames the file. Raises sqlite3.Error if another one hangs.
 
-    The lock is on an empty database of its own, as the file itself may be broken, or gone.
+    The lock is on a separate empty database, because the file itself may be damaged or missing. The system releases it
+    if a process dies.
     """
     name = _beside(path, ".lock")
     with suppress(FileExistsError):
@@ -149,7 +148,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _create(path: Path) -> None:
-    """An empty file that only its owner can read. Opens none that there is: closing it would drop SQLite's locks."""
+    # O_EXCL: never open an existing file here, because closing it would drop this process's SQLite locks on it.
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
@@ -158,7 +157,6 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
-    """Which file stands at a path, whatever its name; None where none does."""
     try:
         status = path.stat()
     except FileNotFoundError:

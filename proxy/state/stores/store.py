@@ -1,7 +1,7 @@
-"""What a store of summaries is, and how it fails.
+"""What a store of summaries promises, and how it fails.
 
-Law: a failure is named by the store and the kind of fault, in our words or the system's; never by a library's text,
-which may hold a password or an address.
+Law: an error names the store and the kind of fault, in trimtab's words or those of the operating system. It never
+quotes a library, whose text may contain a password or a URL.
 """
 
 import os
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class StoreError(Exception):
-    """A store cannot be reached, or is broken; `fault` says how, in a few words."""
+    """A store cannot be reached or is damaged. `fault` says how, in a few words."""
 
     def __init__(self, store: str, fault: str) -> None:
         super().__init__(f"the {store} store failed: {fault}")
@@ -17,7 +17,7 @@ class StoreError(Exception):
 
 
 def describe_fault(error: Exception) -> str:
-    """What the operating system says of an error, without a name of a file or a server."""
+    """The operating system's text for an error, without the name of a file or server."""
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
     number = error.errno if isinstance(error, OSError) else None
@@ -25,32 +25,32 @@ def describe_fault(error: Exception) -> str:
 
 
 class SummaryStore(Protocol):
-    """Sealed summaries by id. The first writer wins: what was forwarded once for an id never changes.
+    """Encrypted summaries by id. The first writer wins, so the text that is forwarded for an id never changes.
 
-    Whoever is about to make a summary claims it first, so that of many only one pays for it. A lease is a number that
-    grows from holder to holder. It ends by itself unless it is renewed, and a holder that slept through its end cannot
-    write past the one that has the summary now.
+    A process claims a summary before it requests one, so that only one of several pays for it. A lease is a number that
+    grows from holder to holder. It ends unless it is renewed. A holder whose lease has ended cannot overwrite the
+    summary of the next holder.
     """
 
     name: str
 
     async def get(self, summary_id: str) -> bytes | None:
-        """The summary under an id, which counts as used now; None where there is none."""
+        """The summary of an id, which counts as used now; None if there is none."""
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
-        """Keep a summary unless the id has one; returns the one that is kept.
+        """Keep a summary unless the id has one. Returns the summary that is kept.
 
-        Where the id has none and another lease than the writer's holds it now: writes nothing, returns None.
+        If the id has none, but a lease other than the writer's holds: writes nothing and returns None.
         """
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
-        """The right to make this summary, for so long: a lease; None while another holds it."""
+        """A lease, the right to make this summary for that time; None while another lease holds."""
 
     async def renew(self, summary_id: str, lease: int, seconds: float) -> bool:
-        """Have a lease end so long from now; whether it still held. One that has ended does not begin again."""
+        """Let a lease end that many seconds from now. False if it has already ended."""
 
     async def release(self, summary_id: str, lease: int) -> None:
         """Give a lease back, if it still holds."""
 
     async def close(self) -> None:
-        """Let go of files, connections and tasks."""
+        """Close files and connections, and end tasks."""

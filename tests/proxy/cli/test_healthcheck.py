@@ -84,4 +84,4 @@ async def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path) -> No
     file.write_text("listen: 8790\n")
     result = await run("--config", str(file))
     assert result.exit_code == 1
-    assert result.stderr == "trimtab: listen (line 1): 8790 must be HOST:PORT, the port 0 to 65535\n"
+    assert result.stderr == "trimtab: listen (line 1): 8790 must be HOST:PORT, with a port from 0 to 65535\n"

@@ -3,7 +3,7 @@
 import pytest
 from support.config import find_problems
 
-AGAINST_KEY = "contradicts api_key, which is never shown then; take one of the two out"
+AGAINST_KEY = "contradicts api_key, which is never sent then; remove one of the two"
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ AGAINST_KEY = "contradicts api_key, which is never shown then; take one of the t
         ),
         (
             "defaults: {low_water: 1}",
-            "defaults.low_water (line 1): 1.0 must be below 1.0, the whole room: a cut would leave nothing out",
+            "defaults.low_water (line 1): 1.0 must be below 1.0, the whole room, because a cut would remove nothing",
         ),
         (
             "{defaults: {low_water: 0.4}, models: [{match: a, high_water: 0.4}]}",
@@ -28,15 +28,15 @@ AGAINST_KEY = "contradicts api_key, which is never shown then; take one of the t
         ),
         (
             "{listen: 'h:1', metrics_listen: 'h:1'}",
-            "metrics_listen (line 1): must be another address than listen; null serves both there",
+            "metrics_listen (line 1): must differ from listen; with null, listen serves both",
         ),
-        ("workers: 5", "workers (line 1): 5 of them need limits.max_memory_bytes of at least 2684354560"),
-        ("upstream: {credential: key}", "upstream.credential (line 1): key needs api_key beside it"),
+        ("workers: 5", "workers (line 1): 5 workers need limits.max_memory_bytes of at least 2684354560"),
+        ("upstream: {credential: key}", "upstream.credential (line 1): key needs api_key too"),
         (
             "upstreams: {a: {base_url: 'http://a', credential: client, api_key: sk-PLANTED}}",
             f"upstreams.a.credential (line 1): client {AGAINST_KEY}",
         ),
-        ("models: [{match: '*'}, {match: a}]", 'models[1].match (line 1): never matches: "*" before it does'),
+        ("models: [{match: '*'}, {match: a}]", 'models[1].match (line 1): never matches: "*" above it matches first'),
     ],
 )
 def test_a_contradiction_is_named_at_one_of_the_two(text: str, problem: str) -> None:

@@ -6,8 +6,8 @@ from support.config import find_problems
 from proxy.config.document import Document, name_path
 from proxy.config.load import load_config
 
-STARRED = "a key or value that begins with * wants quotes, unless it is the alias of an anchor above it"
-UNREADABLE = "a value is not the date or number that it looks like, or not what its tag says"
+STARRED = "a key or value that begins with * needs quotes, unless it is the alias of an anchor above it"
+UNREADABLE = "a value is not the date or number that it looks like, or does not fit its tag"
 
 
 def test_the_document_knows_the_place_of_every_key() -> None:
@@ -88,9 +88,9 @@ def test_merges_are_as_yaml_has_them(text: str, values: tuple[int, float]) -> No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a:\n\tb: 1", "line 2: it is indented with a tab; YAML wants spaces there"),
-        ("limits:\n  a: 1\n\tb: 2", "line 3: it is indented with a tab; YAML wants spaces there"),
-        ("mode: \t@", "line 1: a tab stands where YAML wants a space, or quotes around the text"),
+        ("a:\n\tb: 1", "line 2: it is indented with a tab; YAML needs spaces there"),
+        ("limits:\n  a: 1\n\tb: 2", "line 3: it is indented with a tab; YAML needs spaces there"),
+        ("mode: \t@", "line 1: there is a tab where YAML needs a space, or quotes around the text"),
         ("mode: @", "line 1: found character '@' that cannot start any token"),
         ("models:\n- match: *gpt", f"line 2: {STARRED}"),
         ("a: 1\n*read*: 2", f"line 2: {STARRED}"),
@@ -98,15 +98,15 @@ def test_merges_are_as_yaml_has_them(text: str, values: tuple[int, float]) -> No
         ("a: ['x', *.md]", f"line 1: {STARRED}"),
         ("a: &*", "line 1: expected alphabetic or numeric character, but found '*'"),
         ("mode: 'x\n\ty", "line 2: found unexpected end of stream"),
-        ("a: [\t,\n\t`]", "line 1: a tab stands where YAML wants a space, or quotes around the text"),
+        ("a: [\t,\n\t`]", "line 1: there is a tab where YAML needs a space, or quotes around the text"),
         ("-\t- a\n- b: \tc:\n", None),
         ("a: \x00", "line 1: the character U+0000 is not allowed"),
         ("a: 1\r\nb: \x07", "line 2: the character U+0007 is not allowed"),
-        ('a: "\\UFFFFFFFF"', "an escape stands for no character"),
-        ("a: 1\nb: !foo {}", "line 2: a tag that means nothing here"),
-        ("a: 1\n? [b]\n: 1", "line 2: a key must be one text"),
-        ('a: 1\nupstreams: {"\\ud800": 3}', "line 2: a key has half a character in it"),
-        ("a: 1\n<<: 3", "line 2: << takes a mapping, or a list of mappings"),
+        ('a: "\\UFFFFFFFF"', "an escape is no valid character"),
+        ("a: 1\nb: !foo {}", "line 2: a tag that has no meaning here"),
+        ("a: 1\n? [b]\n: 1", "line 2: a key must be a single text"),
+        ('a: 1\nupstreams: {"\\ud800": 3}', "line 2: a key contains half a character (a lone surrogate)"),
+        ("a: 1\n<<: 3", "line 2: << needs a mapping or a list of mappings"),
         ("\nlisten: 2024-13-45", f"line 2: {UNREADABLE}"),
     ],
 )  # fmt: skip

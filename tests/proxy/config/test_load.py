@@ -107,7 +107,7 @@ def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: 
     file.write_text(text, encoding="utf-8")
 
     assert load_file(file, ("mode=off",)) == load_file(None, ("mode=off",))
-    with pytest.raises(ConfigError, match="says nothing; write another file and rename it"):
+    with pytest.raises(ConfigError, match="is empty; write a new file and rename it"):
         load_file(file, may_be_empty=False)
     file.write_text("mode: enforce", encoding="utf-8")
     assert load_file(file, may_be_empty=False) == load_file(None)

@@ -3,18 +3,14 @@
 import re
 from pathlib import Path
 
-import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from proxy.config.document import Document, name_path
 from proxy.config.errors import ConfigError
 from proxy.config.load import load_config
-from proxy.config.policies.policy import PolicyConfig
 from proxy.config.policies.tools import ToolConfig
-from proxy.config.schema import MAX_MODEL_CHARS, MIN_MEMORY_BYTES, Config, LimitsConfig, Same
+from proxy.config.schema import MAX_MODEL_CHARS, Config, Same
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
@@ -62,21 +58,6 @@ def test_the_policies_that_the_example_only_mentions_are_valid() -> None:
 def test_every_key_has_a_default(text: str) -> None:
     """An empty file is a configuration."""
     assert _load(text) == Config()
-
-
-def test_the_schema_knows_every_key_and_refuses_others() -> None:
-    """What editors read agrees with what is accepted."""
-    schema = orjson.loads(orjson.dumps(Config.model_json_schema()))
-
-    sections = {"": schema, **schema["$defs"]}
-    objects = {name: section for name, section in sections.items() if "properties" in section}
-    assert all(section["additionalProperties"] is False for section in objects.values())
-    assert set(schema["properties"]) == set(Config.model_fields)
-    assert set(schema["$defs"]["PolicyConfig"]["properties"]) == set(PolicyConfig.model_fields)
-    assert "required" not in schema
-    assert all(
-        "description" in item for item in schema["$defs"]["PolicyConfig"]["properties"].values() if "$ref" not in item
-    )
 
 
 POLICIES = """
@@ -200,27 +181,6 @@ def test_a_key_stands_for_one_object() -> None:
         False,
         False,
     )
-
-
-@given(
-    workers=st.integers(1, 256),
-    requests=st.integers(1, 10_000),
-    memory_bytes=st.integers(MIN_MEMORY_BYTES, 2**40),
-    held_bytes=st.none() | st.integers(1024, 2**40),
-)
-def test_workers_together_take_on_what_the_configuration_says(workers, requests, memory_bytes, held_bytes) -> None:
-    """Rounded up for requests; never less than a process needs to work, and one alone takes on all."""
-    limits = LimitsConfig(
-        max_concurrent_requests=requests, max_memory_bytes=memory_bytes, max_held_bytes=held_bytes
-    ).divide(workers)
-    assert requests <= workers * limits.max_concurrent_requests < requests + workers
-    assert MIN_MEMORY_BYTES <= limits.max_memory_bytes <= max(memory_bytes / workers, MIN_MEMORY_BYTES)
-    assert (limits.max_held_bytes is None) is (held_bytes is None)
-    assert held_bytes is None or 1024 <= (limits.max_held_bytes or 0) <= max(held_bytes / workers, 1024)
-    if workers == 1:
-        assert limits == LimitsConfig(
-            max_concurrent_requests=requests, max_memory_bytes=memory_bytes, max_held_bytes=held_bytes
-        )
 
 
 def test_one_process_alone_has_the_very_configuration() -> None:

@@ -14,9 +14,9 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("listen: 8790", "listen (line 1): 8790 must be HOST:PORT, the port 0 to 65535"),
-        ("\nlisten: ':80'", "listen (line 2): ':80' must be HOST:PORT, the port 0 to 65535"),
-        ("listen: h:65536", "listen (line 1): 'h:65536' must be HOST:PORT, the port 0 to 65535"),
+        ("listen: 8790", "listen (line 1): 8790 must be HOST:PORT, with a port from 0 to 65535"),
+        ("\nlisten: ':80'", "listen (line 2): ':80' must be HOST:PORT, with a port from 0 to 65535"),
+        ("listen: h:65536", "listen (line 1): 'h:65536' must be HOST:PORT, with a port from 0 to 65535"),
         ("mode: on", "mode (line 1): 'on' must be enforce, observe or off"),
         (
             "store: redis",
@@ -33,21 +33,21 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
         ),
         (
             "metrics_path: /%6d",
-            "metrics_path (line 1): '/%6d' must be plain ASCII, without a space and any of % ? #",
+            "metrics_path (line 1): '/%6d' must be plain ASCII without a space or any of % ? #",
         ),
-        ("listen: 'h:²'", "listen (line 1): 'h:²' must be HOST:PORT, the port 0 to 65535"),
+        ("listen: 'h:²'", "listen (line 1): 'h:²' must be HOST:PORT, with a port from 0 to 65535"),
         (
             "defaults: {context_window: ²²²²}",
             "defaults.context_window (line 1): '²²²²' must be auto, or a whole number of tokens",
         ),
         (
             "upstream: {base_url: 'http://[::1'}",
-            "upstream.base_url (line 1): 'http://[::1' must be plain ASCII, with a port from 1 to 65535 if any",
+            "upstream.base_url (line 1): 'http://[::1' must be plain ASCII; a port must be from 1 to 65535",
         ),
         ("metrics_path: metrics", "metrics_path (line 1): 'metrics' must be a path that begins with /"),
         (
             "upstream:\n  base_url: ftp://h",
-            "upstream.base_url (line 2): 'ftp://h' must be an http:// or https:// address with a host",
+            "upstream.base_url (line 2): 'ftp://h' must be an http:// or https:// URL with a host",
         ),
         (
             "upstream:\n\n  connect_timeout_seconds: 0",
@@ -81,14 +81,14 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
             "defaults: {high_water: 0}",
             "defaults.high_water (line 1): 0 must be auto, or a number above 0 and at most 1",
         ),
-        ("defaults: {anchors: []}", "defaults.anchors (line 1): must be auto, or a number, 0 or more and at most 1"),
+        ("defaults: {anchors: []}", "defaults.anchors (line 1): must be auto, or a number from 0 to 1"),
         (
             "defaults: {anchors: -0.1}",
-            "defaults.anchors (line 1): -0.1 must be auto, or a number, 0 or more and at most 1",
+            "defaults.anchors (line 1): -0.1 must be auto, or a number from 0 to 1",
         ),
         (
             "defaults: {anchors: .nan}",
-            "defaults.anchors (line 1): nan must be auto, or a number, 0 or more and at most 1",
+            "defaults.anchors (line 1): nan must be auto, or a number from 0 to 1",
         ),
         (
             "defaults:\n  summary:\n    max_tokens: 1",
@@ -131,9 +131,9 @@ SECRET = "sk-proj-very-secret-0123456789"  # noqa: S105 - planted
             "models: [{match: '${M}'}]",
             "models[0].match (line 1): ${M} is not set in the environment and has no default",
         ),
-        ("listen: h:1\nmode: off\nlisten: h:2", "listen (line 3): the key stands twice"),
-        ("models:\n- match: a\n  match: b", "models[0].match (line 3): the key stands twice"),
-        ("limits: {drain_seconds: 1, drain_seconds: 2}", "limits.drain_seconds (line 1): the key stands twice"),
+        ("listen: h:1\nmode: off\nlisten: h:2", "listen (line 3): the key appears twice"),
+        ("models:\n- match: a\n  match: b", "models[0].match (line 3): the key appears twice"),
+        ("limits: {drain_seconds: 1, drain_seconds: 2}", "limits.drain_seconds (line 1): the key appears twice"),
         ("- a", "the configuration must be a mapping of keys to values"),
         ("text", "the configuration must be a mapping of keys to values"),
         ("a: [", "not valid YAML: line 1: expected the node content, but found '<stream end>'"),
@@ -183,15 +183,15 @@ def test_every_mistake_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ("listen", "'listen': a setting is written dotted.key=value"),
-        ("=x", "'': a setting is written dotted.key=value"),
-        ("a..b=1", "'a..b': a setting is written dotted.key=value"),
-        ("listen.x=1", "listen.x: listen is no section"),
+        ("listen", "'listen': a setting must be dotted.key=value"),
+        ("=x", "'': a setting must be dotted.key=value"),
+        ("a..b=1", "'a..b': a setting must be dotted.key=value"),
+        ("listen.x=1", "listen.x: listen is not a section"),
         ("limit.x=1", "limit: unknown key; did you mean limits?"),
-        ("listen=[", "listen: '[' must be HOST:PORT, the port 0 to 65535"),
-        ("listen=h", "listen: 'h' must be HOST:PORT, the port 0 to 65535"),
+        ("listen=[", "listen: '[' must be HOST:PORT, with a port from 0 to 65535"),
+        ("listen=h", "listen: 'h' must be HOST:PORT, with a port from 0 to 65535"),
         ("limits.max_body_bytes=", "limits.max_body_bytes: null must be a whole number, 1024 or more"),
-        ("listen=2024-13-45", "listen: '2024-13-45' must be HOST:PORT, the port 0 to 65535"),
+        ("listen=2024-13-45", "listen: '2024-13-45' must be HOST:PORT, with a port from 0 to 65535"),
     ],
 )
 def test_a_wrong_setting_is_named(setting: str, problem: str) -> None:

@@ -80,25 +80,25 @@ UPSTREAM = (
 )
 TOOL = "max_tool_result_tokens, max_tool_result_bytes, truncation, tidy, dedupe, exclude"
 ADDED = "must end before /chat/completions: requests to /v1/X go to base_url/X"
-UNCLOSED = "has a [ that no ] closes; a literal one is written [[]"
+UNCLOSED = "has a [ without its ]; write a literal [ as [[]"
 
 SAID = f"""\
 listn (line 1): unknown key; did you mean listen?
-listen (line 2): 8790 must be HOST:PORT, the port 0 to 65535
+listen (line 2): 8790 must be HOST:PORT, with a port from 0 to 65535
 client_keys[1] (line 3): must be one word of printable ASCII, without a line break
-client_keys[2] (line 3): must be text: put it in quotes
+client_keys[2] (line 3): must be a text: put it in quotes
 metrics_path (line 5): 'metrics' must be a path that begins with /
 mode (line 6): 'maybe' must be enforce, observe or off
 allow_header_override (line 7): 2 must be true or false
 upstream.base_url (line 9): 'http://h/v1/chat/completions' {ADDED}
 upstream.api_key (line 10): must be one word of printable ASCII, without a line break, or null
 upstream.connect_timeout_seconds (line 11): 'soon' must be a number, above 0
-upstreams.near.base_url (line 13): 'http://h:x' must be plain ASCII, with a port from 1 to 65535 if any
+upstreams.near.base_url (line 13): 'http://h:x' must be plain ASCII; a port must be from 1 to 65535
 upstreams.far (line 14): must be a mapping with the keys {UPSTREAM}
 upstreams."odd.name".base_uri (line 15): unknown key; did you mean base_url?
 store_ttl_seconds (line 16): null must be a number, above 0
 prices (line 17): must be a mapping with the keys input, cached_input, output
-limits.max_body_bytes (line 20): the key stands twice
+limits.max_body_bytes (line 20): the key appears twice
 limits.max_body_bytes (line 20): 17 must be a whole number, 1024 or more
 limits.drain_seconds (line 21): true must be a number, 0 or more
 defaults.upstream (line 23): 'nowhere' is not one of upstreams (near, odd.name, far)
@@ -107,18 +107,18 @@ defaults.context_window (line 26): 512 must be auto, or at least 1024 tokens
 defaults.tidy.ansi (line 27): 3 must be true or false
 defaults.tidy.jsn (line 27): unknown key; did you mean json?
 defaults.tools."*".dedupe (line 29): 0 must be true, false or null
-defaults.tools."[Rr]ead*" (line 30): never matches: "*" before it does
+defaults.tools."[Rr]ead*" (line 30): never matches: "*" above it matches first
 defaults.tools."[Rr]ead*".max_tool_result_tokens (line 31): 3 must be a whole number, 64 or more, or null
 defaults.tools."[Rr]ead*".tidy.tables (line 32): 'maybe' must be true or false
-defaults.tools."" (line 33): '' must be a glob of printable characters, not an empty one
-defaults.tools."(a,b)[c]" (line 34): never matches: "*" before it does
-defaults.tools."(a,b)[c]".exclude[0] (line 34): 3 must be text: put it in quotes
-defaults.tools."say \\"[key]\\", größe" (line 35): never matches: "*" before it does
+defaults.tools."" (line 33): '' must be a glob of printable characters that is not empty
+defaults.tools."(a,b)[c]" (line 34): never matches: "*" above it matches first
+defaults.tools."(a,b)[c]".exclude[0] (line 34): 3 must be a text: put it in quotes
+defaults.tools."say \\"[key]\\", größe" (line 35): never matches: "*" above it matches first
 defaults.tools."say \\"[key]\\", größe".exclud (line 35): unknown key; did you mean exclude?
-defaults.tools."[key]" (line 36): never matches: "*" before it does
+defaults.tools."[key]" (line 36): never matches: "*" above it matches first
 defaults.tools."[key]"."[key]" (line 36): unknown key; known here: {TOOL}
 defaults.tools."[key]".truncation (line 36): 'none' must be salient, head_tail or null
-defaults.tools."[Ww]rite" (line 37): never matches: "*" before it does
+defaults.tools."[Ww]rite" (line 37): never matches: "*" above it matches first
 defaults.tools."x[yz" (line 38): 'x[yz' {UNCLOSED}
 defaults.summary.role (line 39): 'nobody' must be auto, user, system, assistant or pair
 defaults.summary.max_tokens (line 39): 1 must be auto, or a whole number of tokens, at least 64
@@ -126,8 +126,8 @@ models[0].low_water (line 42): 0.9 must be below high_water, 0.5
 models[1].high_water (line 44): 2 must be auto, or a number above 0 and at most 1
 models[1] (line 44): match is required
 models[1].summary.upstream (line 45): 'nobody' is not one of upstreams (near, odd.name, far)
-models[2].match (line 47): never matches: "gpt-*" before it does
-models[2].tools."[z-a]" (line 48): '[z-a]' never matches: one of its [...] holds no character
+models[2].match (line 47): never matches: "gpt-*" above it matches first
+models[2].tools."[z-a]" (line 48): '[z-a]' never matches: one of its [...] contains no character
 models[3] (line 49): must be a mapping with the keys {POLICY}, match
 profiles.1.protect_turns (line 52): -1 must be a whole number, 0 or more
 profiles.c.low_water (line 54): 0.3 must be below high_water, 0.3
@@ -170,9 +170,9 @@ def test_a_value_from_elsewhere_has_no_line() -> None:
         "listen: h:1\nupstream:\n  base_url: http://h\n  read_timeout_seconds: 0\ndefaults:\n  tools: {a: {dedupe: 3}}"
     )
     assert find_problems(text, "listen=h", "defaults.tools={a: {dedupe: 4}, a: {}}", TRIMTAB_UPSTREAM="h") == [
-        "defaults.tools.a: the key stands twice",
-        "listen: 'h' must be HOST:PORT, the port 0 to 65535",
-        "upstream.base_url: 'h' must be an http:// or https:// address with a host",
+        "defaults.tools.a: the key appears twice",
+        "listen: 'h' must be HOST:PORT, with a port from 0 to 65535",
+        "upstream.base_url: 'h' must be an http:// or https:// URL with a host",
         "defaults.tools.a.dedupe: 4 must be true, false or null",
         "upstream.read_timeout_seconds (line 4): 0 must be a number, above 0",
     ]
@@ -182,28 +182,28 @@ def test_each_item_of_a_list_of_globs_is_named() -> None:
     """All that are wrong, by their index; those that are right are not."""
     assert find_problems('defaults: {tools: {"x*": {exclude: ["a[", "b", "", 4, "[z-a]"]}}}') == [
         f"defaults.tools.\"x*\".exclude[0] (line 1): 'a[' {UNCLOSED}",
-        "defaults.tools.\"x*\".exclude[2] (line 1): '' must be a glob of printable characters, not an empty one",
-        'defaults.tools."x*".exclude[3] (line 1): 4 must be text: put it in quotes',
-        "defaults.tools.\"x*\".exclude[4] (line 1): '[z-a]' never matches: one of its [...] holds no character",
+        "defaults.tools.\"x*\".exclude[2] (line 1): '' must be a glob of printable characters that is not empty",
+        'defaults.tools."x*".exclude[3] (line 1): 4 must be a text: put it in quotes',
+        "defaults.tools.\"x*\".exclude[4] (line 1): '[z-a]' never matches: one of its [...] contains no character",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("admin_token: 123456", "admin_token (line 1): must be text: put it in quotes"),
-        ("client_keys: [true]", "client_keys[0] (line 1): must be text: put it in quotes"),
-        ("models: [{match: 4.5}]", "models[0].match (line 1): 4.5 must be text: put it in quotes"),
-        ("models: [{match: 2024-01-01}]", "models[0].match (line 1): 2024-01-01 must be text: put it in quotes"),
-        ("upstream: {api_key: 1}", "upstream.api_key (line 1): must be text: put it in quotes"),
-        ("defaults: {upstream: 1}", "defaults.upstream (line 1): 1 must be text: put it in quotes"),
-        ("listen: 8790", "listen (line 1): 8790 must be HOST:PORT, the port 0 to 65535"),
+        ("admin_token: 123456", "admin_token (line 1): must be a text: put it in quotes"),
+        ("client_keys: [true]", "client_keys[0] (line 1): must be a text: put it in quotes"),
+        ("models: [{match: 4.5}]", "models[0].match (line 1): 4.5 must be a text: put it in quotes"),
+        ("models: [{match: 2024-01-01}]", "models[0].match (line 1): 2024-01-01 must be a text: put it in quotes"),
+        ("upstream: {api_key: 1}", "upstream.api_key (line 1): must be a text: put it in quotes"),
+        ("defaults: {upstream: 1}", "defaults.upstream (line 1): 1 must be a text: put it in quotes"),
+        ("listen: 8790", "listen (line 1): 8790 must be HOST:PORT, with a port from 0 to 65535"),
         ("store: 1", "store (line 1): 1 must be memory, sqlite, sqlite:///path or redis://host:port/db"),
         ("metrics_path: 1", "metrics_path (line 1): 1 must be a path that begins with /"),
-        ("upstream: {ca_file: 1}", "upstream.ca_file (line 1): 1 must be the name of a PEM file, or null"),
+        ("upstream: {ca_file: 1}", "upstream.ca_file (line 1): 1 must be the path of a PEM file, or null"),
         (
             "models: [{match: [4]}]",
-            "models[0].match (line 1): must be a glob of printable characters, not an empty one",
+            "models[0].match (line 1): must be a glob of printable characters that is not empty",
         ),
         ("mode: 1", "mode (line 1): 1 must be enforce, observe or off"),
     ],

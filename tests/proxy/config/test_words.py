@@ -47,7 +47,7 @@ def refuse_blanks(text: str) -> str:
         (Annotated[float, Gt(0.0), Le(1.0)], "a number, above 0 and at most 1"),
         (Annotated[int, Lt(9)] | None, "a whole number, below 9, or null"),
         (int, "a whole number"),
-        (str, "text, in quotes if it looks like something else"),
+        (str, "a text, in quotes if it looks like something else"),
         (Annotated[str, Wanted("HOST:PORT")] | None, "HOST:PORT, or null"),
         (Inner, "a mapping with the keys size, else, maybe"),
         (dict[str, int], "a mapping of names, each to a whole number"),

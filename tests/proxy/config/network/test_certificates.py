@@ -39,20 +39,20 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
     [
         ({"ca_file": "missing"}, "upstream.ca_file (line 2): 'missing' cannot be read: no such file or directory"),
         ({"ca_file": "folder"}, "upstream.ca_file (line 2): '.' cannot be read: is a directory"),
-        ({"ca_file": "text"}, "upstream.ca_file (line 2): 'text' holds no certificate in PEM form"),
-        ({"ca_file": "key"}, "upstream.ca_file (line 2): 'An-authority-1.key' holds no certificate in PEM form"),
-        ({"ca_file": "damaged"}, "upstream.ca_file (line 2): 'damaged.pem' holds a certificate that cannot be read"),
+        ({"ca_file": "text"}, "upstream.ca_file (line 2): 'text' contains no certificate in PEM form"),
+        ({"ca_file": "key"}, "upstream.ca_file (line 2): 'An-authority-1.key' contains no certificate in PEM form"),
+        ({"ca_file": "damaged"}, "upstream.ca_file (line 2): 'damaged.pem' contains a certificate that cannot be read"),
         (
             {"client_cert_file": "key"},
-            "upstream.client_cert_file (line 2): 'An-authority-1.key' holds no certificate in PEM form",
+            "upstream.client_cert_file (line 2): 'An-authority-1.key' contains no certificate in PEM form",
         ),
         (
             {"client_cert_file": "cert"},
-            "upstream.client_key_file: null will not do: client_cert_file holds no private key",
+            "upstream.client_key_file: null is not enough: client_cert_file contains no private key",
         ),
         (
             {"client_key_file": "key"},
-            "upstream.client_key_file (line 2): 'An-authority-1.key' needs client_cert_file beside it",
+            "upstream.client_key_file (line 2): 'An-authority-1.key' needs client_cert_file too",
         ),
         (
             {"client_cert_file": "cert", "client_key_file": "other_key"},
@@ -60,11 +60,11 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
         ),
         (
             {"client_cert_file": "cert", "client_key_file": "locked"},
-            "upstream.client_key_file (line 3): 'a.key' holds a private key with a passphrase; store it without one",
+            "upstream.client_key_file (line 3): 'a.key' contains a private key with a passphrase; store it without one",
         ),
         (
             {"client_cert_file": "cert", "client_key_file": "text"},
-            "upstream.client_key_file (line 3): 'text' holds no private key in PEM form",
+            "upstream.client_key_file (line 3): 'text' contains no private key in PEM form",
         ),
         (
             {"client_cert_file": "damaged", "client_key_file": "key"},

@@ -36,8 +36,8 @@ def test_a_url_says_who_is_asked_and_how(store: str, servers: StoreServers) -> N
 @pytest.mark.parametrize(
     ("store", "words"),
     [
-        ("redis+sentinel://secret@h:1", "must end with the sentinels' name of the service"),
-        ("redis+sentinel://secret@h:1/main/x", "must end with the sentinels' name of the service"),
+        ("redis+sentinel://secret@h:1", "must end with the sentinels' service name"),
+        ("redis+sentinel://secret@h:1/main/x", "must end with the sentinels' service name"),
         ("redis+sentinel://secret@h:x/main", "must name each server as HOST or HOST:PORT"),
         ("redis+cluster://secret@h:1,/0", "must name each server as HOST or HOST:PORT"),
         ("redis+cluster://secret@h:99999", "must name each server as HOST or HOST:PORT"),
@@ -47,7 +47,7 @@ def test_a_url_says_who_is_asked_and_how(store: str, servers: StoreServers) -> N
         ("redis+cluster://secret:@h:1", "must not have an empty password"),
         ("redis+sentinel://h/secret?sentinel_password=", "must not have an empty sentinel_password"),
         ("redis+ring://secret@h:1", "must begin with redis+sentinel:// or redis+cluster://"),
-        ("redis://secret@a:1,b:2/0", "must name one server; several are redis+sentinel://"),
+        ("redis://secret@a:1,b:2/0", "must name one server; for several servers write redis+sentinel://"),
     ],
 )
 def test_a_wrong_url_is_refused_by_check_with_what_it_must_be(store: str, words: str) -> None:

@@ -96,7 +96,7 @@ MISTAKES = {
     "tidy: 4": "defaults.tidy (line 2): 4 must be true, false, or a mapping of switches",
     "dedupe: 3": "defaults.dedupe (line 2): 3 must be true or false",
     "truncation: foo": "defaults.truncation (line 2): 'foo' must be salient or head_tail",
-    "tools: {'': {}}": "defaults.tools.\"\" (line 2): '' must be a glob of printable characters, not an empty one",
+    "tools: {'': {}}": "defaults.tools.\"\" (line 2): '' must be a glob of printable characters that is not empty",
     "tools: {a: {max_tool_result_tokens: 3}}": "defaults.tools.a.max_tool_result_tokens (line 2): 3 must be a whole"
     " number, 64 or more, or null",
     "tools: {a: {max_tool_result_tokens: true}}": "defaults.tools.a.max_tool_result_tokens (line 2): true must be a"
@@ -104,9 +104,9 @@ MISTAKES = {
     "tools: {a: {exclud: 1}}": "defaults.tools.a.exclud (line 2): unknown key; did you mean exclude?",
     "tools: {a: {exclude: 3}}": "defaults.tools.a.exclude (line 2): 3 must be true, false, or a list of globs",
     "tools: {a: {exclude: []}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",
-    "tools: {a: {exclude: [x, 3]}}": "defaults.tools.a.exclude[1] (line 2): 3 must be text: put it in quotes",
-    "tools: {a: {exclude: ['']}}": "defaults.tools.a.exclude[0] (line 2): '' must be a glob of printable characters,"
-    " not an empty one",
+    "tools: {a: {exclude: [x, 3]}}": "defaults.tools.a.exclude[1] (line 2): 3 must be a text: put it in quotes",
+    "tools: {a: {exclude: ['']}}": "defaults.tools.a.exclude[0] (line 2): '' must be a glob of printable characters"
+    " that is not empty",
 }
 
 

@@ -47,7 +47,7 @@ async def test_the_replica_that_sentinels_make_the_master_is_used() -> None:
 async def test_a_service_that_no_sentinel_knows_is_an_error_of_the_store(watched) -> None:
     """It is told in our words."""
     store = RedisStore(watched.url.replace("/kept", "/other"), ttl_seconds=1000)
-    with pytest.raises(StoreError, match="no sentinel that answers knows a master of this service"):
+    with pytest.raises(StoreError, match="no reachable sentinel knows a master of this service"):
         await store.get("id")
     await store.close()
 

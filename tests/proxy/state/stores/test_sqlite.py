@@ -152,7 +152,9 @@ async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path
     await store.get("id")
     with (
         closing(_lock(path)),
-        pytest.raises(StoreError, match=r"^the sqlite store failed: another process holds the file \(SQLITE_BUSY\)$"),
+        pytest.raises(
+            StoreError, match=r"^the sqlite store failed: another process has locked the file \(SQLITE_BUSY\)$"
+        ),
     ):
         await store.put("id", b"sealed")
 
@@ -187,7 +189,7 @@ async def test_what_cannot_be_written_can_still_be_read(open_sqlite, clock) -> N
     clock.seconds += 200
 
     assert await store.get("id") == b"sealed"
-    with pytest.raises(StoreError, match=r"it cannot be written \(SQLITE_READONLY"):
+    with pytest.raises(StoreError, match=r"the file cannot be written \(SQLITE_READONLY"):
         await store.put("other", b"sealed")
 
 

@@ -96,7 +96,7 @@ async def test_a_lock_that_is_never_let_go_fails_the_operation(filled, open_sqli
     """In time: a thread that hangs would keep the process from ending."""
     with closing(sqlite3.connect(filled.with_name(filled.name + ".lock"), isolation_level=None)) as lock:
         lock.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreError, match="another process holds the file"):
+        with pytest.raises(StoreError, match="another process has locked the file"):
             await open_sqlite().get("1")
 
 

@@ -1,0 +1,106 @@
+"""The JSON Schema of the configuration, for editors and for the reference page.
+
+Law: what the loader accepts, the schema accepts. It also refuses unknown keys, values of a wrong type, and numbers out
+of range. It knows nothing of the environment, of files, or of keys that contradict each other.
+"""
+
+from importlib.metadata import version
+from typing import Any, Final
+
+from proxy.config.schema import Config
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_NOTES = frozenset({"default", "description", "examples"})
+"""Keywords that say something about a key, and nothing about the values that it takes."""
+_VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}"
+_NUMBER = r"^\s*[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*$"
+_WORDS = "[01tTfFyYnN]|[Oo][Nn]|[Oo][Ff][Ff]|[Yy][Ee][Ss]|[Nn][Oo]|[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]"
+_TEXTS: Final[dict[str, Schema]] = {
+    "variable": {
+        "description": "A text with a variable of the environment: ${NAME} or ${NAME:-default}.",
+        "type": "string",
+        "pattern": _VARIABLE,
+    },
+    "number": {
+        "description": "A number in quotes, or a variable of the environment: ${NAME} or ${NAME:-default}.",
+        "type": "string",
+        "pattern": f"{_VARIABLE}|{_NUMBER}",
+    },
+    "switch": {
+        "description": "true or false in quotes (also on, off, yes, no), or a variable of the environment: ${NAME} or "
+        "${NAME:-default}.",
+        "type": "string",
+        "pattern": f"{_VARIABLE}|^(?:{_WORDS})$",
+    },
+}
+"""What may also be written where a constrained text, a number or a switch is expected.
+
+The loader replaces variables before it validates, so it takes texts in these places.
+"""
+_TEXT_OF_TYPE = {"integer": "number", "number": "number", "boolean": "switch"}
+
+
+def make_schema() -> Schema:
+    """The JSON Schema, draft 2020-12, of a configuration file of this version.
+
+    Each key is a property with `description`, `default` and, if they help, `examples`. A section is a `$ref` into
+    `$defs`. Its variants are in `anyOf`; the last one may be a `$ref` to the texts that stand for a value:
+    `#/$defs/variable`, `#/$defs/number` or `#/$defs/switch`.
+    """
+    schema = Config.model_json_schema()
+    sections = {name: _rewrite(_drop_enum_notes(section)) for name, section in schema.pop("$defs").items()}
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:trimtab:config:{version('trimtab')}",
+        "title": "trimtab configuration",
+        "description": "The configuration file of trimtab. Every key has a default.",
+        **_rewrite({key: value for key, value in schema.items() if key not in {"title", "description"}}),
+        "$defs": {**sections, **_TEXTS},
+    }
+
+
+def _drop_enum_notes(schema: Schema) -> Schema:
+    """The schema without the docstring of an enum of the rules, which is not written for operators."""
+    return {key: value for key, value in schema.items() if key not in _NOTES} if "enum" in schema else schema
+
+
+def _rewrite(schema: Schema) -> Schema:
+    """The same schema for a file's text, before variables are replaced, without pydantic's titles."""
+    notes = {key: value for key, value in schema.items() if key in _NOTES}
+    if isinstance(notes.get("default"), dict) and notes["default"]:
+        del notes["default"]  # a section's; each of its keys has its own
+    variants = _list_variants({key: value for key, value in schema.items() if key not in _NOTES})
+    return {**notes, **(variants[0] if len(variants) == 1 else {"anyOf": variants})}
+
+
+def _list_variants(schema: Schema) -> list[Schema]:
+    """What may be written for a value, each kind once."""
+    if "anyOf" in schema:
+        found = [variant for inner in schema["anyOf"] for variant in _list_variants(inner)]
+        texts = [variant for variant in found if variant in _REFERENCES]
+        texts.sort(key=_refer("variable").__eq__)  # the others take variables, too
+        return [variant for variant in found if variant not in texts] + texts[:1]
+    schema = {key: value for key, value in schema.items() if key not in {"title", *_NOTES}}
+    if "patternProperties" in schema:  # editors complete the keys below a name only by additionalProperties
+        [(pattern, inner)] = schema.pop("patternProperties").items()
+        schema |= {"additionalProperties": inner, "propertyNames": {"pattern": pattern}}
+    schema = {key: _descend(key, value) for key, value in schema.items()}
+    if schema.get("type") in _TEXT_OF_TYPE:
+        return [schema, _refer(_TEXT_OF_TYPE[schema["type"]])]
+    is_constrained = schema.get("type") == "string" and len(schema) > 1
+    return [schema, _refer("variable")] if is_constrained else [schema]
+
+
+def _descend(key: str, value: Any) -> Any:
+    if key == "properties":
+        return {name: _rewrite(inner) for name, inner in value.items()}
+    return _rewrite(value) if key in {"items", "additionalProperties"} and isinstance(value, dict) else value
+
+
+def _refer(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+_REFERENCES = [_refer(name) for name in _TEXTS]

@@ -1,0 +1,23 @@
+"""The configuration's keys for prices.
+
+Law: only the ratios between them count, so any unit is right.
+"""
+
+from pydantic import Field
+
+from proxy.config.policies.tools import Section
+from rules.policy import Prices
+
+
+class PricesConfig(Section):
+    """What tokens cost relative to each other."""
+
+    input: float = Field(1.0, gt=0, description="Price of a prompt token that is not in the upstream's prompt cache.")
+    cached_input: float = Field(
+        0.1, ge=0, description="Price of a prompt token that the upstream reads from its prompt cache."
+    )
+    output: float = Field(4.0, ge=0, description="Price of a completion token.")
+
+    def to_prices(self) -> Prices:
+        """The ratios that the rules need."""
+        return Prices(self.input, self.cached_input, self.output)

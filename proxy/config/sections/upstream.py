@@ -1,0 +1,160 @@
+"""The configuration's keys for an upstream: its URL, credential, proxy, timeouts and certificates.
+
+Law: certificate files are read once, with the configuration. A request keeps the certificates that it began with.
+"""
+
+import ssl
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+
+from proxy.config.network.certificates import check_key, find_trust_fault, make_context
+from proxy.config.network.forward_proxies import Route, find_route, is_loopback
+from proxy.config.policies.tools import Section
+from proxy.config.values import (
+    AuthoritiesFile,
+    CertificateFile,
+    OptionalKey,
+    OptionalName,
+    OptionalProxy,
+    RootedPath,
+    Url,
+)
+
+
+class UpstreamConfig(Section):
+    """A server that requests go to."""
+
+    base_url: Url = Field(
+        "https://api.openai.com/v1",
+        examples=["http://127.0.0.1:8000/v1"],
+        description="URL of the server's API. A request to /v1/X goes to base_url/X, so it must not end in "
+        "/chat/completions or another endpoint.",
+    )
+    api_key: OptionalKey = Field(
+        None,
+        repr=False,
+        examples=["${OPENAI_API_KEY}"],
+        description="The operator's own API key for this server. With credential auto or key, it replaces the client's "
+        "credential. null: there is no such key. An empty text is an error.",
+    )
+    credential: Literal["auto", "client", "key", "none"] = Field(
+        "auto",
+        description="The credential that trimtab sends to this server. client: the client's own. key: api_key. none: "
+        "no credential. auto: key if api_key is set; otherwise client for upstream, and none for each of upstreams.",
+    )
+    allowed_paths: tuple[RootedPath, ...] = Field(
+        (),
+        examples=[["/health", "/api/*"]],
+        description="Paths outside base_url that clients may request although trimtab sends api_key. Each entry is "
+        "/PATH, or /PATH/* for everything below it. If trimtab does not send api_key, every path is allowed.",
+    )
+    connect_timeout_seconds: float = Field(
+        10.0, gt=0, description="The time in seconds that opening a connection to the server may take."
+    )
+    read_timeout_seconds: float = Field(
+        600.0,
+        gt=0,
+        description="The time in seconds that the server may stay silent: before its first byte, and between two "
+        "chunks. It does not limit the whole response.",
+    )
+    proxy: OptionalProxy = Field(
+        None,
+        repr=False,
+        examples=["http://proxy.example.com:3128", "direct"],
+        description="The HTTP proxy for requests to this server: http://[USER:PASSWORD@]HOST:PORT. direct: no proxy. "
+        "null: the proxy that HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY select.",
+    )
+    ca_file: AuthoritiesFile = Field(
+        None,
+        examples=["/etc/ssl/certs/company.pem"],
+        description="A PEM file of certificate authorities that trimtab trusts for this server, in addition to the "
+        "system's (or those of SSL_CERT_FILE). null: no additional ones.",
+    )
+    client_cert_file: CertificateFile = Field(
+        None,
+        examples=["/etc/trimtab/client.pem"],
+        description="A PEM file with the client certificate and its chain. trimtab shows it to a server that asks for "
+        "one. null: there is no client certificate.",
+    )
+    client_key_file: OptionalName = Field(
+        None,
+        examples=["/etc/trimtab/client.key"],
+        description="A PEM file with the private key of client_cert_file, without a passphrase. null: the key is in "
+        "client_cert_file.",
+    )
+    _is_named: bool = PrivateAttr(default=False)
+    _route: Route = PrivateAttr(Route())
+    _tls: ssl.SSLContext | None = PrivateAttr(None)
+    _trust_fault: str | None = PrivateAttr(None)
+
+    @property
+    def shown(self) -> Literal["client", "key", "none"]:
+        """The credential that the upstream gets: the client's own, the operator's `api_key`, or none."""
+        if self.credential != "auto":
+            return self.credential
+        if self.api_key is not None:
+            return "key"
+        return "none" if self._is_named else "client"
+
+    @property
+    def bares_credential(self) -> bool:
+        """Whether a credential goes to another machine without TLS, so that the network can read it."""
+        parts = urlsplit(self.base_url)
+        return self.shown != "none" and parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+    @property
+    def route(self) -> Route:
+        """The proxy or direct way to the upstream; the environment counts only after `routed_by`."""
+        return self._route
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The TLS settings, from the files as they were at the reading of the configuration; None: the system's own."""
+        return self._tls
+
+    @property
+    def trust_fault(self) -> str | None:
+        """What is wrong with the file of SSL_CERT_FILE; None if nothing is, or the variable is not set."""
+        return self._trust_fault
+
+    @field_validator("client_key_file")
+    @classmethod
+    def _check_client_key(cls, key_file: str | None, info: ValidationInfo) -> str | None:
+        certificate_file = info.data.get("client_cert_file")
+        if certificate_file is not None:
+            check_key(certificate_file, key_file)
+        elif key_file is not None and "client_cert_file" in info.data:
+            message = "needs client_cert_file too"
+            raise ValueError(message)
+        return key_file
+
+    @model_validator(mode="after")
+    def _prepare(self) -> Self:
+        self._route = find_route(self.base_url, self.proxy, {})
+        if self.ca_file is not None or self.client_cert_file is not None:
+            self._tls = make_context(self.ca_file, self.client_cert_file, self.client_key_file)
+        return self
+
+    def named(self) -> Self:
+        """The upstream as one of `upstreams`, for which `credential: auto` has another meaning."""
+        named = self.model_copy()
+        named._is_named = True  # noqa: SLF001 - of this class
+        return named
+
+    def routed_by(self, environment: Mapping[str, str]) -> Self:
+        """The upstream with the environment's proxy, unless `proxy` is set. Raises UnusableProxyError."""
+        routed = self.model_copy()
+        routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - of this class
+        routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - of this class
+        return routed
+
+
+def _name_all(upstreams: dict[str, UpstreamConfig]) -> dict[str, UpstreamConfig]:
+    return {name: upstream.named() for name, upstream in upstreams.items()}
+
+
+NamedUpstreams = Annotated[dict[str, UpstreamConfig], AfterValidator(_name_all)]
+"""The type of `upstreams`."""
