@@ -71,9 +71,8 @@ _CURVE = {
 """(high water, low water, anchor share) for each of the windows.
 
 Source: windows of 16k to 128k are fitted on 105 recorded sessions, with `python -m bench.retention.needed` (see
-bench/README.md), for cost and for how many of the names that are needed later are kept. Larger windows are chosen, as
-few recorded sessions reach the waters there: high water in tokens grows about with the square root of the window, or
-less.
+bench/README.md), for cost and for how many of the names that are needed later are kept. The values for larger windows
+are chosen, as few recorded sessions reach the waters there: in tokens, the waters grow more slowly than the window.
 """
 
 

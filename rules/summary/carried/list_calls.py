@@ -135,7 +135,7 @@ def _read_known(one: Answered, arguments: Mapping[str, Any]) -> ListCall | None:
 
 
 def _read_unknown(key: str, value: Any) -> tuple[Item, ...]:
-    """The task list in a member of any other tool's call. The member's name and the status of each item must show it."""
+    """The task list in a member of another tool's call. The member's name and each item's status must show it."""
     if normalise(key[:64]) not in _KEYS:
         return ()
     items = read_items(value) or ()

@@ -38,7 +38,7 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _EXACT = re.compile(r"(?:to-?dos?|plan|tasks?|checklist|progress)\.(?:md|markdown|txt)", re.IGNORECASE)
-"""Names of plan files that count even if the agent only reads the file. Other plan files must have been written by it."""
+"""Names of plan files that count even if the agent only read the file. Other plan files must be written by it."""
 _FOLDERS = frozenset({"plans", "todos", "tasks"})
 _HINTS = ("todo", "to-do", "plan", "task", "checklist", "progress")
 
@@ -55,8 +55,8 @@ class Kind(IntEnum):
 class TaskList:
     """A task list; `items` are in the agent's order.
 
-    `source` is the tool's name or the file's path; empty if the list is in the assistant's text. `is_uncertain`: the list
-    was only seen in part, or changed since in a way that the transcript does not show.
+    `source` is the tool's name or the file's path; empty if the list is in the assistant's text. `is_uncertain`: the
+    list was only seen in part, or changed since in a way that the transcript does not show.
     """
 
     items: tuple[Item, ...]
