@@ -73,8 +73,8 @@ _DECIDES = frozenset(
 _DECIDES_DENSE = re.compile("决定|決定|必须|必須|不要|总是|总要|因为|因為|改到|负责|負責|喜欢|結論|決め")
 """Words of decisions, rules and preferences; the second pattern has those of scripts without spaces."""
 DECISION_WEIGHT, QUOTED_WEIGHT = 0.35, 0.3
-"""Added to a sentence that decides something, or that quotes something. Chosen, as all weights here: an exact word counts
-1, a name 0.7."""
+"""Added to a sentence that decides something, or that quotes something. Chosen, as all weights here. For comparison: an
+exact word counts 1, a name 0.7."""
 WORD_WEIGHT, LETTERS_WEIGHT, MOST_WORDS = 0.12, 0.08, 0.6
 """Added for each rare word or rare pair of letters, and the most for all of them together. Chosen."""
 RARE_MENTIONS = 2

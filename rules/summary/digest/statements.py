@@ -26,7 +26,7 @@ CHARS_PER_TOKEN = 8
 """Statements with this many characters for each token of the budget are looked at in detail. Chosen: about twice what
 fits, as a token has about four characters."""
 MIN_CHARS = 12
-"""Added to a statement's length when its weight is divided by its length. Chosen: so very short ones are not favoured."""
+"""Added to a statement's length before its weight is divided by it, so very short ones are not favoured. Chosen."""
 QUESTION_SHARE, INTENT_SHARE = 0.4, 0.5
 """Factors for the weight of a question or a title, and of an announcement of what will be done next. Chosen."""
 

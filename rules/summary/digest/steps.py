@@ -180,7 +180,7 @@ def _note_end(found: _Found, call: ToolCall, result: Message) -> None:
 
 
 def _is_undone(call: ToolCall, result: Message) -> bool:
-    """Whether a failed call did nothing at all. If a command line has several commands, the first may have succeeded."""
+    """Whether a failed call did nothing at all. If a line has several commands, the first may have succeeded."""
     commands = [one for one in _SEGMENTS.split(find_command(call) or "") if one.split(None, 1)[:1] not in ([], ["cd"])]
     return len(commands) < 2 or was_refused(result)
 
