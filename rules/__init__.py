@@ -1,19 +1,22 @@
 """The rules of compaction: pure functions of a transcript and a policy.
 
-Law: no I/O, no clock, no randomness, no environment, and nothing of `proxy` (import-linter holds it). What a rule needs
-comes in, what it decided comes out.
+Law: no I/O, no clock, no randomness, no environment, and no import from `proxy` (import-linter enforces it). A rule
+takes everything that it needs as arguments and returns what it decided.
 
-What stands in `__all__` is public; the modules behind it may change.
+The names in `__all__` are public. All modules below this package are private and may change.
 
     planned = plan(conversation, policy, count=count_tokens)
     outcome = apply(planned, policy, count=count_tokens)
     outcome.conversation, outcome.decisions
 
-A `Message` that is made by hand is counted and digested by `finish_message`, and `whole_elements` says where messages
-stand of which each is one element of the request. `plan` decides what becomes of a `Conversation`; `apply` carries that
-out. Between the two, `planned.request` names the text that a cut wants: `write_prompt` writes the question for a model,
-`Summary` takes its answer, and without one `apply` writes a digest. `Work` and `States` keep from request to request
-what was worked out. `proxy.compaction` does the same for the bytes of a request.
+- `finish_message` completes a `Message` that you build yourself: it counts its tokens and computes its digest.
+- `whole_elements` makes the `origins` of a `Conversation` if each message is one element of the request.
+- `plan` decides what happens to a `Conversation`; `apply` carries out the plan.
+- `planned.request` asks for the summary that a cut needs; None if no cut needs one. `write_prompt` writes the question
+  for a model, and `Summary` holds the answer. Without an answer, `apply` writes a digest.
+- `Work` and `States` cache results from one request to the next.
+
+`proxy.compaction` offers the same for the bytes of a request.
 """
 
 from rules.conversation import (

@@ -1,6 +1,6 @@
-"""The vocabulary of the rules: messages, decisions.
+"""The values that the rules work on: messages, conversations, decisions.
 
-Law: values only. Nothing here decides anything, and nothing here imports anything of ours.
+Law: values only. This module decides nothing and imports no other module of the project.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,11 +11,11 @@ from operator import attrgetter
 from typing import NamedTuple, Self
 
 CountTokens = Callable[[str], int]
-"""Tokens of a text, by whatever tokenizer the caller chose. Pure: the same text always has the same count."""
+"""Returns the tokens of a text. The caller chooses the tokenizer; the same text must always have the same count."""
 
 
 class Role(StrEnum):
-    """Who speaks a message, in the rules' own words. A codec says which of its dialect's roles is which."""
+    """The speaker of a message. Each dialect's codec maps the dialect's own roles to these."""
 
     SYSTEM = "system"
     USER = "user"
@@ -23,14 +23,15 @@ class Role(StrEnum):
     TOOL = "tool"
     """A tool result, whatever the dialect calls it."""
     OTHER = "other"
+    """A role that trimtab does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a dialect's transcripts look like, as far as a rule has to know.
+    """The properties of a dialect's transcripts that the rules depend on.
 
-    `alternates`: user and assistant messages must take turns. `has_system_messages`: a system message may stand between
-    the others.
+    `alternates`: user and assistant messages must take turns.
+    `has_system_messages`: a system message is allowed between the other messages.
     """
 
     alternates: bool = True
@@ -38,10 +39,10 @@ class Shape:
 
 
 class Origin(NamedTuple):
-    """Where the client's request says a message: part `part` of the elements [start, stop) of its transcript.
+    """The position of a message in the client's request: part `part` of the elements [start, stop).
 
-    Nearly always that is one element. Several make one message if the dialect writes calls as elements of their own;
-    several messages have one element if it may hold several tool results.
+    Usually a message is exactly one element. If a dialect writes tool calls as separate elements, several elements form
+    one message. If one element can hold several tool results, several messages share it and differ in `part`.
     """
 
     start: int
@@ -50,7 +51,8 @@ class Origin(NamedTuple):
 
 
 def whole_elements(number: int) -> tuple[Origin, ...]:
-    """The origins of messages of which each is one element."""
+    """The origins of `number` messages if each message is exactly one element of the request."""
+    # Origins are made for the next power of two, so that few tuples are cached and all requests share them.
     return _make_origins(1 << number.bit_length())[:number]
 
 
@@ -61,7 +63,7 @@ def _make_origins(number: int) -> tuple[Origin, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that an assistant message makes. `arguments` is the text as the model wrote it, and is never cut."""
+    """A tool call of an assistant message. `arguments` is the model's own text; no rule ever shortens it."""
 
     id: str
     name: str
@@ -70,10 +72,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A content part that is not text: its JSON, and what it costs.
+    """A content part that is not text: its JSON and its tokens.
 
-    `line` is what may stand in the place of an image, and `line_tokens` what that costs; the empty text for what is no
-    image. If it `is_removed`, that line is forwarded in its place, and `tokens` are those of the line.
+    `line` is the text that may replace an image, and `line_tokens` is its size. `line` is empty if the part is not an
+    image. If `is_removed`, the line is forwarded instead of the part, and `tokens` is the size of the line.
     """
 
     raw: bytes
@@ -84,11 +86,11 @@ class Media:
 
     @property
     def saving_tokens(self) -> int:
-        """What is saved if the line stands in its place; 0 for what is no image, is no larger, or is gone."""
+        """Tokens saved by the line. 0 if the part is not an image, is not larger than the line, or is removed."""
         return max(self.tokens - self.line_tokens, 0) if self.line else 0
 
     def remove(self) -> "Media":
-        """The part as its line."""
+        """The same part, replaced by its line."""
         return replace(self, tokens=self.line_tokens, is_removed=True)
 
 
@@ -96,15 +98,17 @@ class Media:
 class Message:
     """One message of a transcript.
 
-    `wire_role` is the role's name on the wire if that is another one. `texts` are the text segments in wire order;
-    `media` the content parts that are not text, in wire order. `answers` is the id of the call that a tool result
-    answers; None if the dialect's results name no call but only a tool (`name`). `raw` are the client's own bytes,
-    none for a message that a rule made, and are never altered: `edited` says that `texts` or `media` differ from them.
-    `digest` is the hash of what the client said (see prefix.py) and survives edits. `tokens` is what the message costs
-    as it stands, `saved_tokens` how much more it cost as the client sent it. `is_error` is set if the client says so of
-    a tool result, `has_reasoning` if the message holds reasoning, which a server may drop. `taken_in` are the client's
-    bytes of other messages whose words this one has taken in. `has_uncounted` is set if the message has members that a
-    server may read and that are not counted.
+    - `wire_role`: the role's name on the wire, if it differs from `role`.
+    - `texts`, `media`: the text segments and the other content parts, each in wire order.
+    - `answers`: the id of the call that a tool result answers. None if the dialect's results have only a tool's `name`.
+    - `raw`: the client's own bytes, never altered; empty for a message that a rule made.
+    - `edited`: `texts` or `media` differ from `raw`.
+    - `digest`: the hash of what the client said (see prefix.py). Edits do not change it.
+    - `tokens`: the present size. `saved_tokens`: how much larger the client's own message was.
+    - `is_error`: the client marked this tool result as an error.
+    - `has_reasoning`: the message holds reasoning, which a server may drop.
+    - `taken_in`: the raw bytes of other messages whose texts were joined to this one.
+    - `has_uncounted`: the message has members that are not counted but that a server may read.
     """
 
     role: Role
@@ -126,21 +130,21 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All text segments, a line break between two."""
+        """All text segments, joined by line breaks."""
         return "\n".join(self.texts)
 
     @property
     def role_name(self) -> str:
-        """The role as the client names it."""
+        """The role's name on the wire."""
         return self.wire_role or self.role
 
     @property
     def original_tokens(self) -> int:
-        """What the message cost as the client sent it."""
+        """The tokens of the message as the client sent it."""
         return self.tokens + self.saved_tokens
 
     def shorten(self, texts: tuple[str, ...], saved_tokens: int) -> "Message":
-        """The message with other texts, which cost so many tokens less."""
+        """The message with `texts` in place of its own; they cost `saved_tokens` tokens less."""
         return replace(
             self,
             texts=texts,
@@ -155,10 +159,11 @@ _tell_tokens = attrgetter("tokens")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A transcript, oldest message first; `fixed_tokens` for what stands outside it (tools, schema, priming).
+    """A transcript, oldest message first.
 
-    `origins` says of each message where it stood in the client's request; None for one that a rule made. It stands
-    beside the messages because these are shared: the same message stands elsewhere in another request.
+    `fixed_tokens` is the size of everything outside the messages: tools, response schema, priming. `origins` has one
+    entry for each message: its position in the client's request, or None for a message that a rule made. Positions are
+    kept apart from the messages because requests share message objects, at different positions.
     """
 
     messages: tuple[Message, ...]
@@ -173,16 +178,16 @@ class Conversation:
         return self.fixed_tokens + tokens
 
     def edit(self, messages: Sequence[Message]) -> Self:
-        """The transcript with as many messages, each in the place of the one before; some of them edited."""
+        """The same transcript with edited messages: as many as before, in the same order."""
         return replace(self, messages=tuple(messages))
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a rule did.
+    """A record of what a rule did.
 
-    `messages` is how many it touched; `first_changed` the index, in the transcript as the rule saw it, of the first
-    message whose forwarded bytes differ from the original.
+    `messages` is the number of messages that the rule changed or removed. `first_changed` is the index of the first
+    message whose forwarded bytes differ from the original, in the transcript that the rule was given.
     """
 
     rule: str
@@ -194,28 +199,28 @@ class Decision:
 
     @property
     def saved_tokens(self) -> int:
-        """Tokens saved; negative where the rule had to add some."""
+        """Tokens saved; negative if the rule had to add some."""
         return self.tokens_before - self.tokens_after
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rule returns: the same conversation object when it had nothing to do."""
+    """A rule's result. If the rule had nothing to do, `conversation` is the same object that it was given."""
 
     conversation: Conversation
     decisions: tuple[Decision, ...] = ()
 
 
 def starts_step(message: Message) -> bool:
-    """Whether a message opens a step, the smallest unit that is cut.
+    """Whether a message starts a step, the smallest unit that a cut removes.
 
-    Every message does, except a tool result, which belongs to its call's step.
+    Every message starts one, except a tool result: it belongs to the step of its call.
     """
     return message.role is not Role.TOOL
 
 
 def count_leading(messages: Sequence[Message]) -> int:
-    """How many system and developer messages stand at the front."""
+    """The number of system and developer messages before the first other message."""
     for index, message in enumerate(messages):
         if message.role is not Role.SYSTEM:
             return index

@@ -1,6 +1,8 @@
-"""What a cut leaves, and what may stand in its place: points of the curve between cost and memory, by window.
+"""The default budgets of a cut, fitted for each window and economy.
 
-Law: a function of the economy and the window alone.
+A cut that comes early and leaves little is cheap, but loses more of the conversation. `Economy` chooses the trade-off.
+
+Law: a function of only the economy and the window.
 """
 
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from math import log2
 
 
 class Economy(StrEnum):
-    """How much is paid for how much memory."""
+    """The trade-off between cost and memory. `CAREFUL` remembers most, `FRUGAL` costs least."""
 
     CAREFUL = "careful"
     BALANCED = "balanced"
@@ -19,7 +21,11 @@ class Economy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Waters, as shares of the room; the tokens of a summary; what is carried over by code, as a share of low water."""
+    """The sizes that a cut works with.
+
+    `high_water` and `low_water` are shares of the room. `summary_tokens` is the most that a summary may have.
+    `anchor_share` bounds what code carries over a cut (task list, exact names), as a share of low water.
+    """
 
     high_water: float
     low_water: float
@@ -28,10 +34,11 @@ class Budgets:
 
 
 _WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 1_000_000)
-"""Windows of the points below. Between two of them the figures follow the logarithm of the window."""
+"""Context windows, in tokens, for which the tables below have values. Values between two windows are interpolated
+linearly over the logarithm of the window."""
 _SUMMARIES = (1_500, 1_500, 1_500, 2_500, 4_000, 5_500, 8_000)
-"""What a summary may have, in tokens. Source: 1,500 at 32k, 4,000 at 128k and 8,000 at 1M are what issue 16 asks for.
-Models that were trained to summarise write longer notes as the window grows; Claude Code allows 20 thousand."""
+"""Most tokens of a summary, for each of the windows. Chosen: issue 16 asks for 1,500 at 32k, 4,000 at 128k and 8,000
+at 1M; the other values lie between these. For comparison, Claude Code allows 20,000."""
 _CURVE = {
     Economy.CAREFUL: (
         (0.88, 0.50, 0.25),
@@ -61,16 +68,16 @@ _CURVE = {
         (0.10, 0.04, 0.05),
     ),
 }
-"""High water, low water and the share of low water for what is carried over, for each of the windows.
+"""(high water, low water, anchor share) for each of the windows.
 
-Source: fitted on 105 recorded sessions at windows of 16k to 128k, for what they cost and for the names that are needed
-later (bench/README.md, "What stays behind a cut"). Beyond 128k few sessions reach the waters: the tokens that they
-stand for grow with the root of the window there, or less.
+Source: windows of 16k to 128k are fitted on 105 recorded sessions, with `python -m bench.retention.needed` (see
+bench/README.md), for cost and for how many of the names that are needed later are kept. The values for larger windows
+are chosen, as few recorded sessions reach the waters there: in tokens, the waters grow more slowly than the window.
 """
 
 
 def find_budgets(economy: Economy, window_tokens: int) -> Budgets:
-    """The budgets for a window, in the model's own tokens."""
+    """The budgets for a context window of `window_tokens`. All tokens are the model's own."""
     place = _find_place(window_tokens)
     high_water, low_water, anchor_share = (
         round(_interpolate([point[index] for point in _CURVE[economy]], place), 3) for index in range(3)
@@ -79,7 +86,7 @@ def find_budgets(economy: Economy, window_tokens: int) -> Budgets:
 
 
 def _find_place(window_tokens: int) -> float:
-    """Between which of the windows this one is: 1.5 is half way, by the logarithm, from the second to the third."""
+    """The window's position in `_WINDOWS`: 1.5 is half-way between the second and the third, on a logarithmic scale."""
     if window_tokens <= _WINDOWS[0]:
         return 0.0
     for index, (start, stop) in enumerate(pairwise(_WINDOWS)):

@@ -1,6 +1,6 @@
-"""Every number that a rule needs.
+"""The settings that the rules need, and the token limits that follow from them.
 
-Law: plain values, already validated. Shares are of the room that the window leaves (see window/state.py).
+Law: plain values, already validated. `high_water` and `low_water` are shares of the room: the limit minus the head.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,25 @@ from rules.economy import Economy, find_budgets
 from rules.treatment import MAX_NAME_CHARS, Budget, Tidying, ToolRule, Treatment, Truncation
 
 EXACT_SHARE = 0.97
-"""Of what a completion leaves to the prompt: our counts may be a little off."""
+"""If the upstream adds the completion to the prompt, the prompt gets this share of what the completion leaves of the
+window. The rest is a margin for inexact counts. Chosen."""
 PREFETCH_GAP = 0.15
-"""Share of room below the limit. From there on the next cut is fixed, and its summary asked for ahead: a request that
-does not fit must not wait for one."""
+"""If less than this share of the room is left, the next cut is fixed and its summary is asked for in the background.
+The summary is then ready when a request no longer fits without it. Chosen in the first prototype and kept since."""
 
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "SKILL.md")
-"""Names of files that tell an agent how to work."""
+"""Default names of files that tell an agent how to work."""
 
 DEFAULT_WINDOW = 128_000
-"""The window of a model that nothing is known about."""
+"""The context window, in tokens, of a model about which nothing is known. Chosen."""
 _FITTED = find_budgets(Economy.BALANCED, DEFAULT_WINDOW)
 DEFAULT_BUDGET = Budget(max_tokens=4000)
 ALL_TIDYING = Tidying()
 
 
 class OverflowStrategy(StrEnum):
-    """How far down the ladder a policy goes."""
+    """What is done when a conversation reaches high water."""
 
     AUTO_COMPACT = "auto_compact"
     PRUNE = "prune"
@@ -40,12 +41,12 @@ class OverflowStrategy(StrEnum):
 
     @property
     def asks_a_model(self) -> bool:
-        """Whether summaries are asked for."""
+        """Whether a model is asked for summaries."""
         return self in {OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE}
 
 
 class SummaryRole(StrEnum):
-    """Who speaks a summary, and whether it joins the task statement (see summary/splice.py)."""
+    """The role of a summary, and whether it is joined to the task statement (see summary/splice.py)."""
 
     AUTO = "auto"
     USER = "user"
@@ -55,7 +56,7 @@ class SummaryRole(StrEnum):
 
 
 class OnExceeded(StrEnum):
-    """What is done with a request that nothing could bring within the limit."""
+    """What is done with a request that stays over the limit after all rules were applied."""
 
     ERROR = "error"
     FORWARD = "forward"
@@ -64,7 +65,11 @@ class OnExceeded(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a token costs, as ratios: an input token, one that the upstream's prompt cache holds, an output token."""
+    """Prices of a token, relative to each other.
+
+    `input` is an ordinary prompt token, `cached_input` one that the upstream's prompt cache holds, `output` a
+    completion token.
+    """
 
     input: float = 1.0
     cached_input: float = 0.1
@@ -73,16 +78,20 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a model's requests are compacted by.
+    """The settings by which a model's requests are compacted.
 
-    `context_window`, `completion_reserve` and `ceiling_tokens` are in the model's own tokens, of which `token_ratio`
-    make one of ours. All else is in ours; budgets of single results do not depend on the ratio. `ceiling_tokens` bounds
-    the limit if an upstream has refused more. `added_tokens` is set if the upstream adds the completion's maximum to
-    the prompt: it is the maximum that counts if the request names none. `result_budget`, `truncation`, `tidying` and
-    `dedupe` are for the results of all tools that none of `tools` matches. `anchor_share` is the share of low water
-    that the index of exact names behind a summary may have. Of the newest images `keep_images` stay, and less than
-    twice as many at any time; None for as many as fit. `instruction_files` are globs on the names of files that stay
-    behind a cut once they were read.
+    Tokens are counted with our tokenizer ("our tokens"), except `context_window`, `completion_reserve`,
+    `ceiling_tokens` and `added_tokens`: these are the model's own tokens. One of our tokens is `token_ratio` of the
+    model's.
+
+    - `ceiling_tokens`: the largest limit allowed, because the upstream refused more; None if it never did.
+    - `added_tokens`: set if the upstream counts the completion budget against the prompt limit. The value is the budget
+      that it assumes for a request without `max_tokens`.
+    - `result_budget`, `truncation`, `tidying`, `dedupe`: the treatment of results if no rule of `tools` matches.
+    - `anchor_share`: share of low water for what code carries over a cut (task list, instruction files, exact names).
+    - `keep_images`: this many of the newest images stay. Older ones are removed when there are twice as many, because
+      each removal breaks the prompt cache. None keeps as many as fit.
+    - `instruction_files`: globs on file names. A file that was read and matches is carried over a cut.
     """
 
     context_window: int = DEFAULT_WINDOW
@@ -110,30 +119,30 @@ class Policy:
     instruction_files: tuple[str, ...] = INSTRUCTION_FILES
 
     def find_treatment(self, name: str) -> Treatment:
-        """What becomes of a tool's results: the first of `tools` that matches its name decides, case and all.
+        """The treatment of a tool's results: that of the first rule of `tools` that matches, or the default one.
 
-        None matches a name beyond MAX_NAME_CHARS.
+        Case matters. No rule matches a name of more than MAX_NAME_CHARS characters.
         """
         matching = (rule.treatment for rule in self.tools if fnmatchcase(name, rule.match))
         return next(matching, self.treatment) if len(name) <= MAX_NAME_CHARS else self.treatment
 
     def treatments(self) -> tuple[Treatment, ...]:
-        """All that results may meet with."""
+        """All treatments that results may get: the default one, then those of `tools` in order."""
         return (self.treatment, *(rule.treatment for rule in self.tools))
 
     @property
     def treatment(self) -> Treatment:
-        """What becomes of the results of all tools that none of `tools` matches."""
+        """The default treatment: that of results if no rule of `tools` matches."""
         return Treatment(self.result_budget, self.truncation, self.tidying, self.dedupe)
 
     def limit_tokens(self, request_max_tokens: int | None = None) -> int:
-        """Prompt tokens that a request may have, as we count them: see `model_limit_tokens`."""
+        """The limit in our tokens: `model_limit_tokens` divided by the token ratio."""
         return int(self.model_limit_tokens(request_max_tokens) / self.token_ratio)
 
     def hard_limit_tokens(self, request_max_tokens: int | None = None) -> int:
-        """What a prompt may have at the very most, as we count it: the window, without a reserve that nobody asked for.
+        """The largest prompt, in our tokens, that the upstream may accept: the window without any reserve of our own.
 
-        Beyond `limit_tokens` the completion may be cut short; beyond this the upstream surely refuses.
+        Beyond `limit_tokens` the completion may be cut short. Beyond this value the upstream refuses the request.
         """
         hard = self.context_window
         if self.added_tokens is not None:
@@ -143,19 +152,20 @@ class Policy:
         return max(int(hard / self.token_ratio), self.limit_tokens(request_max_tokens))
 
     def fitting_tokens(self, request_max_tokens: int | None = None) -> int:
-        """Prompt tokens that the window holds beside the completion that the request asks for, as we count them.
+        """The largest prompt, in our tokens, that fits the window together with the completion asked for.
 
-        If it asks for no maximum: the prompt alone. Never less than `limit_tokens`.
+        If the request has no `max_tokens`, the prompt alone must fit. Never less than `limit_tokens`.
         """
+        # With `added_tokens`, `hard_limit_tokens` has subtracted the completion already.
         asked_tokens = 0 if self.added_tokens is not None else request_max_tokens or 0
         hard = self.hard_limit_tokens(request_max_tokens) - int(asked_tokens / self.token_ratio)
         return max(hard, self.limit_tokens(request_max_tokens))
 
     def spare_tokens(self, request_max_tokens: int | None = None) -> int:
-        """What a prompt may have beyond `limit_tokens` before it is shortened, as we count it.
+        """How far a prompt may exceed `limit_tokens` before it is shortened, in our tokens.
 
-        Half of the reserve, if the completion that the request asks for fits the other half; else nothing. So a maximum
-        that changes from request to request changes nothing here while it stays below that.
+        Half of the reserve, if the request's `max_tokens` fits the other half; else 0. The result is the same for all
+        smaller values of `max_tokens`, so that a client that varies it does not change what is forwarded.
         """
         half = min(self.completion_reserve, self.context_window // 4) // 2
         if request_max_tokens is not None and request_max_tokens > half:
@@ -164,11 +174,12 @@ class Policy:
         return max(min(int(half / self.token_ratio), fitting), 0)
 
     def model_limit_tokens(self, request_max_tokens: int | None = None) -> int:
-        """The same in the model's own tokens: the window less the reserve for the completion.
+        """The limit of a prompt in the model's own tokens: the context window minus the reserve for the completion.
 
-        The configured reserve is at most a quarter of the window. The request's own maximum may raise it, rounded up
-        to a power of two (so that a changing maximum does not move cuts), to at most half; to all of it where the
-        upstream adds it to the prompt.
+        The configured reserve counts for at most a quarter of the window. The request's `max_tokens`, rounded up to a
+        power of two, may raise the reserve to at most half of the window. The rounding keeps cuts in place if a client
+        varies `max_tokens`. If the upstream adds the completion to the prompt, the whole completion is subtracted, even
+        if it is more than half of the window.
         """
         reserve = min(self.completion_reserve, self.context_window // 4)
         if request_max_tokens is not None and request_max_tokens > 0:
@@ -181,7 +192,7 @@ class Policy:
 
 
 class Limits(NamedTuple):
-    """What a policy allows a request that asks for some completion; see the methods of these names."""
+    """The limits of one request. Each is the result of the `Policy` method of that name with `_tokens` appended."""
 
     model_limit: int
     limit: int
@@ -191,11 +202,16 @@ class Limits(NamedTuple):
 
 
 MAX_LIMITS = 256
+"""Entries of the cache. Chosen: a server uses few policies, and clients few values of `max_tokens`."""
 _LIMITS: dict[tuple[int, int | None], tuple[Policy, Limits]] = {}
 
 
 def find_limits(policy: Policy, request_max_tokens: int | None) -> Limits:
-    """The limits of a request. Worked out once for a policy: by identity, because its equality is slow."""
+    """The limits of a request with this `max_tokens`.
+
+    Cached by the policy's identity, because hashing and comparing policies is slow. An entry holds its policy, so that
+    its id cannot be reused while the entry exists.
+    """
     key = id(policy), request_max_tokens
     known = _LIMITS.get(key)
     if known is None or known[0] is not policy:
@@ -214,10 +230,9 @@ def find_limits(policy: Policy, request_max_tokens: int | None) -> Limits:
 
 @lru_cache(maxsize=256)
 def name_policy(policy: Policy) -> bytes:
-    """32 bytes that tell policies apart, as their equality does. Worked out once for each."""
+    """A SHA-256 (32 bytes) that is equal for equal policies and differs for different ones."""
     return sha256(repr(policy).encode()).digest()
 
 
 def _round_up(tokens: int) -> int:
-    """The next power of two."""
     return 1 << (tokens - 1).bit_length() if tokens > 0 else 0

@@ -1,8 +1,8 @@
-"""The hash chain that names a transcript's prefix.
+"""The hash chain that identifies a transcript's prefix.
 
-Law: two transcripts share the hash at a cut exactly when they said the same up to it. Key order, white space and
-`cache_control` do not count; thresholds, truncation and pruning do not either, so that a changed policy still finds
-the summaries of cuts that it keeps.
+Law: two transcripts have the same hash at a cut exactly if they say the same up to it. JSON key order, white space and
+`cache_control` do not change the hash. Neither do truncation, pruning and the policy's thresholds: after a change of
+policy, the summaries of cuts that stay in place are still found.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,13 +11,13 @@ from hashlib import sha256
 from rules.conversation import Message, count_leading
 
 ENCODED_AT_ONCE = 256 * 1024
-"""Characters."""
+"""Characters. Longer texts are encoded in pieces, so that no second copy of the whole text is in memory. Chosen."""
 
 
 def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
-    """32 bytes that name what a message says: role, name, texts, calls, what it answers, and its media.
+    """The SHA-256 (32 bytes) of what a message says: role, name, texts, tool calls, the call it answers, and media.
 
-    `media` is each part in a canonical form, chosen by the codec.
+    `media` has the canonical bytes of each media part; the codec chooses the form.
     """
     digest = sha256()
     for field in (
@@ -30,6 +30,7 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     ):
         if len(field) <= ENCODED_AT_ONCE:
             encoded = field.encode("utf-8", "surrogatepass")
+            # The length before each field keeps neighbouring fields apart: "ab" + "c" is not "a" + "bc".
             digest.update(b"%d:" % len(encoded))
             digest.update(encoded)
             continue
@@ -43,16 +44,16 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
 
 
 def _encode_pieces(field: str) -> Iterator[bytes]:
-    """A very long text piece by piece: a copy of the whole would take its memory once more."""
     pieces = (field[start : start + ENCODED_AT_ONCE] for start in range(0, len(field), ENCODED_AT_ONCE))
     return (piece.encode("utf-8", "surrogatepass") for piece in pieces)
 
 
 def hash_prefixes(messages: Sequence[Message], known: Sequence[bytes] = ()) -> list[bytes]:
-    """The chain over messages[:stop] for each stop from 0 to their number; `known` is that of a beginning of them.
+    """The hashes of messages[:stop], for each stop from 0 to the number of messages.
 
-    h(i) = sha256(h(i-1) + digest(i)), from 32 zero bytes on. Leading system and developer messages do not enter:
-    what is volatile in them (a timestamp) must not rename a summary.
+    `known` are the hashes of a shorter prefix, if they were computed before. h(i) = sha256(h(i-1) + digest(i)), and
+    h(0) is 32 zero bytes. Leading system and developer messages are left out: they may contain a timestamp, which must
+    not change the name of a summary.
     """
     hashes = list(known) or [bytes(32)] * (count_leading(messages) + 1)
     chain = hashes[-1]

@@ -1,33 +1,33 @@
-"""How one tool's results are treated, and what says so.
+"""The settings for the results of one tool.
 
-Law: plain values, hashable; two treatments that are equal lead to the same text.
+Law: plain, hashable values; equal treatments produce the same text from the same result.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_NAME_CHARS = 256
-"""A longer name is no tool's, and matches nothing. Names of upstreams have at most 64."""
+"""A longer tool name matches no glob: this bounds the time of a match. Chosen: upstreams allow at most 64."""
 ERROR_FACTOR = 2
-"""Of its budget, what an error gets: it is what the model must act upon."""
+"""An error result may have this many times the budget, because the model must act on it. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tidying:
-    """Which clean-ups are on."""
+    """The clean-ups of tool results that are on."""
 
     ansi: bool = True
-    """ANSI, VT and OSC escape sequences."""
+    """Remove ANSI, VT and OSC escape sequences."""
     progress: bool = True
-    """Progress that a terminal paints over itself with carriage returns: its last state."""
+    """Keep only the last state of progress lines that overwrite themselves with carriage returns."""
     json: bool = True
-    """JSON without white space between its values."""
+    """Remove white space between JSON values."""
     tables: bool = True
-    """Arrays of objects with the same keys as a header and rows."""
+    """Write arrays of objects with the same keys as a table: a header and rows."""
 
 
 class Truncation(StrEnum):
-    """What a long result keeps."""
+    """What is kept of a long result: what matters in a text of its kind, or only head and tail."""
 
     SALIENT = "salient"
     HEAD_TAIL = "head_tail"
@@ -35,23 +35,24 @@ class Truncation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one tool result may cost: `max_tokens`, and `max_bytes` of UTF-8 where set."""
+    """The most that one tool result may have: `max_tokens`, and `max_bytes` of UTF-8 unless None."""
 
     max_tokens: int
     max_bytes: int | None = None
 
     def for_error(self) -> "Budget":
-        """What an error may cost."""
+        """The budget of an error result: ERROR_FACTOR times this one."""
         max_bytes = None if self.max_bytes is None else self.max_bytes * ERROR_FACTOR
         return Budget(self.max_tokens * ERROR_FACTOR, max_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """What becomes of one tool's results.
+    """How the results of one tool are treated.
 
-    An exempt result is neither tidied nor truncated nor deduplicated. Results are exempt all, or those of calls with
-    an argument that one of the globs `exempt_arguments` matches (see tools/arguments.py).
+    An exempt result is not tidied, truncated or deduplicated. `is_exempt` exempts all results of the tool.
+    `exempt_arguments` are globs: the result of a call is exempt if one of them matches an argument of the call (see
+    rules/results/tools/arguments.py).
     """
 
     budget: Budget
@@ -64,7 +65,7 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True)
 class ToolRule:
-    """The treatment of the tools whose name the glob `match` matches."""
+    """The treatment of all tools with a name that the glob `match` matches."""
 
     match: str
     treatment: Treatment

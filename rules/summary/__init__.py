@@ -1,4 +1,5 @@
-"""What stands for the cut part of a conversation.
+"""The texts that replace the cut part of a conversation.
 
-Law: derived from the transcript and the policy; asking a model is the shell's.
+Law: computed from the transcript, the policy and a model's answer. The call to the model is made by `proxy`, never
+here.
 """

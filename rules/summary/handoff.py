@@ -1,7 +1,7 @@
-"""The handoff note that a model is asked for, and whether its answer is one.
+"""The handoff note that a model is asked for, and the check whether its answer is one.
 
-Law: judged by its form alone. Four headings are asked for, numbered and in order. An answer is a note if at least three
-of them stand in it, in that order, each with something under it (headings.py), and it neither refuses nor calls a tool.
+A note has four numbered headings. Law: an answer is judged only by its form. It is a note if it has at least three of
+the headings (headings.py), in order and each with text below it, and if it neither refuses nor calls a tool.
 """
 
 import re
@@ -24,20 +24,21 @@ stood there.
 What is still to be done, the next step first.
 ## 4. Exact data
 Paths, names, ids, commands, numbers and error messages needed to go on, copied to the letter."""
-"""The headings, each with what is to stand under it, as a model is told."""
+"""The four headings, each with what belongs below it. This text is part of every prompt for a summary."""
 _TOLD = frozenset(
     {*NOTE_PARTS.splitlines(), *split_sentences(NOTE_PARTS), *split_sentences(NOTE_PARTS.replace("\n", " "))}
 )
+"""The lines and sentences of NOTE_PARTS. A model that only repeats them has written nothing of its own."""
 
 LEAST_CHARS = 40
-"""Letters and digits under the headings, in sentences that say something. Four times `none` says nothing of thousands
-of tokens."""
+"""Least letters and digits below the headings, in sentences that carry information. Chosen: it rejects a note that says
+`none` four times, which cannot stand for thousands of tokens."""
 CLOSING_LINES = 3
-"""In which an answer to a user asks what else is wanted."""
+"""Number of last lines in which an answer to a user may ask what else is wanted. Chosen."""
 
 
 class Flaw(StrEnum):
-    """Why an answer is no note."""
+    """Why an answer is not a note."""
 
     REFUSAL = "refusal"
     TOOL_CALL = "tool call"
@@ -51,7 +52,7 @@ _THINKING = re.compile(
     r"|\[THINK\].*?(?:\[/THINK\]|\Z)|◁think▷.*?(?:◁/think▷|\Z))",
     re.DOTALL | re.IGNORECASE,
 )
-"""Up to its end, or to the answer's if the limit came first."""
+"""Leading reasoning, up to its closing tag, or to the end of the answer if the token limit came first."""
 _THOUGHT = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
 _FENCED = re.compile(
     r"^(`{3,}|~{3,})(?:markdown|md|text|txt|yaml)?[ \t]*\n(.*?)(?:^\1\s*\Z|\Z)",
@@ -65,30 +66,40 @@ _ASKED = re.compile(r"progress|constraints|remaining|exact data", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model has written, without its thinking and its wrapping; `flaw` is why it is no note, None if it is."""
+    """A model's answer, without its reasoning and without what is wrapped around the note.
+
+    `flaw` is why the text is not a note; None if it is one.
+    """
 
     text: str
     flaw: Flaw | None
 
 
 def read_answer(written: str) -> Answer:
-    """The note in a model's answer: the whole of it if that is one, else what is wrapped in it."""
+    """Find the note in a model's answer: the whole text if that is a note, else a note within it.
+
+    If there is no note, the result has the whole text (without reasoning) and its flaw.
+    """
     text = _take_final(_THINKING.sub("", written).strip())
     pieces = list(_unwrap(text))
     note = next((piece for piece in pieces if _find_flaw(piece) is None), None)
     if note is None:
+        # A fence that is never closed may hide the headings: try again with its content read as text.
         note = next((piece for piece in pieces if _find_flaw(piece, closes_fences=True) is None), None)
     return Answer(text, _find_flaw(text)) if note is None else Answer(note, None)
 
 
 def _take_final(text: str) -> str:
-    """What stands in the final channel of gpt-oss, if its server has left the names of the channels in the text."""
+    """The text of gpt-oss's final channel, if the server left the channel tags in the text."""
     final = _HARMONY.search(text) if text.startswith("<|") else None
     return text if final is None else _HARMONY_END.sub("", text[final.end() :]).strip()
 
 
 def _unwrap(text: str) -> Iterator[str]:
-    """What may be the note: what stands behind thinking that was never opened, the whole, what stands in a fence."""
+    """Candidates for the note, best first.
+
+    These are the text after a closing tag of reasoning that was never opened, the whole text, the content of a fence.
+    """
     thought = _THOUGHT.search(text)
     pieces = (text,) if thought is None else (text[thought.end() :].strip(), text)
     yield from pieces
@@ -99,7 +110,7 @@ def _unwrap(text: str) -> Iterator[str]:
 
 
 def _find_flaw(written: str, *, closes_fences: bool = False) -> Flaw | None:
-    """Why a text is no note. If `closes_fences`, a fence that is never closed encloses nothing."""
+    """Why a text is not a note; None if it is one. With `closes_fences`, an unclosed fence encloses nothing."""
     text = unicodedata.normalize("NFKC", written).replace("\u2019", "'")
     lines = text.splitlines()
     outside = _blank_fences(lines, closes_fences=closes_fences)
@@ -107,6 +118,7 @@ def _find_flaw(written: str, *, closes_fences: bool = False) -> Flaw | None:
     unfenced = "\n".join(outside)
     preface = "\n".join(lines[: parts[0].line]) if parts else text
     is_known = sum(part.rank > 0 for part in parts) >= LEAST_PARTS
+    # A note may begin with an apology if our headings follow; else the apology is a refusal.
     if REFUSAL.match(preface) and not is_known:
         return Flaw.REFUSAL
     if has_call_syntax(unfenced) or (
@@ -119,7 +131,10 @@ def _find_flaw(written: str, *, closes_fences: bool = False) -> Flaw | None:
 
 
 def _is_in_role(preface: str, parts: Sequence[Heading], lines: Sequence[str]) -> bool:
-    """Whether an answer works on the task or speaks to the user, in headings that were not asked for."""
+    """Whether the model answers as the agent: it goes on with the task or speaks to the user.
+
+    Never true if the headings are the ones that were asked for.
+    """
     asked = sum(
         bool(_ASKED.match(part.title) or ("#" in part.style and part.number == part.rank > 0)) for part in parts
     )
@@ -135,7 +150,7 @@ def _is_in_role(preface: str, parts: Sequence[Heading], lines: Sequence[str]) ->
 
 
 def _find_lack(lines: Sequence[str], parts: Sequence[Heading]) -> Flaw | None:
-    """What is missing: parts, or something under their headings."""
+    """What a note lacks: enough headings, or text below them. None if it lacks nothing."""
     ends = (*(part.line for part in parts[1:]), len(lines))
     said = ["" if line.strip() in _TOLD else line for line in lines]
     bodies = ["\n".join((part.rest, *said[part.line + 1 : end])) for part, end in zip(parts, ends, strict=False)]
@@ -148,7 +163,7 @@ def _find_lack(lines: Sequence[str], parts: Sequence[Heading]) -> Flaw | None:
 
 
 def _blank_fences(lines: Sequence[str], *, closes_fences: bool) -> list[str]:
-    """The lines, empty within fences, where nothing is a heading or a call."""
+    """The lines, with those in fences made empty: nothing in a fence is a heading or a tool call."""
     outside = list(lines)
     opened: int | None = None
     for index, line in enumerate(lines):

@@ -1,7 +1,7 @@
-"""The four headings of a handoff note, as models write them.
+"""Find the four headings of a handoff note, however a model writes them.
 
-Law: a heading is known by its words, in any of the languages below, or by its number and its place among others that
-look alike. The text is NFKC: full-width signs are ASCII.
+Law: a heading is recognised by its words in one of the languages below, or by its number and its position among
+headings of the same style. The text must be in NFKC form, in which full-width signs are ASCII.
 """
 
 import re
@@ -10,15 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LEAST_PARTS = 3
-"""Of the four: a note that was cut off at its limit is still worth more than a list."""
+"""Least headings of a note. Chosen: a note that was cut off before its last part is still better than a digest."""
 LEAST_KNOWN = 2
-"""Headings known by their words; further ones may be known by their number."""
+"""Least headings recognised by their words; the others may be recognised by their number. Chosen."""
 TITLE_CHARS = 80
+"""Longest title of a heading. Chosen: longer ones are sentences."""
 PREFACE_LINES = 2
-"""Before headings that are known by their order alone: a title and an empty line."""
+"""Most lines before headings that are recognised only by their order: a title and an empty line."""
 
 _PROGRESS = (
-    # Words of the Latin and Cyrillic scripts by their beginnings, those of other scripts wherever they stand.
+    # First Latin and Cyrillic words, matched at the beginning of a word; then other scripts, matched anywhere.
     (
         "progress|so far\\b|current state|findings|decision|decided|done|completed|accomplish|achieve|status"
         "|fortschritt|entscheid|erledigt|sachstand"
@@ -97,23 +98,25 @@ _STEP = re.compile(
     r"|(?:完成|处理)(?:剩余|剩下|余下|待办|所有|其余)",
     re.IGNORECASE,
 )
-"""A title that tells somebody to do something: a step of a plan, and no heading of a note."""
+"""Titles that are instructions: these are steps of a plan, not headings of a note."""
 LABEL_WORDS = 6
-"""At most in a heading that nothing marks as one but its words."""
+"""Most words of a heading that has no number, bold type or `#` to mark it. Chosen."""
 _JOINING = frozenset(
     {"and", "und", "y", "e", "et", "en", "i", "och", "a", "ve", "dan", "và", "и", "та", "&", "/", "+", "the"}
 )
-"""Between the two things that a heading names, in the languages above; an article does not join."""
+"""Words that stand between the two things that a heading names ("progress and decisions"), in the languages above, and
+the article `the`, which joins nothing."""
 
 _KNOWN_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "DEVANAGARI"})
-"""Those of the languages above, by which the names of their letters begin."""
+"""Scripts of the languages above: the first word of the Unicode names of their letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A line that may be a heading. `style` is the same of those that look alike.
+    """A line that may be a heading.
 
-    `rank` is which of the four it is by its words, `number` by its number; 0 for none. `rest` is the line behind it.
+    `style` is equal for headings that look alike. `rank` is which of the four it is by its words, 1 to 4; `number` is
+    the number that it begins with. Each is 0 if there is none. `rest` is the text after the title, on the same line.
     """
 
     line: int
@@ -125,13 +128,13 @@ class Heading:
 
 
 def find_headings(lines: Iterable[str]) -> Sequence[Heading]:
-    """Those of the four headings that stand in a text, in their order; none if too few of them are to be seen."""
+    """The note's headings among these lines, in order; none if there are too few of them."""
     headings = [heading for index, line in enumerate(lines) if (heading := _read(index, line))]
     return _find_by_words(headings) or _find_by_order(headings)
 
 
 def _read(line: int, text: str) -> Heading | None:
-    """The heading that a line may be; None if it is surely none."""
+    """The heading that a line may be; None if it cannot be one."""
     html, row = _HTML.match(text), _ROW.match(text)
     cells = ""
     if html is not None:
@@ -142,7 +145,7 @@ def _read(line: int, text: str) -> Heading | None:
     if found is None:
         return None
     marks, number, again, said = found["marks"], found["number"] or "", found["again"] or "", found["text"]
-    if number and not found["dot"] and "#" not in marks:
+    if number and not found["dot"] and "#" not in marks:  # "3 files were changed": the number belongs to the text
         number, again, said = "", "", text[found.end("marks") :]
     end = _TITLE_END.search(said)
     title, rest = (said, "") if end is None else (said[: end.start()], said[end.end() :])
@@ -165,7 +168,7 @@ def _read(line: int, text: str) -> Heading | None:
 
 
 def _find_rank(title: str, number: int) -> int:
-    """Which of the four headings a title names, the one of its number before the others; 0 for none."""
+    """Which of the four headings (1 to 4) a title names; 0 if none. If it names several, its number decides."""
     if _STEP.match(title):
         return 0
     ranks = [rank for rank, words in enumerate(_WORDS, 1) if words.search(title[:TITLE_CHARS])]
@@ -173,7 +176,10 @@ def _find_rank(title: str, number: int) -> int:
 
 
 def _find_by_words(headings: Sequence[Heading]) -> Sequence[Heading]:
-    """The longest run of the four in their order, by words first, then by numbers; none if too few are known."""
+    """The best run of headings in ascending order; none if too few are recognised.
+
+    The run with the most headings recognised by words wins; among equal ones the longest.
+    """
     best: dict[int, tuple[Heading, ...]] = {}
     for heading in headings:
         place = heading.rank or heading.number
@@ -189,11 +195,11 @@ def _weigh(run: Sequence[Heading]) -> tuple[int, int]:
 
 
 def _find_by_order(headings: Sequence[Heading]) -> Sequence[Heading]:
-    """Four headings that look alike, in a language that we do not know; none if they may be anything else.
+    """Four headings of the same style in a language that is not listed above; none if they may be something else.
 
-    A list of steps looks like that, too, and so does a final answer. In a script of which we know no words, their
-    letters are enough. In others the first two must each join two things, by the same word of an unknown language, and
-    have the numbers that were asked for. Emoji are of no language.
+    A list of steps and a final answer look similar, so more is required. If the script is unknown, four headings of one
+    style suffice. In a known script, they must have the numbers 1 to 4, and the first two titles must each join two
+    things with the same word, which none of the known languages has. Emoji do not count as letters.
     """
     for style in dict.fromkeys(heading.style for heading in headings):
         alike = [heading for heading in headings if heading.style == style]
@@ -208,5 +214,5 @@ def _find_by_order(headings: Sequence[Heading]) -> Sequence[Heading]:
 
 
 def _joins_alike(first: str, second: str) -> bool:
-    """Whether one word stands within both titles that joins two things in no language that we know."""
+    """Whether both titles contain the same inner word, and it is not a joining word of a known language."""
     return bool(set(first.lower().split()[1:-1]) & set(second.lower().split()[1:-1]) - _JOINING)

@@ -1,7 +1,7 @@
-"""Lists of what happened, within a budget: the user's rows as they are, all others in one quotation.
+"""Write lists of what happened within a token budget: the user's rows plainly, all other rows in one quotation.
 
-Law: rows are taken or left whole, the newest first, so that the quotation is always closed. Nothing that a row says
-can end it: markers are broken across rows, too.
+Law: a row is taken whole or left out, so the quotation is always closed. No text of a row can close it: markers are
+broken, also those that span several rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,19 +13,22 @@ from rules.text.head_tail import truncate_text
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 ROUNDS = 8
-"""Of fitting at most: rows are counted one by one, and cost a little less or more together."""
+"""Most attempts to fit the budget. Rows are counted one by one, and their sum differs a little from the count of the
+whole text, so the first attempt may be too long. Chosen."""
 
 LINE_CHARS = 240
-"""Of a line that several rows share."""
+"""Most characters of a line that several rows share. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """One list: single lines, oldest first. `share` is the part of the budget that is kept for it if it needs that.
+    """One list. Each row is a single line; the oldest is first.
 
-    `unit` is what `left_out` rows are counted in; without it they are not counted. Rows that the `user` said stand
-    outside the quotation, and the first of them goes last. `order` are the places of rows in the order in which they
-    are taken, if that is not the newest first. With a `joint` between them rows share lines.
+    - `share`: the part of the budget that is reserved for this list.
+    - `unit`: the name of what `left_out` counts. Without it, the list does not say how many rows are left out.
+    - `is_users`: the user said these rows. They are written outside the quotation, and the first row is taken first.
+    - `order`: the indexes of rows in the order in which they are taken. If empty: the newest first.
+    - `joint`: if set, several rows share a line, with this text between them.
     """
 
     title: str
@@ -39,7 +42,11 @@ class Rows:
 
 
 def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: CountTokens) -> str:
-    """`opening` and the lists below it, at most `max_tokens`."""
+    """Write `opening` and the lists below it, together at most `max_tokens`.
+
+    If there is no room for the quotation, only the user's lists are written; if there is no room for any row, only
+    `opening`, shortened if it must be.
+    """
     room = max_tokens - count(opening)
     frame = count(f"{QUOTE_START}\n{QUOTE_END}\n") if any(one.rows and not one.is_users for one in lists) else 0
     if room <= frame:
@@ -55,7 +62,7 @@ def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: 
         excess = count(text) - max_tokens
         if excess <= 0:
             return text
-        room -= max(excess, room >> (ROUNDS - number))
+        room -= max(excess, room >> (ROUNDS - number))  # ever larger steps, so that few rounds suffice
     return truncate_text(opening, max_tokens, count)
 
 
@@ -66,7 +73,7 @@ def _render(lists: Sequence[Rows]) -> str:
 
 
 def _write(rows: Rows, prefix: str) -> str:
-    """A list under its title; what is left out is told before it, or behind the user's first row."""
+    """A list below its title. If rows are left out, a line says how many, before the rows or after the user's first."""
     if not rows.rows:
         return ""
     first = 1 if rows.is_users else 0
@@ -77,7 +84,7 @@ def _write(rows: Rows, prefix: str) -> str:
 
 
 def _join(rows: Iterable[str], joint: str) -> Iterator[str]:
-    """Lines of several rows; no more than LINE_CHARS, unless one row alone is longer."""
+    """The rows joined to lines of at most LINE_CHARS characters, unless one row alone is longer."""
     line = ""
     for row in rows:
         if line and len(line) + len(row) > LINE_CHARS:
@@ -93,7 +100,10 @@ def _list(rows: Iterable[str], prefix: str) -> str:
 
 
 def _choose(lists: Sequence[Rows], costs: Sequence[Sequence[int]], room: int) -> list[Rows]:
-    """Rows that cost at most `room`: of each list what its share allows, then what is left, the last list first."""
+    """The lists with rows that cost at most `room`.
+
+    Each list first gets rows for its share. The rest of the room is then filled from the last list to the first.
+    """
     taken = [0] * len(lists)
     left = room
     for index, one in enumerate(lists):
@@ -104,7 +114,10 @@ def _choose(lists: Sequence[Rows], costs: Sequence[Sequence[int]], room: int) ->
 
 
 def _count_rows(rows: Rows, room: int, count: CountTokens) -> list[int]:
-    """What rows cost in the order in which they are taken, the title with the first; only as many as have `room`."""
+    """The tokens of rows, in the order in which they are taken; the first includes the title.
+
+    Counting stops after the first row that exceeds `room`.
+    """
     title = count(f"## {rows.title}\n") + (count(f"({len(rows.rows)} earlier {rows.unit})\n") if rows.unit else 0)
     costs: list[int] = []
     for place in _order(rows):
@@ -117,7 +130,7 @@ def _count_rows(rows: Rows, room: int, count: CountTokens) -> list[int]:
 
 
 def _order(rows: Rows) -> Sequence[int]:
-    """The places of rows in the order in which they are taken."""
+    """The indexes of rows in the order in which they are taken."""
     if rows.order:
         return rows.order
     newest_first = range(len(rows.rows) - 1, -1, -1)
@@ -125,7 +138,7 @@ def _order(rows: Rows) -> Sequence[int]:
 
 
 def _take(costs: Sequence[int], taken: list[int], index: int, budget: int) -> int:
-    """Take further rows of a list within `budget`; what they cost."""
+    """Take further rows of a list within `budget`. Updates `taken`; returns the tokens spent."""
     spent = 0
     for cost in costs[taken[index] :]:
         if spent + cost > budget:
@@ -136,7 +149,6 @@ def _take(costs: Sequence[int], taken: list[int], index: int, budget: int) -> in
 
 
 def _keep(rows: Rows, number: int) -> Rows:
-    """The list with `number` of its rows."""
     missing = len(rows.rows) - number
     if not missing:
         return rows

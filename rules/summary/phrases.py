@@ -1,7 +1,7 @@
-"""Turns of phrase by which an answer shows that it is no note: it refuses, goes on, reports to the user, says nothing.
+"""Phrases that show that an answer is not a note: it refuses, goes on with the task, reports to the user, or is empty.
 
-Law: each is looked for where such an answer has it, at the beginning of a text or of a sentence, in the languages whose
-models say it most. The text is NFKC, its apostrophes are straight.
+Law: each phrase is only matched at the place where such an answer has it, at the beginning of a text or of a sentence.
+The languages are those in which models often answer so. The text must be in NFKC form with straight apostrophes.
 """
 
 import re
@@ -35,7 +35,7 @@ GOES_ON = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""A text that begins like this is said by one who works on the task."""
+"""The beginning of a text in which the agent goes on with the task."""
 REPORTS = re.compile(
     r"""\W{0,40}(?:(?:all\ )?(?:done|finished|fixed|completed|set)\b\W|all\ (?:the\ )?(?:tests|work|changes)\b
     |the\ (?!task|goal|aim|user|project)\w+\ (?:is|are|was)\b
@@ -46,7 +46,7 @@ REPORTS = re.compile(
     |(?:任务|任務|全部|已经|已經|都|修复|修改)?(?:完成|做好|搞定|修好)了|已(?:经|經)?完成|完了しました|できました|완료(?:했|되|하)|끝났)""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""A text that begins like this is said to the user, at the end of the task."""
+"""The beginning of a report to the user at the end of the task."""
 ASKS_BACK = re.compile(
     r"""(?:let\ me\ know|would\ you\ like|do\ you\ want|shall\ i|should\ i|want\ me\ to|feel\ free|anything\ else
     |hope\ (?:this|that)
@@ -56,7 +56,7 @@ ASKS_BACK = re.compile(
     |хотите|дайте\ знать|请告诉我|請告訴我|如果(?:你|您)|需要我|是否需要|いかがですか|お知らせ|알려\ ?주)""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""Stands in the last lines of what is said to a user, who may answer."""
+"""A question or an offer to the user; such answers have it in their last lines."""
 NAMES_NOTE = re.compile(
     r"""\b(?:hand-?\s?(?:off|over)|note|notes|summary|summari[sz]|notiz|übergabe|zusammenfass|resumen|nota\b|relevo
     |résumé|passation
@@ -64,6 +64,7 @@ NAMES_NOTE = re.compile(
     |交接|笔记|筆記|摘要|总结|總結|纪要|引き継ぎ|引継|要約|メモ|まとめ|인계|요약|메모""",
     re.VERBOSE | re.IGNORECASE,
 )
+"""Words for a note or a summary. A preface with one of them introduces a note, even if it sounds like a report."""
 
 _NOTHING = re.compile(
     r"""\W*(?:(?:no|none|nothing|nil|unknown|not|n/?a|there\ (?:is|are|was|were)\ (?:no|nothing|none)|tbd|to\ be\ \w+
@@ -75,22 +76,24 @@ _NOTHING = re.compile(
     |请(?:提供|发送)|請提供|特になし|なし|ありません|該当|없음|없습니다|해당|لا\ )""",
     re.VERBOSE | re.IGNORECASE,
 )
+"""The beginning of a sentence that says that there is nothing."""
 _DATA = re.compile(r"[\d`_/\\=]|\w\.\w")
-"""Signs that something in particular is spoken of."""
+"""Signs that a sentence is about something specific, such as a number or a path."""
 _PLACEHOLDER = re.compile(r"[ \t]{0,8}[-*•>]?[ \t]{0,8}(?:\[[^\]\n]{9,}\]|<[^>\n]{9,}>|\{[^}\n]{9,}\})[ \t.]*")
-"""A line of words in brackets, which a template has where something is to be filled in."""
+"""A line of words in brackets: an unfilled place of a template."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
 
 
 def split_sentences(text: str) -> set[str]:
-    """The distinct sentences of a text, without the white space around them; a line ends one."""
+    """The distinct sentences of a text, without bullets and white space around them. A line break ends a sentence."""
     return {sentence.strip(" \t-*•>#|") for sentence in _SENTENCE_END.split(text)}
 
 
 def count_said(bodies: Iterable[str], told: frozenset[str]) -> int:
-    """Letters, digits and the like of what bodies say of their own: neither `told`, nor the same as another body.
+    """Count the letters and digits of the sentences that carry information of their own.
 
-    Sentences that say that there is nothing, that refuse, or that are to be filled in, say nothing.
+    A sentence does not count if it is one of `told`, if two bodies have it, if it says that there is nothing, if it
+    refuses, or if it is an unfilled place of a template.
     """
     times: Counter[str] = Counter()
     for body in bodies:
@@ -110,7 +113,10 @@ def _says_something(sentence: str) -> bool:
 
 
 def _count_letters(sentence: str) -> int:
-    """An ideograph says as much as about three letters, a syllable of Korean or Japanese as two."""
+    """The letters and digits of a sentence, in units of one Latin letter.
+
+    A CJK ideograph counts three, as it carries about that much; a Korean or Japanese syllable counts two. Chosen.
+    """
     return sum(_weigh(char) for char in sentence if char.isalnum())
 
 

@@ -1,8 +1,10 @@
-"""Text of others that stands in what trimtab writes: our own headings and markers in it are broken.
+"""Make text of others safe to quote: trimtab's own headings and markers in it are broken.
 
-Law: what comes out holds none of our headings, in whatever letters, signs and blanks they are spelled, and a quoted
-line none of our markers either. Text without them and without sequences of terminals stays as it is. Linear in the
-text; breaking twice changes nothing.
+Otherwise a tool result could imitate the end of a summary or the user's words.
+
+Law: the result contains none of our headings, however they are spelled (look-alike letters, signs, blanks); a quoted
+line contains none of our markers either. Text without headings, markers and terminal sequences is unchanged. Linear in
+the text; idempotent.
 """
 
 import re
@@ -22,9 +24,9 @@ HEADINGS = (
     "earlier messages were removed",
     "Requests, oldest first",
 )
-"""The words by which what we write introduces a summary, the user's words, a quotation and its end."""
+"""Words that introduce a summary, the user's words, a quotation and its end in texts that trimtab writes."""
 TITLES = ("Task list as of then", "as it stood then", "Exact names from that part")
-"""The words above what stands within a quotation: nothing that is quoted may tell of another list or file."""
+"""Words above the parts of a quotation: quoted text must not imitate another task list, file or list of names."""
 BROKEN_HEADING = "(quoted heading)"
 BROKEN_MARKER = "[quoted trimtab"
 
@@ -32,18 +34,18 @@ _OPENING = frozenset(
     "[\uff3b\ufe47\u3010\u3014\u3016\u3018\u301a\u27e6\u27ec\u2045\u2772\u298b\u298d\u298f\u2997\u300c\u300e\uff62"
     "\u2308\u230a\u23a1\u23a2\u23a3\u2e22\u2e24\u27e8\u3008\u300a<"
 )
-"""Signs that look like the one by which a marker begins."""
+"""`[` and the signs that look like it. A marker begins with one of them."""
 _NO_MARKER = frozenset("\"'`/.\\,")
-"""Behind an opening sign they tell a list, a path or a quoted word from a marker."""
+"""If one of these follows the opening sign, the text is a list, a path or a quoted word, not a marker."""
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800"
     "\u3164\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Control characters, and what takes no room on a page: tags and fillers, too, but not the joiners that scripts and
+"""Control characters and invisible characters (tags and fillers among them), but not the joiners that some scripts and
 emoji need."""
 
-# Source: what confusables.txt of Unicode (UTS 39) gives for a to z in Cyrillic, Greek and Latin, and the letters in
-# squares, circles, flags and tags. NFKD leaves them all alone.
+# Source: the look-alikes of a to z in Cyrillic, Greek and Latin in Unicode's confusables.txt (UTS 39), and the letters
+# in squares, circles, flags and tags. NFKD changes none of them.
 _LOOK_ALIKES: dict[int, str] = {
     **dict(zip(map(ord, "авгґеһіјкӏмнпорԛѕтуԝхѵьԁс"), "abrrehijklmhnopqstywxvbdc", strict=True)),
     **dict(zip(map(ord, "АВЕНІЈКМОРЅТУХСԀԜѴӀҺԚ"), "abehijkmopstyxcdwvihq", strict=True)),
@@ -61,21 +63,21 @@ _LOOK_ALIKES: dict[int, str] = {
 }
 _SIGNS = re.compile(r"[\W_]+")
 _OTHER = "?"
-"""Stands for any letter that looks like none of a to z."""
+"""Replaces any letter that does not look like one of a to z."""
 _ASCII_SIGNS = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != _OTHER)
 MOST_STRANGE = 64
-"""Different characters that are replaced one by one; with more of them all of the text is normalised at once."""
+"""Most different characters that are replaced one by one; for more, one `translate` of the text is used. Chosen."""
 
 
 @lru_cache(maxsize=8192)
 def _spell(char: str) -> str:
-    """The letters and digits that a character looks like; none of a sign."""
+    """The letters and digits that a character looks like; an empty text for a sign."""
     plain = unicodedata.normalize("NFKD", char).translate(_LOOK_ALIKES)
     return _SIGNS.sub("", plain.casefold())
 
 
 def _spell_out(text: str) -> bytes:
-    """The letters and digits of a text alone, those that look alike as one, in a fraction of the time of `_find`."""
+    """Only the letters and digits of a text, look-alikes unified. A filter that is much cheaper than `_find`."""
     if not text.isascii():
         strange = [(char, spelled) for char in set(text) if char > "\x7f" and (spelled := _spell(char)).isascii()]
         if len(strange) > MOST_STRANGE:
@@ -94,9 +96,9 @@ _HEADING_OR_NAME = re.compile("|".join((*_SPELLED_HEADINGS, _NAME)))
 
 
 def break_headings(text: str) -> str:
-    """The text with `(quoted heading)` in the place of each of our headings; markers of other kinds stay.
+    """Replace each of our headings by `(quoted heading)`; markers stay.
 
-    Sequences of terminals, whose letters would hide those of a heading, go.
+    Terminal sequences are removed first, because their letters would hide those of a heading.
     """
     text = _strip(text)
     spelled = _spell_out(text)
@@ -104,21 +106,24 @@ def break_headings(text: str) -> str:
 
 
 def break_markers(text: str) -> str:
-    """The same, and `[quoted trimtab` in the place of what begins a marker."""
+    """Replace each of our headings by `(quoted heading)`, and the beginning of each marker by `[quoted trimtab`."""
     spelled = _spell_out(text)
     is_suspect = any(words in spelled for words in (_NAME.encode(), *_WORDS))
     return _break(text, _HEADING_OR_NAME) if is_suspect else text
 
 
 def quote_line(text: str, chars: int) -> str:
-    """The beginning of a text as one line of at most `chars` characters, without markers and what nobody sees."""
+    """The beginning of a text as one line of at most `chars` characters and an ellipsis if it was cut.
+
+    Headings and markers are broken; invisible characters are removed.
+    """
     line = " ".join(_strip(text[: chars * 4]).split())
     line = break_markers(_UNSEEN.sub("", line))
     return line if len(line) <= chars else line[:chars] + "…"
 
 
 def _strip(text: str) -> str:
-    """Without sequences of terminals, those that one control character of C1 begins among them."""
+    """The text without terminal sequences, also those that begin with the C1 control character CSI."""
     return strip_escapes(text.replace("\x9b", "\x1b["), repaint=False)
 
 
@@ -132,7 +137,7 @@ def _break(text: str, words: re.Pattern[str]) -> str:
 
 
 def _find(text: str, words: re.Pattern[str]) -> Iterator[tuple[int, int, str]]:
-    """Where headings and the beginnings of markers stand in a text, and what is to stand there instead."""
+    """Find headings and beginnings of markers: (start, end, replacement), in the text's order."""
     places: list[int] = []
     spelled: list[str] = []
     for place, char in enumerate(text):
@@ -152,7 +157,7 @@ def _find(text: str, words: re.Pattern[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _find_opening(text: str, start: int, stop: int) -> int | None:
-    """The last opening sign among the signs text[start:stop]; None if what is behind it makes it none."""
+    """The index of the last opening sign in text[start:stop]; None if a sign after it rules out a marker."""
     for place in range(stop - 1, start - 1, -1):
         if text[place] in _OPENING:
             return place

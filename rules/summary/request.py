@@ -1,6 +1,6 @@
-"""Rung 6: the texts that stand for what was cut: what is wanted of whom, and what stands in without a model.
+"""The request for the summary of a cut part, and the digest that replaces it if no model's summary is available.
 
-Law: the request for a summary is data. How a model is asked for one stands in asking/.
+Law: the request is data. The prompts for a model are in asking/.
 """
 
 from collections.abc import Sequence
@@ -14,26 +14,29 @@ from rules.window.prune import is_prunable
 from rules.window.state import Cut, CutKind, Window
 
 PROMPT_VERSION = "5"
-"""Part of a summary's id: a changed prompt, or another notion of what a note is, never finds older texts."""
+"""Part of a summary's id. Change it with the prompts or the check of notes, so that older summaries are not found."""
 NOTE_GAP_TOKENS = 8
-"""Between a note and the list behind it, and what both may cost more together."""
+"""Tokens reserved for the blank line between a note and the list after it, and for the difference between the count of
+the joined text and the sum of the two counts. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """A summary wanted, as data.
+    """A request for the summary of everything between the head and message `at`.
 
-    `key` names the prefix that it covers, which ends before message `at`. `base` is the key of the previous
-    cut's summary, which covers `earlier`; `span` are the messages from there to the cut. `task` is the first user
-    message, which will stand before it. `pruned` are results of the span that are forwarded as placeholders. Where no
-    model is to be asked, the digest is wanted, going on from the previous summary.
-
-    The newest `kept` user messages of what is covered will stand verbatim behind the text, as the newest `base_kept` of
-    `earlier` stood behind the previous summary. A digest lists neither.
-
-    `leading` are the system messages before all of that, which whoever is asked behind the conversation reads, too.
-    Two requests that differ in them alone (a timestamp) are the same.
-    `instructions` are the operator's own words on what the note is to be; none if empty.
+    - `key`: names the covered prefix.
+    - `base`: the key of the previous cut's summary, which covers `earlier`; None if there is none.
+    - `task`: the task statement. It is forwarded verbatim before the summary.
+    - `earlier`, `span`: the covered messages before and after the previous cut, without the task statement.
+    - `max_tokens`: the most that the summary may have.
+    - `pruned`: tool results of the span that are forwarded as placeholders.
+    - `asks_model`: if false, no model is asked; the text is a digest that continues the previous summary.
+    - `kept`: this many of the newest covered user messages are forwarded verbatim after the summary. A digest does not
+      list them.
+    - `base_kept`: the same number for the previous summary, counted in `earlier`.
+    - `leading`: the system messages before the covered part. A model that is asked within the conversation reads them,
+      too. They do not count for equality, because they may contain a timestamp.
+    - `instructions`: the operator's own instructions for the note; empty if there are none.
     """
 
     key: str
@@ -53,10 +56,10 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The text that stands for a cut, and whether a model wrote it.
+    """The summary of a cut part, and whether a model wrote it (if not, it is a digest).
 
-    `carried` is what code carries over the cut besides: it is spliced in between the text and the closing line, whole,
-    and never stored, because it is worked out anew for each request.
+    `carried` is the text that code carries over the cut (task list, instruction files, exact names). It is inserted
+    whole between the summary and the closing line. It is never stored, because it is computed for each request.
     """
 
     text: str
@@ -65,7 +68,7 @@ class Summary:
 
 
 def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:
-    """The request for the text that the window's last cut needs; None where no cut stands."""
+    """The request for the summary that the window's last cut needs; None if there is no cut."""
     cut, earlier = window.cut, window.earlier
     if cut is None or earlier is None:
         return None
@@ -75,14 +78,14 @@ def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window
 
 
 def request_prefetch(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:
-    """The request for the text that the next cut is expected to need; None where none is."""
+    """The request for the summary that the next cut is expected to need; None if none is expected."""
     if window.next_cut is None or not window.prefetch_tokens:
         return None
     return replace(_request(messages, hashes, window, window.next_cut), max_tokens=window.prefetch_tokens)
 
 
 def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Window, at: int) -> SummaryRequest:
-    """A summary of what stands between head and `at`, going on from the cut that stood before."""
+    """The request for a summary of everything between head and `at`, which continues that of the cut `before`."""
     leading = count_leading(messages)
     start = before.cut.at if before.cut else leading
     task = messages[before.task] if before.task is not None and before.task < at else None
@@ -101,20 +104,22 @@ def _request(messages: Sequence[Message], hashes: Sequence[bytes], before: Windo
 
 
 def _name(hashes: Sequence[bytes], cut: Cut) -> str:
-    """The key of a cut's text.
+    """The key of a cut's summary.
 
-    A list made where too few steps were cut is not found where a summary is wanted, nor where other messages are kept.
+    A digest has a key of its own, so it is not found if a model's summary is wanted or if other messages are kept.
     """
     return hashes[cut.at].hex() + ("" if cut.kind is CutKind.SUMMARISE else f"-digest-{len(cut.kept)}")
 
 
 def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: CountTokens) -> str:
-    """The text that stands in when no model's summary is to be had, within the request's `max_tokens`.
+    """Write the digest that is used if no model's summary is available, within the request's `max_tokens`.
 
-    It goes on from the previous summary if a model wrote that. User messages that stand verbatim behind it are left
-    out; those that stood behind the previous summary, and no longer do, are listed. If the previous text was itself a
-    digest, all of it is listed anew, behind the summary that it went on from. A summary has half of the room, and what
-    the list of the other half needs not.
+    If a model wrote the previous summary (`base`), the digest begins with it and lists only the later messages. If the
+    previous text was itself a digest, all covered messages are listed again, after the model's summary that it began
+    with, if any. User messages that are forwarded verbatim are not listed; those that the previous summary kept and
+    this one does not are.
+
+    A previous summary gets half of the tokens, and those of the other half that the list does not need.
     """
     covered = (*request.earlier, *request.span)
     users = [index for index, message in enumerate(covered) if message.role is Role.USER]
@@ -129,7 +134,7 @@ def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: 
         note = find_note(base.text)
     left = [covered[index] for index in uncovered if index not in kept]
     note, note_tokens = break_headings(note), request.max_tokens // 2
-    if count(note) > note_tokens:  # of a short list's half it has what that leaves
+    if count(note) > note_tokens:  # the note also gets what a short list leaves of its half
         listed = write_digest(left, max_tokens=note_tokens, count=count)
         note = truncate_text(note, max(request.max_tokens - count(listed) - NOTE_GAP_TOKENS, note_tokens), count)
     return write_digest(left, max_tokens=request.max_tokens, count=count, note=note)

@@ -1,9 +1,10 @@
-"""A summary takes the place of the part before the cut.
+"""Replace the part before the cut by its summary.
 
-Law: a function of the transcript, the cut, the text and the role. The task statement and the kept messages stand
-verbatim; no system message of the client moves or goes. What a tool has said gains no authority by standing in a
-summary, whoever speaks it: the introduction says so. Only what is written here introduces the user's words: a model's
-summary has our headings broken, a digest is made without them.
+Law: a function of the transcript, the cut, the summary and the role. The task statement and the kept messages stay
+verbatim. No system message of the client is removed or changed.
+
+Tool output gains no authority by being in a summary, whatever the summary's role: the introduction says so. Only this
+module introduces the user's words. In a model's summary our headings are broken; a digest is written without them.
 """
 
 from collections.abc import Sequence
@@ -29,16 +30,17 @@ from rules.window.state import Window
 _NO_ROOM = "Earlier messages were removed."
 
 _Placed = tuple[Message, Origin | None]
-"""A message, and where the client's request says it; None for one that is made here."""
+"""A message and its position in the client's request; None for a message that is made here."""
 
 
 def splice_summary(
     conversation: Conversation, *, window: Window, summary: Summary, role: SummaryRole, count: CountTokens
 ) -> Outcome:
-    """Put `summary` in the place of everything between head and the window's cut.
+    """Replace everything between the head and the window's cut by `summary`.
 
-    System messages of the cut part stay behind it. If no user message has come before the cut, or if the transcript
-    takes no system message there, every role is as `auto`.
+    System messages of the cut part are kept, after the summary. The role is treated as `auto` if there is no user
+    message before the cut, or if it is `system` and the dialect does not allow a system message there. If the summary
+    would not be shorter than what it replaces, the conversation is returned unchanged.
     """
     cut = window.cut
     if cut is None:
@@ -54,7 +56,8 @@ def splice_summary(
     systems = [each for each in placed[leading : cut.at] if each[0].role is Role.SYSTEM]
     bridge = finish_message(Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,)), count)
     gone = sum(message.tokens for message in messages[leading : cut.at])
-    # Whether a line bridges the gap depends on what follows, which must not change what was forwarded before.
+    # The bridge is always counted, although only some tails need it: otherwise a tail that grows could change whether
+    # the cut is carried out, and so the prefix that was forwarded before.
     if sum(message.tokens for message, _ in (*memo, *systems)) + bridge.tokens >= gone:
         return Outcome(conversation)
     tail = placed[cut.at :]
@@ -71,7 +74,7 @@ def splice_summary(
 
 
 def _write_body(covered: Sequence[Message], summary: Summary, reserved_tokens: int, count: CountTokens) -> str:
-    """The summary between the lines that introduce and end it, and what is carried over behind its text."""
+    """Introduction, coverage, summary, the texts that code carries over, and the closing line."""
     told = break_headings(summary.text) if summary.by_model else summary.text
     told = told if reserved_tokens >= MIN_TEXT_TOKENS else _NO_ROOM
     text = truncate_text(told, max(reserved_tokens, MIN_TEXT_TOKENS), count)
@@ -85,10 +88,11 @@ def _write_body(covered: Sequence[Message], summary: Summary, reserved_tokens: i
 def _place(
     role: SummaryRole, task: _Placed | None, body: str, kept: Sequence[Message], count: CountTokens
 ) -> list[_Placed]:
-    """Task, summary and the user's kept words in the form that `role` asks for.
+    """Place task statement, summary and the kept user messages as `role` asks.
 
-    `auto`: one user message for all three, so that any chat template takes it. `user`: the task as it is, and a user
-    message of its own. The other roles: the kept words are a user message behind the summary.
+    - `auto`: one user message for all three, which every chat template accepts.
+    - `user`: the task statement unchanged, then one user message with summary and kept messages.
+    - Other roles: the task statement, the summary as a message of that role, then the kept messages as a user message.
     """
     made = Message(Role.USER)
     if task is None or role is SummaryRole.AUTO:
@@ -111,7 +115,7 @@ def _say(message: Message) -> tuple[str, ...]:
 
 
 def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: CountTokens) -> Message:
-    """A message that goes on with `texts`, and with what stands in the kept messages."""
+    """`base` with `texts` added, and then the texts and media of the kept messages."""
     words = [text for message in kept for text in _say(message)]
     media = [part for message in kept for part in message.media if not part.is_removed]
     taken_in = tuple(message.raw for message in kept if message.raw)
@@ -122,10 +126,10 @@ def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: C
 def _bridge(
     speaker: Role, tail: Sequence[_Placed], acknowledgement: Message, *, goes_on: bool, count: CountTokens
 ) -> list[_Placed]:
-    """The tail, with one line of the other side before its first word if two of one side would meet.
+    """Insert one line of the other side before the tail if two messages of the same side would follow each other.
 
-    It stands right there, behind any system messages, so that a tail which grows changes nothing before. The line of
-    the user is written only if it `goes_on` from a summary in the assistant's own words.
+    The line is right before the tail's first user or assistant message, so a tail that grows changes nothing before it.
+    A user's line is inserted only if `goes_on`: the summary is an assistant message of the role `pair`.
     """
     silent = {Role.SYSTEM, Role.TOOL}
     at = next((index for index, (message, _) in enumerate(tail) if message.role not in silent), None)

@@ -1,7 +1,8 @@
-"""Calls of tools that a model writes as text, because it has no other way to make them or because it fell out of form.
+"""Find tool calls that a model wrote as text, instead of making them through the API.
 
-Law: two kinds. What only a model's own syntax of calls looks like is a call wherever it stands. What may be data as
-well (JSON, XML, a line of Python, a fence) is a call only if the text ends in it and no line announces it as data.
+Law: there are two kinds. A model's own call syntax is a call at any place in the text. Text that may also be data
+(JSON, XML, a line of Python, a fence) is a call only if the answer ends with it and the line before does not announce
+data.
 """
 
 import re
@@ -16,7 +17,7 @@ _SYNTAX = re.compile(
     )""",
     re.VERBOSE | re.MULTILINE | re.IGNORECASE,
 )
-"""At the beginning of a line."""
+"""Call syntax that is recognised at the beginning of a line."""
 _SYNTAX_WITHIN = re.compile(
     r"""(?<![`'"])(?:
     <tool_call>\s{0,9}(?:\{\s{0,9}"name"|<function=)
@@ -25,7 +26,7 @@ _SYNTAX_WITHIN = re.compile(
     )""",
     re.VERBOSE,
 )
-"""With which a line goes on, as some models write it behind their text."""
+"""Call syntax that is recognised within a line, as some models write it directly after their text."""
 _JSON = r"""[\[{]\s{0,9}\{?\s{0,9}"(?:name|tool|tool_name|tool_calls?|function|function_call|recipient_name
     |action)"\s{0,9}:
         (?:.*\n){0,4}?.*"(?:arguments|parameters|args|input|tool_input|action_input|function)"\s{0,9}:
@@ -45,21 +46,22 @@ _ENDS = re.compile(r"[}\])>]\s*\Z")
 
 
 def has_call_syntax(unfenced: str) -> bool:
-    """Whether a call stands in a text without its fences that can be nothing else."""
+    """Whether a text (given without its fences) contains a model's own call syntax."""
     return _SYNTAX.search(unfenced) is not None or _SYNTAX_WITHIN.search(unfenced) is not None
 
 
 def has_any_call(lines: Sequence[str], unfenced: str) -> bool:
-    """Whether anything in a text looks like a call, be it data or not."""
+    """Whether anything in a text looks like a call, even if it may be data."""
     fences = (FENCE.match(line) for line in lines)
     languages = [fence["language"] for fence in fences if fence is not None]
     return has_call_syntax(unfenced) or _LIKE_DATA.search(unfenced) is not None or any(map(_LANGUAGE.match, languages))
 
 
 def ends_in_call(lines: Sequence[str], unfenced: Sequence[str], goes_on: re.Pattern[str]) -> bool:
-    """Whether a text ends in what looks like a call; `unfenced` has the same lines, empty within fences.
+    """Whether a text ends with something that looks like a call and is not announced as data.
 
-    A heading or a line that ends in a colon announces data, unless it says what is done next.
+    `unfenced` has the same lines, with those in fences made empty. A heading, a table row or a line that ends with a
+    colon announces data, unless it says what is done next (`goes_on`).
     """
     start = _find_last_fence(lines, unfenced)
     if start is None:
@@ -72,7 +74,7 @@ def ends_in_call(lines: Sequence[str], unfenced: Sequence[str], goes_on: re.Patt
 
 
 def _find_last_fence(lines: Sequence[str], unfenced: Sequence[str]) -> int | None:
-    """The line of the fence in which a text ends, if a call stands in it."""
+    """The first line of the fence that ends the text, if the fence contains a call."""
     end = len(lines)
     while end and not lines[end - 1].strip():
         end -= 1
@@ -90,7 +92,7 @@ def _find_last_fence(lines: Sequence[str], unfenced: Sequence[str]) -> int | Non
 
 
 def _find_last_like_data(unfenced: Sequence[str]) -> int | None:
-    """The first line of the last block without an empty line, from which on it looks like a call to its end."""
+    """The line at which the last paragraph begins to look like a call, if it does so up to its end."""
     text = "\n".join(unfenced).rstrip()
     start = text.rfind("\n\n") + 1
     found = _LIKE_DATA.search(text, start)

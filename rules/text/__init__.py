@@ -1,4 +1,4 @@
-"""Text tools that know no message.
+"""Functions on plain text, independent of messages.
 
-Law: text in, text out, in linear time or bounded.
+Law: text in, text out. Time is linear in the text, or bounded.
 """

@@ -1,15 +1,16 @@
-"""A text in pieces, so that no single call into C holds the interpreter for long."""
+"""Split a text into pieces, so that no single call into C code holds the GIL for long."""
 
 from collections.abc import Iterator
 
 PIECE_CHARS = 32_768
-"""At most a few milliseconds of the slowest whole-text operation used here, on an ordinary core."""
+"""The slowest whole-text operation in use takes at most a few milliseconds for so many characters, on one core."""
 
 
 def cut_pieces(text: str, after: str = "\n", before: str = "", size: int = PIECE_CHARS) -> Iterator[str]:
-    """The text as pieces of at most `size` characters, each ending behind `after` where one stands in it.
+    """Split the text into pieces of at most `size` characters; joined, they are the text.
 
-    Else before `before`, where that is given and stands in it. The pieces joined are the text.
+    A piece ends after the last `after` in it. If it has none, it ends before the last `before` (if given). If it has
+    neither, it is cut at `size`. `after` must be one character.
     """
     start = 0
     while len(text) - start > size:
@@ -24,7 +25,10 @@ def cut_pieces(text: str, after: str = "\n", before: str = "", size: int = PIECE
 
 
 def cut_lines(text: str, end_of_line: str = "\n") -> Iterator[str]:
-    """The text as pieces of whole lines; only a piece of one line is longer than PIECE_CHARS."""
+    """Split the text into pieces of whole lines; joined, they are the text.
+
+    A piece is longer than PIECE_CHARS only if it is a single line. An empty text is one empty piece.
+    """
     start = 0
     while len(text) - start > PIECE_CHARS:
         end = text.rfind(end_of_line, start, start + PIECE_CHARS) + 1
@@ -37,7 +41,10 @@ def cut_lines(text: str, end_of_line: str = "\n") -> Iterator[str]:
 
 
 def holds(text: str, part: str) -> bool:
-    """Whether `part` stands in the text; the whole is searched in strides, for a search may be slow on hostile text."""
+    """Whether the text contains `part`.
+
+    A long text is searched in overlapping strides, because one search in hostile text may hold the GIL for long.
+    """
     stride = 8 * PIECE_CHARS
     if len(text) <= stride:
         return part in text

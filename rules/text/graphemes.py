@@ -1,19 +1,21 @@
-"""Where a text may be cut without taking a character apart as readers see it.
+"""Find places at which a text can be cut without splitting a character as readers see it.
 
-Law: a boundary is one between extended grapheme clusters (Unicode Standard Annex 29), as `regex` knows them. Only a
-small neighbourhood is looked at, however long the text is.
+Law: a boundary is a boundary between extended grapheme clusters (Unicode Standard Annex 29), as `regex` implements
+them. Only a small part of the text around the place is read, so the time does not depend on the text's length.
 """
 
 import regex
 
 LOOK_BEHIND_CHARS = 1024
-"""What decides about a boundary and lies further before it is not seen: a longer row of flags is paired from there."""
+"""Characters read before a place. Chosen: a boundary rarely depends on more. In a longer row of flag emoji, the letters
+are paired from here on, so a flag may be split."""
 _CLUSTER = regex.compile(r"\X")
-"""Matched within a cluster, it ends where the cluster ends: it looks at what is before the place, too."""
+"""`regex` also looks at the text before the start position. So a match that starts inside a cluster ends where that
+cluster ends; `_is_boundary` relies on this."""
 
 
 def floor_boundary(text: str, at: int, lowest: int = 0) -> int:
-    """The last boundary at or before `at`; `at` itself if there is none after `lowest` (a hostile run of marks)."""
+    """The last boundary in [lowest, at]; `at` itself if there is none, as in a hostile run of combining marks."""
     first = max(at - LOOK_BEHIND_CHARS, 0)
     near = text[first : at + 1]
     places = range(at, max(lowest, first - 1), -1)
@@ -21,7 +23,7 @@ def floor_boundary(text: str, at: int, lowest: int = 0) -> int:
 
 
 def ceil_boundary(text: str, at: int, highest: int) -> int:
-    """The first boundary at or after `at`; `at` itself if there is none before `highest`."""
+    """The first boundary in [at, highest); `at` itself if there is none."""
     first = max(at - LOOK_BEHIND_CHARS, 0)
     near = text[first:highest]
     return next((place for place in range(at, highest) if _is_boundary(near, place - first)), at)

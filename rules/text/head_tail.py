@@ -1,6 +1,6 @@
-"""Head and tail of a text around a marker: what a long text keeps where nobody looks into it.
+"""Shorten a text to its head and its tail, with a marker between them. Nothing is known about the text's kind.
 
-Law: never longer than the limit, exact by the measure given. The marker says how much is missing.
+Law: the result never exceeds the limit by the given measure. The marker says how much is missing.
 """
 
 from collections.abc import Callable
@@ -9,40 +9,46 @@ from rules.text.graphemes import LOOK_BEHIND_CHARS, ceil_boundary, floor_boundar
 from rules.text.markers import mark_middle
 
 HEAD_SHARE = 0.4
-"""Of the budget. Errors and totals stand at the end of logs, so the tail gets the larger part."""
+"""The head's share of the budget. Chosen: logs end with errors and totals, so the tail gets the larger part."""
 LINE_SLACK = 0.2
-"""A cut moves to a line's end when that costs at most this share of the piece."""
+"""A piece is shortened to whole lines if that drops at most this share of it. Chosen."""
 SEARCH_ROUNDS = 12
-"""Pieces measured for one cut at most; most cuts need two or three."""
+"""Most pieces measured to find one cut; most cuts need two or three. Chosen."""
 PROPORTIONAL_ROUNDS = 4
+"""The first rounds guess a size by proportion; later ones bisect, which also converges on very uneven text. Chosen."""
 CLOSE_ENOUGH = 0.97
+"""The search ends at a piece that uses this share of the limit: each further round is another measurement. Chosen."""
 LIKELY_CHARS_PER_UNIT = 4
+"""The first guess: English text has about four characters per token."""
 LONGEST_CLUSTER = 64
-"""Code points that one character of a reader may have; a longer run of marks is cut anywhere."""
+"""Most code points of one grapheme cluster that is kept whole. Chosen: only hostile runs of combining marks are longer,
+and they are cut anywhere."""
 MAX_CHARS_PER_UNIT = 128
-"""No token of the vocabulary is longer."""
+"""Bounds the first measured piece. No token of the vocabularies in use is longer."""
 ENCODED_AT_ONCE = 256 * 1024
-"""Characters. Encoding a text of megabytes in one call would hold the interpreter."""
+"""Characters. Encoding megabytes in one call would keep other threads from running (the GIL is held). Chosen."""
 MIN_TEXT_TOKENS = 24
-"""A text shorter than this says nothing: a summary's reserve below it has room for one line only."""
+"""A shorter text carries no information. If a summary has less room, one fixed line stands for it. Chosen."""
 
 Measure = Callable[[str], int]
-"""Size of a text in whatever unit a limit is given in: tokens, bytes."""
+"""Returns the size of a text in the unit of the limit, for example tokens or bytes."""
 
 
 def truncate_text(
     text: str, limit: int, measure: Measure, unit: str = "tokens", count_units: Measure | None = None
 ) -> str:
-    """Head and tail of `text` around a marker, together at most `limit` by `measure`.
+    """Return head and tail of `text` with a marker between them, together at most `limit` by `measure`.
 
-    The marker names how many lines lack something, and how much is missing in `unit`, as `count_units` counts it
-    (by default `measure` does). The same text if it fits. If not even the marker fits, as much of the head as does.
+    The marker says how many lines are incomplete or missing, and how much is missing in `unit`, counted by
+    `count_units` (default: `measure`). If the text fits, it is returned unchanged. If not even the marker fits, the
+    result is as much of the head as fits, without a marker.
     """
     if measure(text) <= limit:
         return text
     count_units = count_units or measure
     total = count_units(text)
     room = limit - measure(_mark(_count_lines(text, 0, len(text)), total, unit))
+    # Tokens of head, marker and tail do not simply add up where they join, so the room may have to shrink.
     for _ in range(SEARCH_ROUNDS):
         if room <= 0:
             break
@@ -59,17 +65,20 @@ def truncate_text(
 
 
 def take_head(text: str, limit: int, measure: Measure) -> str:
-    """As much of the beginning as measures at most `limit`, without a marker; never nothing where a character fits."""
+    """The longest beginning found that measures at most `limit`, without a marker.
+
+    It is empty only if not even the first code point fits.
+    """
     return _take(text, limit, measure) or _take_points(text, limit, measure)
 
 
 def _take_points(text: str, limit: int, measure: Measure) -> str:
-    """As much as fits of a first character that does not."""
+    """As many code points as fit of a first grapheme cluster that does not fit whole."""
     return next((text[:size] for size in range(LONGEST_CLUSTER, 0, -1) if measure(text[:size]) <= limit), "")
 
 
 def _count_lines(text: str, start: int, stop: int) -> int:
-    """Lines of which something stands in text[start:stop]; a line break alone is nothing of the line that it ends."""
+    """The number of lines with at least one character other than their line break in text[start:stop]."""
     first = start + (start > 0 and text.startswith("\n", start))
     return text.count("\n", first, stop - text.endswith("\n", first, stop)) + 1
 
@@ -79,10 +88,10 @@ def _mark(lines: int, size: int, unit: str) -> str:
 
 
 def _take(text: str, limit: int, measure: Measure, *, behind: int | None = None) -> str:
-    """The longest piece found that measures at most `limit`; whole lines where near.
+    """The longest piece found that measures at most `limit`; whole lines if that costs little.
 
-    It is from the start, or from the end of what stands behind a place. Guesses by proportion first, then halves: no
-    more than SEARCH_ROUNDS pieces are measured.
+    Without `behind`, the piece is the beginning of the text. With it, the piece is the end of text[behind:]. At most
+    SEARCH_ROUNDS pieces are measured.
     """
     low, high = 0, min(len(text) - (behind or 0), limit * MAX_CHARS_PER_UNIT)
     size = min(high, limit * LIKELY_CHARS_PER_UNIT)
@@ -104,11 +113,11 @@ def _take(text: str, limit: int, measure: Measure, *, behind: int | None = None)
 
 
 def _slice(text: str, size: int, behind: int | None) -> str:
-    """About `size` characters, no more, and none of those that a reader sees is cut."""
+    """At most `size` characters from the text's start, or from its end; the cut is between grapheme clusters."""
     if behind is None:
         return text[: floor_boundary(text, size, size - LONGEST_CLUSTER)]
     start = len(text) - size
-    first = max(start - LOOK_BEHIND_CHARS, behind)  # the text is not copied for what stands behind that place
+    first = max(start - LOOK_BEHIND_CHARS, behind)  # a small slice, so that the long text is not copied
     near = text[first : start + LONGEST_CLUSTER]
     return text[first + ceil_boundary(near, start - first, start - first + LONGEST_CLUSTER) :]
 
@@ -123,7 +132,7 @@ def _whole_lines(piece: str, *, from_end: bool) -> str:
 
 
 def measure_bytes(text: str) -> int:
-    """Bytes of a text in UTF-8."""
+    """The number of bytes of a text in UTF-8; a lone surrogate counts three."""
     if text.isascii():
         return len(text)
     pieces = (text[start : start + ENCODED_AT_ONCE] for start in range(0, len(text), ENCODED_AT_ONCE))

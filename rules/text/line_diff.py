@@ -1,7 +1,7 @@
-"""Two texts that are nearly equal: the lines that differ, in the form of a unified diff without context.
+"""The differing lines of two nearly equal texts, as a unified diff without context lines.
 
-Law: exact, whatever stands in the texts: lines are what stands between line feeds, and the counts in a hunk's header
-say how many follow. n log n at the worst; not always the shortest diff.
+Law: exact for any text, as lines end only at line feeds and each hunk's header counts the lines that follow it. Takes
+n log n time at worst. The diff is not always the shortest one.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Lines [old_start, old_stop) of the old text give way to lines [new_start, new_stop) of the new one."""
+    """Lines [old_start, old_stop) of the old text are replaced by lines [new_start, new_stop) of the new one."""
 
     old_start: int
     old_stop: int
@@ -20,7 +20,7 @@ class Hunk:
 
 
 def write_diff(old: str, new: str) -> str:
-    """The hunks that make `new` of `old`, oldest line first; the empty text where they are equal."""
+    """The hunks that turn `old` into `new`, from top to bottom; an empty text if the two are equal."""
     before, after = old.split("\n"), new.split("\n")
     written: list[str] = []
     for hunk in find_hunks(before, after):
@@ -33,14 +33,18 @@ def write_diff(old: str, new: str) -> str:
 
 
 def _span(start: int, stop: int) -> str:
-    """First line and number of lines, as `diff` writes them: from one on; of none, the line that they follow."""
+    """A range as `diff` writes it: the first line, from 1 on, and the number of lines.
+
+    An empty range names the line before it.
+    """
     return f"{start + (stop > start)},{stop - start}"
 
 
 def find_hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[Hunk]:
-    """What differs between lines that both texts have exactly once and in the same order (a patience diff, one level).
+    """The hunks between two lists of lines, in order: a patience diff of one level.
 
-    What is equal around such a line, and at both ends, is no part of a hunk.
+    Anchors are lines that occur exactly once in both lists, in the same order. Equal lines at the start or at the end
+    of the part between two anchors do not belong to a hunk.
     """
     shorter = min(len(old), len(new))
     head = next((index for index in range(shorter) if old[index] != new[index]), shorter)
@@ -59,11 +63,12 @@ def find_hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[Hunk]:
 
 
 def _find_anchors(old: Sequence[str], new: Sequence[str], start: int, stops: tuple[int, int]) -> list[tuple[int, int]]:
-    """The longest run of lines, unique in both, that stand in the same order: their places, first to last."""
+    """The anchors (old index, new index), in order: the longest common subsequence of lines that are unique in both."""
     places = _find_unique(old, start, stops[0])
     pairs = [(places[line], right) for line, right in _find_unique(new, start, stops[1]).items() if line in places]
-    ends: list[int] = []  # of the best run of each length, where in the old text it ends,
-    last: list[int] = []  # and by which pair
+    # Patience sorting: for each length, the run that ends earliest in the old text: its end there, and its last pair.
+    ends: list[int] = []
+    last: list[int] = []
     previous: list[int] = []
     for number, (left, _) in enumerate(pairs):
         length = bisect_left(ends, left)
@@ -79,7 +84,7 @@ def _find_anchors(old: Sequence[str], new: Sequence[str], start: int, stops: tup
 
 
 def _find_unique(lines: Sequence[str], start: int, stop: int) -> dict[str, int]:
-    """Where each line stands that stands there once."""
+    """The index of each line that occurs exactly once in lines[start:stop]."""
     places: dict[str, int] = {}
     repeated: set[str] = set()
     for index in range(start, stop):

@@ -1,6 +1,6 @@
-"""Sketches of texts: they tell cheaply whether two texts have many lines in common.
+"""Sketches of texts. Comparing two sketches shows cheaply whether the texts share many lines (min-hashing).
 
-Law: the same for the same text on every machine.
+Law: the same text has the same sketch on every machine.
 """
 
 from collections.abc import Iterable
@@ -10,20 +10,25 @@ from heapq import nsmallest
 from zlib import crc32
 
 MIN_LINE_CHARS = 16
-"""On average. A text of shorter lines is not compared line by line: the time goes by lines, and must go by bytes."""
+"""If a text's lines are shorter on average, its sketch has no lines: the time to compare texts grows with the number of
+lines, and this bounds it by the number of bytes. Chosen."""
 SKETCH_LINES = 8
+"""Checksums in a sketch. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """The least checksums of a text's lines; none if the lines are too short. `digest` names the text."""
+    """`lines` are the SKETCH_LINES smallest checksums of the text's lines, none if the lines are too short on average.
+
+    `digest` is the SHA-256 of the text.
+    """
 
     digest: bytes
     lines: tuple[int, ...]
 
 
 def sketch_text(text: str) -> Sketch:
-    """The sketch of a text."""
+    """Return the sketch of a text."""
     encoded = text.encode("utf-8", "surrogatepass")
     lines: Iterable[int] = ()
     if 0 < encoded.count(b"\n") * MIN_LINE_CHARS <= len(encoded):

@@ -1,4 +1,4 @@
-"""The index of exact names behind a summary: what code carries over a cut, so that no model has to copy it.
+"""The index of exact names after a summary. Code carries these names over a cut, so that no model has to copy them.
 
-Law: a function of the removed messages, of the tail as it was when the cut was made, and of a budget.
+Law: a function of the removed messages, the tail at the moment when the cut was made, and a budget.
 """

@@ -1,7 +1,7 @@
-"""Lines of the removed part that speak of what the tail speaks of: whoever goes on there is likely to need them.
+"""Find lines of the removed part that share rare words with the tail: the next answers are likely to need them.
 
-Law: a function of both texts. A line counts only if it tells a name or a number, and if it shares a word with the tail
-that few lines have. Linear in the removed part, of which the newest characters are read.
+Law: a function of both texts. A line counts only if it contains a name or a number, and if it shares a word with the
+tail that few lines have. Linear; only the newest READ_CHARS characters of the removed part are read.
 """
 
 import re
@@ -18,29 +18,31 @@ from rules.summary.quoting import quote_line
 from rules.text.markers import strip_markers
 
 READ_CHARS = 1_000_000
-"""Of the removed part, the newest; a tail is shorter."""
+"""Characters read of the removed part, the newest ones. Chosen."""
 MIN_LINE_CHARS = 8
 LINE_CHARS = 400
-"""Of a line; sentences end one, too. Longer ones are data, which holds every word."""
+"""Shortest and longest line; the end of a sentence ends a line, too. Chosen: longer lines are data, and share a word
+with anything."""
 SHOWN_CHARS = 160
+"""Most characters shown of a line. Chosen."""
 MOST_TOLD = 256
-"""Lines, the best ones."""
+"""Most lines returned, the best ones. Chosen: more than the index has room for."""
 MOST_LINES = 6
-"""A word in more different lines than that tells nothing of any of them."""
+"""A word that is in more different lines than this distinguishes none of them, and does not count. Chosen."""
 
 _WORD = re.compile(r"[^\W\d_][\w-]{3,63}+")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n")
 _GUTTER = re.compile(r"\s{0,8}(?:[\w./-]{1,200}[:-])?\d{1,6}(?:\t|[:|-]\s?|\s\s)")
-"""What stands before a line of a file that a tool shows: it is no part of the line."""
+"""A file name or line number that a tool prints before a line of a file. It is not part of the line."""
 _NUMBER = re.compile(r"\d{2,}")
 _CODE = re.compile(r"[{}<>;=|\\]|\(\)|^[^\w\"'(*`-]|^[-dl][r-][w-][x-]")
 _SPEAKERS = {Role.USER: "the user said", Role.ASSISTANT: "the assistant said", Role.TOOL: "a tool returned"}
 FEWEST_WORDS = 4
-"""Of a line that says something; of scripts without blanks so many letters count as so many words."""
+"""Least words of a line of prose. In scripts without spaces each letter counts as a word. Chosen."""
 
 
 class _Line(NamedTuple):
-    """A line, who said it, and how many lines stand before it."""
+    """A line, who said it, and its position among all lines."""
 
     text: str
     role: Role
@@ -48,9 +50,10 @@ class _Line(NamedTuple):
 
 
 def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: AbstractSet[str]) -> tuple[str, ...]:
-    """Such lines with who said them, those first that share most of the rarest words for their length.
+    """Find lines of `removed` that share words with `tail`; each is returned after the name of its speaker.
 
-    Of equal ones the newest comes first. Names that are `present` count for nothing.
+    A line scores higher the more and the rarer words it shares, and the shorter it is. The best is first; of equal ones
+    the newest is first. A line needs a name that is not `present` (known to the reader already), or a number.
     """
     wanted = frozenset(word for message in tail if message.role is not Role.TOOL for word in _find_words(_say(message)))
     shared: dict[str, frozenset[str]] = {}
@@ -73,7 +76,7 @@ def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: Ab
 
 
 def _is_prose(line: str) -> bool:
-    """Whether a line is said in words, and is no line of a program, a listing or a table."""
+    """Whether a line is prose, and not a line of a program, a listing or a table."""
     letters = sum(map(str.isalpha, line))
     words = sum(word.isalpha() for word in re.split(r"[\s,.:!?]+", line))
     wide = sum(char > "\u2e7f" for char in line)
@@ -81,13 +84,13 @@ def _is_prose(line: str) -> bool:
 
 
 def _score(line: str, words: AbstractSet[str], times: Mapping[str, int]) -> float:
-    # Summed exactly: a set has no order, and every replica must come to the same.
+    # fsum is exact: the iteration order of a set varies between processes, but every replica must get the same sum.
     shared = fsum(_weigh(word) / times[word] for word in words if times[word] <= MOST_LINES)
     return shared / sqrt(len(line))
 
 
 def _weigh(word: str) -> float:
-    """What is put together of several words, or has digits, is rarer than a word of the language."""
+    """A word with digits or several parts is rarer than a word of the language, and counts twice. Chosen."""
     return 1.0 if word.isalpha() else 2.0
 
 

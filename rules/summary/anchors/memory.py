@@ -1,7 +1,7 @@
-"""What code carries over a cut: the task list, instruction files, the index of names; and what was read for it.
+"""Write what code carries over a cut: the task list, instruction files and the index of names.
 
-Law: a function of the messages up to where the cut was made, of the cut, and of the policy. What is kept for the
-request that continues the transcript saves time and changes nothing else.
+Law: the text is a function of the messages that were there when the cut was made, of the cut, and of the policy. What
+is cached for the next request of the same transcript saves time and changes nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,20 +17,23 @@ from rules.summary.carried.task_list import find_task_list, write_task_list
 from rules.window.state import Cut
 
 MAX_TEXTS = 4
-"""Cuts whose index is kept: the last one stands, those before it stand in while its text is being written."""
+"""Most cuts with a cached text: the newest, and earlier ones that are used while its summary is written. Chosen."""
 Spend = Callable[[int], None]
-"""Notes that so many characters are about to be worked through; may raise what ends the work."""
+"""Is called with a number of characters before they are read. It may raise to end the work."""
 LIST_SHARE = 0.5
-"""Of what is carried, for the task list: it is lost most often, and missed most."""
+"""The task list's share of what is carried. Chosen: of all that is lost, the agent misses it most."""
 FILES_SHARE = 0.5
-"""Of what the task list leaves, for instruction files; a longer one becomes a line that says to read it again."""
+"""The instruction files' share of what the task list leaves. A file that does not fit becomes a line that says to read
+it again. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A cut, the task statement, which stands before it verbatim, and the globs on instruction files.
+    """What the text that is carried over a cut depends on, beside the messages.
 
-    `told` is the digest that stands there, which tells of deeds itself; empty if a model's summary does.
+    `task` is the index of the task statement, which is forwarded verbatim; None if there is none. `instruction_files`
+    are globs on file names. `told` is the cut's digest, which lists files and calls itself; empty if a model wrote the
+    summary.
     """
 
     cut: Cut
@@ -40,7 +43,7 @@ class Place:
 
 
 class Anchors:
-    """The names of a transcript's messages, read as far as a cut needed them, and the texts made of them."""
+    """A cache for one transcript: the names in its messages, as far as cuts needed them, and the texts made of them."""
 
     __slots__ = ("_mentions", "_messages", "_size_bytes", "_texts")
 
@@ -55,11 +58,14 @@ class Anchors:
 
     @property
     def size_bytes(self) -> int:
-        """What is kept in memory, about."""
+        """Approximate memory in use."""
         return self._size_bytes + sum(map(len, self._texts.values()))
 
     def find(self, messages: Sequence[Message], place: Place, *, count: CountTokens, spend: Spend) -> str:
-        """What is carried over a cut. `spend` is told of the characters that are read, some of them again."""
+        """Return the text that is carried over a cut; empty if there is nothing to carry.
+
+        `spend` is called before characters are read; some of them are counted twice because they are read twice.
+        """
         if self._messages != list(messages[: len(self._messages)]):
             self._forget()
         text = self._texts.get(place)
@@ -92,11 +98,11 @@ class Anchors:
         if files:
             texts.append(write_instruction_files(files, max_tokens=int(room * FILES_SHARE), count=count))
             room -= count(texts[-1])
-        # A task that came when the cut was made already tells nothing here: what is carried stays as it was.
+        # A task statement that came after the cut was made is ignored: it must not change what was carried before.
         task = () if place.task is None or place.task >= cut.made_at else (place.task,)
         verbatim = [*cut.kept, *task, *range(cut.at, cut.made_at)]
         present = {name for index in verbatim for name in self._mentions[index].asked | self._mentions[index].told}
-        # What a digest tells of, and what stands verbatim, needs no second place.
+        # Names in the digest or in verbatim messages are not repeated in the index.
         present |= find_names(place.told)
         spoken = {*cut.kept, *task}
         unsaid = [message for index, message in enumerate(removed) if index not in spoken]
@@ -106,5 +112,5 @@ class Anchors:
 
 
 def _measure(message: Message) -> int:
-    """The characters that are read of a message."""
+    """The number of characters that are read of a message."""
     return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)

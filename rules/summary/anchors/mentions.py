@@ -1,7 +1,7 @@
-"""Who named what: the names in each message, and how likely each is to be needed again.
+"""The names in each message, and how likely each name is to be needed again.
 
-Law: a function of the messages. Names that the model wrote into a call, that it or the user said, and that were named
-last come first.
+Law: a function of the messages. A name ranks higher if the model wrote it into a call, if the model or the user said
+it, and if it was mentioned late.
 """
 
 import re
@@ -19,32 +19,37 @@ from rules.summary.anchors.names import MAX_NAME_CHARS, find_labels, find_names
 from rules.text.markers import strip_markers
 
 MAX_DEPTH = 16
-"""Of nested arguments: deeper ones are not looked into."""
+"""Arguments that are nested deeper are not read. Chosen."""
 
-# Source: logistic regression over 206,197 names behind 228 cuts of the recorded sessions at a window of 32k: was a name
-# that no message in the tail holds needed by an answer before the next cut? At 64k, 16k and 128k they do as well.
-# Doubling or leaving out any one of them but the first changes what is recalled by less than 1.5 points.
+# Source of the weights below: a logistic regression over 206,197 names before 228 cuts of the recorded sessions, at a
+# window of 32k. It predicts whether an answer before the next cut needs a name that is in no message of the tail. The
+# weights do as well at 16k, 64k and 128k. If any one of them except RECENCY is doubled or left out, the recall changes
+# by less than 1.5 points.
 RECENCY = -0.65
-"""For the logarithm of how many messages before the cut a name was last mentioned."""
+"""Times log(1 + number of messages since the name was last mentioned)."""
 ASKED = 1.1
-"""For a name that a call's arguments hold."""
+"""Added if the name is in the arguments of a call."""
 ASKED_OFTEN = 0.6
-"""For the logarithm of how many messages' calls hold it."""
+"""Times log(1 + number of messages with calls that contain the name)."""
 SAID = 0.7
-"""For the logarithm of how many messages of the assistant, and of the user, say it."""
+"""Times log(1 + number of messages that say the name), separately for the assistant and the user."""
 TOLD_OFTEN = -0.3
-"""For the logarithm of how many results hold it: what stands everywhere tells little."""
+"""Times log(1 + number of tool results that contain the name): a name that is everywhere is not specific."""
 LONG = -1.0
-"""For the logarithm of its length: a budget holds fewer long ones."""
+"""Times log(1 + number of characters): the budget holds fewer long names."""
 
 _ID = re.compile(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
-"""An argument that is an id or a number, and nothing else: its key is its label."""
+"""An argument that is only an id or a number. Its key is used as its label."""
 _decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """The names in one message: `asked` in the arguments of calls, `told` in its text; `labels` of ids and numbers."""
+    """The names in one message.
+
+    `asked` are those in the arguments of calls, `told` those in the text. `labels` maps ids and numbers to the word
+    that says what they are.
+    """
 
     role: Role
     asked: AbstractSet[str]
@@ -53,13 +58,13 @@ class Mentions:
 
     @property
     def size_bytes(self) -> int:
-        """What they hold in memory, about."""
+        """Approximate memory in use."""
         names = 300 + sum(110 + len(name) for names in (self.asked, self.told) for name in names)
         return names + sum(200 + len(number) + len(label) for number, label in self.labels.items())
 
 
 def read_mentions(message: Message) -> Mentions:
-    """The names in a message; what trimtab has written into it names nothing."""
+    """Find the names in a message. Text in trimtab's own markers does not count."""
     text = strip_markers(message.text)
     members = list(_read_members(message.tool_calls))
     labels = {} if message.role is Role.TOOL else find_labels(text)
@@ -69,12 +74,15 @@ def read_mentions(message: Message) -> Mentions:
 
 
 def read_arguments(calls: Iterable[ToolCall]) -> Iterator[str]:
-    """The texts in the arguments of calls, decoded; the arguments as they stand if they are no JSON."""
+    """The strings and numbers in the arguments of calls. If arguments are not JSON, their whole text."""
     return (value for _, value in _read_members(calls))
 
 
 def _read_members(calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
-    """The texts and numbers in arguments, each with its key; without one in a list, or if they are no JSON."""
+    """(key, value) for each string and number in arguments.
+
+    The key is empty for an item of a list. Arguments that are not JSON are one value without a key.
+    """
     for call in calls:
         try:
             yield from _walk("", _decode(call.arguments), MAX_DEPTH)
@@ -96,7 +104,10 @@ def _walk(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def rank_names(mentions: Sequence[Mentions], *, without: AbstractSet[str]) -> list[str]:
-    """Names that may be needed again, the likeliest first; none of those `without`. Equal ones by their letters."""
+    """Rank the names that may be needed again, except those in `without`.
+
+    The most likely is first; equally likely ones are in alphabetical order.
+    """
     last: dict[str, int] = {}
     asked: Counter[str] = Counter()
     told: dict[Role, Counter[str]] = {role: Counter() for role in Role}

@@ -1,6 +1,6 @@
-"""What was still running: processes in the background, and sub-agents, with the ids by which they are called.
+"""Find what is still running: background processes and sub-agents, with the ids by which an agent reaches them.
 
-Law: linear, told from calls and the beginnings of their results. A process that was ended is not told.
+Law: linear; a function of calls and the beginnings of their results. A process that was ended is not listed.
 """
 
 import re
@@ -15,21 +15,23 @@ from rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command
 from rules.summary.quoting import quote_line
 
 MAX_RUNNING = 16
-"""The newest ones."""
+"""Most entries, the newest ones. Chosen."""
 TITLE_CHARS = 80
+"""Most characters of an entry's command; its ids may have twice as many. Chosen."""
 RESULT_CHARS = 2000
-"""Of a result, in which ids are looked for."""
+"""Characters from a result's start (or an argument's) that are searched for ids. Chosen."""
 HEAD_CHARS = 300
-"""Of a result, in which it says that something runs on, or has ended."""
+"""Characters from a result's start in which it may say that something still runs or has ended. Chosen."""
 MAX_HANDLES = 3
-"""Ids of one process or sub-agent."""
+"""Most ids of one process or sub-agent. Chosen."""
 
 _BACKGROUND_MEMBER = re.compile(r'"(?:run_in_background|is_?background|background|detach)"\s{0,4}:\s{0,4}true')
 _COMMAND = (
     r"(?:^|[|;&(\n{]|\b(?:sudo|env|xargs|then|do|else|exec|time|sh|bash)\b)[ \t]{0,8}"
     r"(?:-\S{1,20}[ \t]{1,4}){0,4}(?:\w{1,40}=\S{0,80}[ \t]{1,4}){0,4}(?:/[\w/]{1,40}/)?"
 )
-"""What stands before the name of a command."""
+"""What may precede the name of a command in a command line: an operator, a wrapper such as `sudo`, its options,
+variables and a folder."""
 _BACKGROUND = re.compile(
     r"(?<![&><|])&(?![&>\d])\s{0,8}(?:\Z|[\n;)]|echo\b|disown\b)"
     rf"|{_COMMAND}(?:nohup|setsid)\b"
@@ -45,7 +47,7 @@ _ENDING = re.compile(
     r"[^\n]{0,80}?\b(?:stop|down|kill|rm|delete)\b)"
 )
 _LINES = re.compile(r"&&|\|\||[;\n]")
-"""Between the lines of a shell; a pipe is one."""
+"""Separators of commands. A pipeline counts as one command."""
 _NEWEST_JOB = re.compile(r"%(?:\d|%|\+)")
 _COMPOSE = frozenset({"compose", "docker-compose", "podman-compose"})
 _ENDED = re.compile(
@@ -113,12 +115,13 @@ _NO_AGENTS = frozenset(
         "show",
     ]
 )
-"""Beside the word `task` these speak of a list of tasks, or of one that was begun before."""
+"""If a tool's name has one of these beside a word such as `task`, the tool manages a task list or a task that was
+started before. It does not start a sub-agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """The ids of what runs, the other words of its title, and whether a shell's line began it."""
+    """The ids of a process or sub-agent, the words of its title, and whether a command line started it."""
 
     handles: frozenset[str]
     words: frozenset[str]
@@ -126,7 +129,7 @@ class _Running:
 
 
 def find_running(messages: Sequence[Message], tail: Sequence[Message] = ()) -> tuple[str, ...]:
-    """What was begun in these messages and ended neither there nor in the tail, oldest first, each a line."""
+    """Find what these messages started and neither they nor the tail ended: one line each, oldest first."""
     running: dict[str, _Running] = {}
     calls = OpenCalls()
     for index, message in enumerate((*messages, *tail)):
@@ -145,7 +148,10 @@ def find_running(messages: Sequence[Message], tail: Sequence[Message] = ()) -> t
 
 
 def _end(running: dict[str, _Running], call: ToolCall, result: Message) -> bool:
-    """Take off what a call ends, or what its result says has ended; whether the call is of what was begun before."""
+    """Remove what a call ends, and what its result says has ended.
+
+    Returns whether the call is about something that was started before, and so starts nothing itself.
+    """
     ended = _find_ended(call)
     if "%" in ended:
         newest = next((title for title in reversed(running) if running[title].is_job), None)
@@ -166,7 +172,7 @@ def _values(call: ToolCall) -> list[str]:
 
 
 def _find_ended(call: ToolCall) -> set[str]:
-    """The words that name what a call ends; none if it ends nothing."""
+    """The words (ids, names) by which a call names what it ends; none if it ends nothing."""
     if _ENDING_NAME.search(call.name[:NAME_CHARS]):
         return set(_values(call))
     command = find_command(call) if _MAY_END.search(call.arguments[:ARGUMENTS_CHARS]) else None
@@ -174,7 +180,7 @@ def _find_ended(call: ToolCall) -> set[str]:
 
 
 def _ending_lines(command: str) -> Iterator[set[str]]:
-    """For each line of a command that ends something, the words that name it."""
+    """For each command that ends something, the words that name it; `%` for the shell's newest job."""
     blanked = blank_texts(command)
     start = 0
     for stop in (*(found.start() for found in _LINES.finditer(blanked)), len(blanked)):
@@ -182,7 +188,7 @@ def _ending_lines(command: str) -> Iterator[set[str]]:
         if ending is not None:
             line = command[start : ending.start("of")] + " " + command[ending.end() : stop]
             words = {word for word in _WORD.findall(line) if not word.startswith("-")}
-            words |= {word[:12] for word in words if len(word) == 64}
+            words |= {word[:12] for word in words if len(word) == 64}  # Docker accepts a container's short id, too
             if "compose" in ending["of"] and not any(len(word) > 2 for word in words):
                 words |= _COMPOSE
             yield words | {"%"} if _NEWEST_JOB.search(line) else words
@@ -190,14 +196,14 @@ def _ending_lines(command: str) -> Iterator[set[str]]:
 
 
 def _begins_after_end(call: ToolCall) -> bool:
-    """Whether the line that ends something begins something behind that."""
+    """Whether a command line starts something after it has ended something, as in a restart."""
     blanked = blank_texts(find_command(call) or "")
     ends = [found.end() for found in _ENDING.finditer(blanked)]
     return bool(ends) and _BACKGROUND.search(blanked, ends[-1]) is not None
 
 
 def _runs_on(call: ToolCall, result: Message) -> bool:
-    """Whether what a call began goes on behind its result."""
+    """Whether something that a call started continues after its result."""
     head = result.text[:HEAD_CHARS]
     if tells_failure(result) or _ENDED.search(head):
         return False
@@ -216,7 +222,7 @@ def _runs_on(call: ToolCall, result: Message) -> bool:
 
 
 def _find_handles(result: str) -> list[str]:
-    """The ids that a result tells, each behind its label."""
+    """The ids in a result, each after its label."""
     said = result[:RESULT_CHARS]
     handles = [f"{found['label']} {found['value'] or found['number']}" for found in _HANDLE.finditer(said)]
     handles += [f"pid {pid}" for pid in _JOB.findall(said)]

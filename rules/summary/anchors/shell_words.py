@@ -1,6 +1,6 @@
-"""What a shell itself reads of a command line: quoted texts, comments and what is fed to programs are blanked.
+"""Blank the parts of a command line that the shell does not execute: quoted texts, comments and here-documents.
 
-Law: linear. The blanked line is as long as the line: each place is the same in both.
+Law: linear. The blanked line is as long as the original, so an index means the same place in both.
 """
 
 import re
@@ -11,13 +11,13 @@ _HEREDOC = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _INNER = re.compile(r"\b(?:ba|z|da|k)?sh[ ]{1,4}-[a-z]{0,4}c[ ]{1,4}(?P<quote>['\"])(?P<line>[^'\"]*)(?P=quote)")
-"""A line of a shell in a line of a shell."""
+"""A quoted command line that another shell executes, as in `sh -c '...'`."""
 _TEXT = re.compile(r"\\.|'[^']*(?:'|\Z)|\"(?:\\.|[^\"\\])*(?:\"|\Z)|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
 _BLANK = "_"
 
 
 def blank_texts(command: str) -> str:
-    """The command line with what is only text in it blanked."""
+    """Return the command line with all text that is not executed blanked."""
     command = _HEREDOC.sub(_blank_body, command)
     return _TEXT.sub(_blank, _INNER.sub(_open, command))
 
@@ -27,7 +27,7 @@ def _blank_body(found: re.Match[str]) -> str:
 
 
 def _open(found: re.Match[str]) -> str:
-    """The inner line as one of its own, between line ends in place of its quotes."""
+    """The inner command line with line breaks in place of its quotes, so that it is read as a line of its own."""
     return found[0][: found.start("line") - found.start() - 1] + "\n" + found["line"] + "\n"
 
 

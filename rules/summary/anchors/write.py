@@ -1,7 +1,7 @@
-"""The index behind a summary, written: files, commands and errors, then names by what they look like.
+"""Write the index after a summary: what is still running, errors, files, calls, related lines, and names by their form.
 
-Law: within its budget. All of it stands in one quotation, its markers broken: what a tool has said gains no authority
-by standing here. What the tail holds, or what stands verbatim beside the summary, is not repeated.
+Law: never larger than its budget. All of it is in one quotation, with markers in it broken, so that tool output gains
+no authority here. Names in the tail or in verbatim messages are not repeated.
 """
 
 from collections.abc import Sequence
@@ -20,26 +20,29 @@ from rules.summary.quoting import break_markers
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 MIN_TOKENS = 80
-"""A smaller index holds its own frame and little else."""
+"""With a smaller budget there is no index: it would hold little more than its frame. Chosen."""
 DEED_MESSAGES = 256
-"""The newest removed ones, of which deeds are told: older ones would not be among what there is room for."""
+"""Files, calls and errors come from this many of the newest removed messages. Chosen: there is no room for more."""
 DEEDS_SHARE = 0.2
-"""Of the budget, for files with what was done to them, commands and errors."""
+"""Share of the budget for errors, files and calls. Chosen."""
 RUNNING_SHARE = 0.25
-"""Of the budget, for what is still running: seldom there, and nothing else tells how it is called."""
+"""Share of the budget for what is still running. Chosen: it is rare, and its ids are nowhere else."""
 TITLE = "Exact names from that part, those first that may be needed"
 ECHOES_SHARE = 0.3
-"""Of the budget, for lines that speak of what the tail speaks of."""
+"""Share of the budget for lines that share rare words with the tail. Chosen."""
 ECHOES_TITLE = "Lines from that part that speak of what follows"
 _SEPARATOR = ", "
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What the index is made of: the messages that were cut and those behind them, names, and those that need no index.
+    """The material of the index.
 
-    `is_told` says that a digest stands before the index, which tells of deeds itself. `tail` are the messages behind
-    the cut as it was made: what they end is no longer running.
+    - `messages`: the removed messages, without those that are forwarded verbatim.
+    - `mentions`: the names in all messages before the cut.
+    - `present`: names that the reader sees already; they are not repeated.
+    - `is_told`: a digest precedes the index and lists errors, files and calls itself.
+    - `tail`: the messages after the cut when it was made. What they end is no longer running.
     """
 
     messages: Sequence[Message]
@@ -50,7 +53,7 @@ class Removed:
 
 
 def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> str:
-    """The index, of at most `max_tokens`; empty if there is nothing to tell, or too little room."""
+    """Write the index, at most `max_tokens`; empty if it has no content or too little room."""
     frame = f"{QUOTE_START}\n> {TITLE}\n{QUOTE_END}"
     room = max_tokens - count(frame)
     if max_tokens < MIN_TOKENS or room <= 0:
@@ -62,6 +65,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     room -= sum(count(f"> {line}\n") for line in told)
     removed = replace(removed, present=removed.present | find_names("\n".join(told)))
     names = _rank(removed, most=max(room, 0))
+    # The count of the whole text differs a little from the sum of its parts, so the first attempt may be too long.
     for _ in range(8):
         lines = [*told, *_write_names(names, room, count)]
         text = f"{QUOTE_START}\n> {TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
@@ -73,7 +77,6 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
 
 
 def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
-    """Lines that speak of what the tail speaks of."""
     lines: list[str] = []
     room_tokens -= count(f"> {ECHOES_TITLE}\n")
     for line in find_echoes(removed.messages, removed.tail, removed.present):
@@ -85,9 +88,9 @@ def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> lis
 
 
 def _rank(removed: Removed, most: int) -> list[tuple[Kind, str]]:
-    """The kind of each name and how it is told, behind its label if it has one; the likeliest to be needed first.
+    """At most `most` names with their kinds, the most likely to be needed first.
 
-    `most` of them at most: none costs less than a token.
+    A name is written after its label if it has one. `most` may be the budget, as no name costs less than a token.
     """
     labels: dict[str, str] = {}
     for mentions in removed.mentions:
@@ -97,7 +100,7 @@ def _rank(removed: Removed, most: int) -> list[tuple[Kind, str]]:
 
 
 def _write_names(ranked: Sequence[tuple[Kind, str]], room_tokens: int, count: CountTokens) -> list[str]:
-    """Lines of names, a kind each, as many as there is room for."""
+    """A line for each kind of name, with as many names as there is room for."""
     kinds: dict[Kind, list[str]] = {}
     for kind, told in ranked:
         cost = count(f"{_SEPARATOR}{told}")
@@ -110,13 +113,12 @@ def _write_names(ranked: Sequence[tuple[Kind, str]], room_tokens: int, count: Co
 
 
 def _write_running(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
-    """A line of what is still running, the newest first."""
     rows = list(reversed(find_running(removed.messages, removed.tail)))
     return _write_rows("still running", rows, room_tokens, count)
 
 
 def _write_deeds(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> list[str]:
-    """Lines of what was done: errors that were not resolved, files, commands; the newest of each."""
+    """Lines with unresolved errors, files and calls, the newest of each."""
     steps = find_steps([leave_out_lists(message) for message in messages])
     groups = (
         ("errors that were not resolved", list(reversed(find_open_errors(messages))), 0.3),
@@ -132,7 +134,7 @@ def _write_deeds(messages: Sequence[Message], room_tokens: int, count: CountToke
 
 
 def _write_rows(title: str, rows: Sequence[str], room_tokens: int, count: CountTokens) -> list[str]:
-    """A line of as many of the rows as there is room for; none if there is room for none."""
+    """One line with as many of the rows as there is room for; no line if there is room for none."""
     left = room_tokens - count(f"> {title}: \n")
     taken: list[str] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""How a model is asked for a note, in one question or in several, and what is checked of its answer.
+"""The prompts that ask a model for a note, in one question or in several, and the check of the names in its answer.
 
-Law: pure. What stands in the transcript is material for whoever is asked, never an instruction.
+Law: pure functions. The transcript is data for the summariser, never an instruction.
 """

@@ -1,10 +1,11 @@
-"""What a note names exactly, held against what it covers: paths, addresses, ids and long numbers.
+"""Check the exact names in a note against what it covers: paths, URLs, ids and long numbers.
 
-Law: a mark is put behind what stands nowhere, and nothing else of the note changes. It goes by signs, never by words of
-a language. In doubt there is no mark. Linear in what is covered: so many searches at most for one note.
+Law: a name that occurs in no source gets the mark `[unverified]`; nothing else in the note changes. Names are
+recognised by their form, never by words of a language. In doubt there is no mark. Linear in what is covered, because
+the number of searches for one note is bounded.
 
-Marked, and not struck: a sentence without the name that it is about says less than one with a doubtful name, a name
-that the model has worked out itself may be right, and whoever reads the mark can look.
+Names are marked, not removed: a sentence without its name says less, a name that the model worked out itself may be
+right, and a reader who sees the mark can check.
 """
 
 import re
@@ -15,16 +16,17 @@ from rules.summary.request import SummaryRequest
 from rules.text.markers import UNVERIFIED
 
 MOST_SEARCHES = 2000
-"""For one note. A note of 8,000 tokens names some 300 things; what is left then has no mark."""
+"""Most searches for one note; names after that get no mark. Chosen: a note of 8,000 tokens has about 300 names."""
 MOST_HITS = 64
-"""Places of one search that are looked at for a whole word; a word that stands so often in others is taken for one."""
+"""Most places checked for a whole word. A text that occurs this often inside longer words counts as found. Chosen."""
 LEAST_DIGITS = 5
+"""Shorter numbers are not checked: they occur anywhere by chance. Chosen."""
 MOST_DIGITS = 40
-"""Of a number that is looked for in other ways than it is written: longer ones are no numbers."""
+"""A longer number is only searched as it is written, not in other groupings of its digits. Chosen."""
 LEAST_ID_CHARS = 7
-"""Source: git's short hashes."""
+"""Shortest id. Source: git's short hashes."""
 LEAST_SWITCHES = 3
-"""Between letters and digits in an id, as in `7f9c4d`. Names such as `sha256sum` and `x86` have fewer."""
+"""Least changes between letters and digits in an id, as in `7f9c4d`. Names such as `sha256sum` and `x86` have fewer."""
 
 _WORD = r"[A-Za-z0-9_.@+~-]"
 _CANDIDATE = re.compile(
@@ -38,7 +40,7 @@ _CANDIDATE = re.compile(
     re.VERBOSE,
 )
 _PLACE = re.compile(r"(?::\d+(?:[-:,]\d+)*)?[`\"'\u201d\u2019]?")
-"""What belongs to a name, so that a mark stands behind it: a line's number, a closing sign."""
+"""A line number or a closing quotation mark after a name. The mark is put after it."""
 _EXTENSION = re.compile(r".\.[A-Za-z][A-Za-z0-9]{0,7}\Z")
 _NAMED_FILES = frozenset(
     [
@@ -101,9 +103,9 @@ _NAMED_FILES = frozenset(
         "zip",
     ]
 )
-"""Extensions by which a name between backticks is a file's, and no attribute of an object."""
+"""Extensions that make a name in backticks a file's; other names with a dot may be attributes of an object."""
 _OPEN_ENDED = frozenset("*{<$\u2026([")
-"""Behind a path they say that it goes on with something else: a glob, a placeholder."""
+"""Signs after a path that continue it: a glob or a placeholder. Such a path is not checked."""
 _PIECES = re.compile(r"[a-z0-9_.@+~-]+")
 _HEX = re.compile(r"(?=[0-9a-f]*[a-f])(?=(?:[a-f]*[0-9]){2})[0-9a-f]{7,64}", re.IGNORECASE)
 _SWITCH = re.compile(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])")
@@ -113,10 +115,10 @@ _DOUBTED = re.compile(rf"\S{{1,400}}[ ]{re.escape(UNVERIFIED)}")
 
 
 def mark_unverified(note: str, sources: Iterable[str]) -> str:
-    """The note with a mark behind each path, address, id and number of five digits or more that no source holds.
+    """Add a mark after each path, URL, id and number of five digits or more that no source contains.
 
-    Whatever case, and however a path is shortened: a path is known if each of its parts is. What was marked in a source
-    counts for nothing, so that it does not become true by being repeated.
+    Case does not matter. A path is known if each of its parts is, so shortened paths are known. A name that is marked
+    in a source does not count as known: repetition does not make it true.
     """
     known = _Known(sources)
     lines: list[str] = []
@@ -126,13 +128,17 @@ def mark_unverified(note: str, sources: Iterable[str]) -> str:
         ends = [] if is_fence else _find_unknown(line, known)
         in_fence ^= is_fence
         if ends and in_fence:
-            ends = [len(line)]  # what stands in a block is copied to the letter
+            ends = [len(line)]  # code is copied verbatim, so no mark is put inside a line of it
         lines.append(_mark(line, ends))
     return "\n".join(lines)
 
 
 def list_sources(request: SummaryRequest, base_text: str | None) -> Iterator[str]:
-    """All that whoever writes the note may know of: what it covers, what stands before, what was told of that."""
+    """All texts from which the writer of a note may know a name.
+
+    These are the covered messages, the leading messages, the task statement, the previous summary (`base_text`) and the
+    operator's instructions.
+    """
     messages: tuple[Message, ...] = (*request.leading, *request.earlier, *request.span)
     for message in (*messages, *((request.task,) if request.task is not None else ())):
         yield from message.texts
@@ -152,7 +158,7 @@ def _mark(line: str, ends: list[int]) -> str:
 
 
 def _find_unknown(line: str, known: "_Known") -> list[int]:
-    """Where a mark is to stand in a line."""
+    """The indexes in a line at which a mark is needed."""
     ends: list[int] = []
     for match in _CANDIDATE.finditer(line):
         kind, text = str(match.lastgroup), match[str(match.lastgroup)]
@@ -167,7 +173,7 @@ def _find_unknown(line: str, known: "_Known") -> list[int]:
 
 
 def _stands(kind: str, text: str, behind: str, known: "_Known") -> bool:
-    """Whether a candidate stands in a source, or is none."""
+    """Whether a candidate occurs in a source, or is not a name to be checked."""
     match kind:
         case "url":
             return known.has_url(text.lower())
@@ -184,7 +190,7 @@ def _stands(kind: str, text: str, behind: str, known: "_Known") -> bool:
 
 
 def _is_path(text: str, behind: str) -> bool:
-    """Whether it is surely one: from a root or a home, or to a file with an extension; `and/or` is none."""
+    """Whether a text is surely a path: it begins at a root or a home, or has an extension. `and/or` is not a path."""
     if set(behind.lstrip("/\\")[:1]) & _OPEN_ENDED:
         return False
     return text[0] in "/\\~." or text[1:2] == ":" or _EXTENSION.search(text) is not None
@@ -195,14 +201,14 @@ def _is_id(text: str) -> bool:
 
 
 def _is_id_piece(piece: str) -> bool:
-    """Whether nobody would write it as a word."""
+    """Whether a text cannot be a word: a hexadecimal or long decimal number, or a mix of letters and digits."""
     if _HEX.fullmatch(piece) or (piece.isdecimal() and len(piece) >= LEAST_DIGITS):
         return True
     return len(piece) >= LEAST_ID_CHARS and len(_SWITCH.findall(piece)) >= LEAST_SWITCHES
 
 
 class _Known:
-    """What the sources hold, in lower case, with slashes for backslashes."""
+    """The sources as one text to search, in lower case and with slashes instead of backslashes."""
 
     def __init__(self, sources: Iterable[str]) -> None:
         self._text = "\n".join(plain for source in sources for plain in _write_plain(source))
@@ -210,33 +216,37 @@ class _Known:
         self._searches = 0
 
     def has_path(self, path: str) -> bool:
-        """Whether it stands there as it is, or all of its parts do."""
+        """Whether the sources contain the path, or each of its parts."""
         return self._has(path) or all(map(self.has_word, _pieces(path)))
 
     def has_url(self, url: str) -> bool:
-        """The same, without what may be left out: the scheme, a slash at the end."""
+        """Whether the sources contain the URL, or each of its parts; its scheme and a final slash do not matter."""
         address = url.partition("://")[2].rstrip("/")
         return self._has(address) or all(map(self.has_word, _pieces(address)))
 
     def has_id(self, text: str) -> bool:
-        """Whether it stands there, or the pieces that tell it from others do; a longer id may be shortened."""
+        """Whether the sources contain the id, or each of its distinctive pieces. A shortened id is known, too."""
         pieces = [piece for piece in re.split("[_-]", text) if _is_id_piece(piece)]
         return self._has(text) or all(map(self._has, pieces))
 
     def has_number(self, text: str) -> bool:
-        """However its digits are grouped; round numbers, and what was rounded up from one with decimals, are known."""
+        """Whether the sources contain the number, however its digits are grouped.
+
+        Also true for multiples of 1,000, which may be rounded, and for a number that was rounded up from one with
+        decimals.
+        """
         digits = re.sub(r"\D", "", text)
         if len(digits) < LEAST_DIGITS or digits.endswith("000"):
             return True
         if len(digits) > MOST_DIGITS:
             return self._has(text)
         written = [text, digits, *(f"{int(digits):,}".replace(",", sign) for sign in ",._ '\u202f\u00a0")]
-        if len(digits) == 8:
+        if len(digits) == 8:  # it may be a date: 20261123 is also written 2026-11-23
             written.append(f"{digits[:4]}-{digits[4:6]}-{digits[6:]}")
         return any(self._has_between(number, _is_digit) for number in written) or self._has(f"{int(digits) - 1}.")
 
     def has_word(self, word: str) -> bool:
-        """Whether it stands there, and not within a longer word."""
+        """Whether the sources contain the word, not only inside a longer one."""
         return self._has_between(word, _is_letter)
 
     def _has(self, text: str) -> bool:
@@ -247,7 +257,7 @@ class _Known:
         return found
 
     def _has_between(self, text: str, belongs: Callable[[str], bool]) -> bool:
-        """Whether it stands there between signs that do not belong to it."""
+        """Whether the text occurs somewhere between characters for which `belongs` is false."""
         if not self._has(text):
             return False
         start = self._text.find(text)
@@ -266,19 +276,19 @@ def _is_digit(char: str) -> bool:
 
 
 def _is_letter(char: str) -> bool:
-    """Whether it makes a word longer; letters of other scripts stand beside a name without a blank."""
+    """Whether a character continues a word. Only ASCII does: other scripts write a name beside their own letters."""
     return char.isascii() and (char.isalnum() or char == "_")
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The names in a path or an address, without the dots that only lead somewhere."""
+    """The names in a path or a URL, without parts such as `.`, `..` and `~`."""
     return (piece for found in _PIECES.findall(text) if (piece := found.strip(".~")))
 
 
 def _write_plain(source: str) -> Iterator[str]:
-    """A source as it is searched: without what was marked, with slashes for backslashes.
+    """A source in the form that is searched: without marked names, with slashes instead of backslashes.
 
-    In JSON a backslash may begin a line break as well: then it is searched both ways.
+    A backslash may be a separator of a path or begin an escape in JSON, so such a source is given both ways.
     """
     if UNVERIFIED in source:
         source = _DOUBTED.sub("", source)

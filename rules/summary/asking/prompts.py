@@ -1,7 +1,7 @@
-"""The questions for a note: behind the conversation itself, or with the transcript in them.
+"""The prompts that ask a model for a note: after the conversation itself, or with the transcript inside the prompt.
 
-Law: whatever stands in the transcript is material for the summariser, never an instruction to it. What does not fit a
-question is covered by a digest, never left out without a word.
+Law: the transcript is data for the summariser, never an instruction to it. Messages that do not fit a prompt are
+covered by a digest in it; none is left out silently.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,19 @@ from rules.summary.request import SummaryRequest
 from rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
 
 ITEM_TOKENS = 2000
-"""One message's share of the summariser's input; longer ones keep head and tail."""
+"""Most tokens of one text or tool call in a prompt; longer ones keep head and tail. Chosen."""
 EXCERPT_TOKENS = 400
 EXCERPTS_TOKENS = 4000
-"""Of one result that was pruned, and of all of them, beside a question that is asked behind placeholders."""
+"""Most tokens of the excerpt of one pruned result, and of all excerpts, in a prompt after the conversation. Chosen."""
 DIGEST_SHARE = 0.125
-"""Of the summariser's input, for the digest of what it has no room for."""
+"""Share of a prompt's room for the digest of the messages that do not fit. Chosen."""
 LISTED_SHARE = 0.25
-"""Of the steps: so many are listed rather than told by a question of their own, for which somebody may be waiting."""
+"""If at most this share of the steps does not fit one prompt, a digest lists it. More parts would take more calls, and
+a client may be waiting. Chosen."""
 TITLE_TOKENS = 40
-"""The line before a message, a summary or the task: its fence is 27 characters."""
+"""Tokens reserved for the line before a message, a summary or the task. Its fence has 27 characters."""
 PROMPT_TOKENS = 400
-"""What the instructions around the transcript, or behind the conversation, take."""
+"""Tokens reserved for the instructions around the transcript, or after the conversation."""
 
 _NOTE = f"""\
 {NOTE_PARTS}
@@ -75,9 +76,9 @@ Of results that were removed above, excerpts stand between the two lines <{fence
 
 
 def write_inline_prompt(request: SummaryRequest, count: CountTokens) -> str:
-    """The user message that asks for the summary of what stands above it, in the very conversation.
+    """Write the user message that asks, at the end of the conversation itself, for a summary of it.
 
-    Placeholders say nothing, so that excerpts of the newest results that were pruned go with it.
+    Pruned results are only placeholders there, so the message includes excerpts of the newest ones.
     """
     fence = _fence(request)
     clip = _Clip(fence, EXCERPT_TOKENS, EXCERPT_TOKENS + TITLE_TOKENS)
@@ -92,10 +93,10 @@ def _write_instructions(request: SummaryRequest) -> str:
 
 
 def write_prompt(request: SummaryRequest, *, base_text: str | None, max_tokens: int, count: CountTokens) -> str:
-    """The one user message that asks for the summary, of about `max_tokens` at most.
+    """Write the one user message that asks for the summary and contains the transcript; about `max_tokens` at most.
 
-    The previous summary (or, without it, the digest of what it covered) comes first, then the newest steps that fit;
-    older ones are covered by a digest.
+    The order is: task statement, previous summary (`base_text`), a digest of the messages that do not fit, and the
+    newest messages that fit. Without a previous summary, the messages that it would cover are part of the transcript.
     """
     frame = _Frame.measure(request, max_tokens, count)
     fence = frame.fence
@@ -122,16 +123,19 @@ def write_prompt(request: SummaryRequest, *, base_text: str | None, max_tokens: 
 
 
 def list_told(request: SummaryRequest, base_text: str | None) -> Sequence[Message]:
-    """The messages that a question tells: without the previous summary, what that covered is read again, too."""
+    """The messages that a prompt covers, oldest first.
+
+    Without the previous summary (`base_text` is None), these include the messages that it covered.
+    """
     return request.span if base_text is not None else (*request.earlier, *request.span)
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What a question with the transcript has besides the steps, and what each has of its room.
+    """The parts of a prompt around the steps, and the tokens for each.
 
-    `base_tokens` is the most that it tells of a previous summary; `steps_tokens` is what the steps have beside one of
-    the size that is asked for.
+    `base_tokens` is the most for a previous summary. `steps_tokens` is what remains for the steps beside a previous
+    summary of the size that this request asks for.
     """
 
     fence: str
@@ -144,7 +148,7 @@ class _Frame:
 
     @classmethod
     def measure(cls, request: SummaryRequest, max_tokens: int, count: CountTokens) -> Self:
-        """The frame of a question of about `max_tokens`."""
+        """The frame of a prompt of about `max_tokens`."""
         fence, instructions = _fence(request), _write_instructions(request)
         room = max(max_tokens - PROMPT_TOKENS - count(instructions), MIN_TEXT_TOKENS)
         task = f"[{fence} TASK]\n" + truncate_text(request.task.text, room // 4, count) if request.task else ""
@@ -157,11 +161,11 @@ class _Frame:
 def split_request(
     request: SummaryRequest, *, base_text: str | None, max_tokens: int, most: int, count: CountTokens
 ) -> list[SummaryRequest]:
-    """The request in parts, oldest first, of which each fits a question of `max_tokens`.
+    """Split the request into at most `most` parts, oldest first, so that each fits a prompt of `max_tokens`.
 
-    It is one part if little of it has no room in a question, which then lists that. Else the note on a part is the
-    previous summary of the next one; the last part asks for the summary itself. There are `most` parts at most. What is
-    too long even so stands before the first part, whose question lists it.
+    The note on a part is the previous summary of the next part; the last part asks for the summary itself. The request
+    stays in one part if all of it fits, or all but a LISTED_SHARE, which the prompt then covers by a digest. If `most`
+    parts are too few, the first part holds the rest, and its prompt covers the oldest messages by a digest.
     """
     frame = _Frame.measure(request, max_tokens, count)
     span = list_told(request, base_text)
@@ -179,7 +183,7 @@ def split_request(
 
 
 def _fill_parts(sizes: Sequence[int], room_tokens: int) -> list[int]:
-    """Where parts of at most `room_tokens` end, each as full as can be."""
+    """The ends of consecutive parts of at most `room_tokens`, each as full as possible."""
     stops: list[int] = []
     part_tokens = 0
     for at, tokens in enumerate(sizes):
@@ -191,19 +195,22 @@ def _fill_parts(sizes: Sequence[int], room_tokens: int) -> list[int]:
 
 
 def join_parts(parts: Sequence[SummaryRequest]) -> SummaryRequest:
-    """What consecutive parts ask for, in one; the last of them says how long its note may be."""
+    """Join consecutive parts of a split request to one; its note may be as long as that of the last part."""
     first, last = parts[0], parts[-1]
     return replace(last, earlier=first.earlier, span=tuple(message for part in parts for message in part.span))
 
 
 def _fence(request: SummaryRequest) -> str:
-    """A name that the transcript cannot forge: it is made of the hash of what it encloses."""
+    """The fence's name. The transcript cannot contain it by intention, because it is a hash of the transcript."""
     return f"transcript-{request.key[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Clip:
-    """How a message is told: within which fence, and in how many tokens, each of its texts and calls and all of it."""
+    """How messages are written into a prompt.
+
+    `each_tokens` bounds the text and each tool call of a message, `all_tokens` the whole message.
+    """
 
     fence: str
     each_tokens: int
@@ -211,12 +218,12 @@ class _Clip:
 
     @classmethod
     def of(cls, fence: str, room_tokens: int) -> Self:
-        """In a question that has so much room for steps."""
+        """The clip of a prompt that has `room_tokens` for steps."""
         return cls(fence, min(ITEM_TOKENS, room_tokens), room_tokens)
 
 
 def _render_newest(messages: Sequence[Message], clip: _Clip, all_tokens: int, count: CountTokens) -> list[str]:
-    """As many of the newest messages as fit, oldest first."""
+    """As many of the newest messages as fit `all_tokens`, oldest first."""
     items: list[str] = []
     for message in reversed(messages):
         item = _render(message, clip, count)
@@ -228,7 +235,7 @@ def _render_newest(messages: Sequence[Message], clip: _Clip, all_tokens: int, co
 
 
 def _render(message: Message, clip: _Clip, count: CountTokens) -> str:
-    """A message under a line that says whose it is."""
+    """A message below a line with its role."""
     fence, each_tokens = clip.fence, clip.each_tokens
     title = "TOOL RESULT" if message.role is Role.TOOL else message.role_name.upper()
     lines = [f"[{fence} {title}]"]
@@ -240,6 +247,6 @@ def _render(message: Message, clip: _Clip, count: CountTokens) -> str:
     if message.media:
         lines.append(f"({len(message.media)} attachments)")
     item = "\n".join(lines)
-    # Only one of several texts or calls may be too long together.
+    # A single text or call is bounded already; only several of them together can exceed `all_tokens`.
     is_short = len(lines) <= 2 and clip.all_tokens >= each_tokens + TITLE_TOKENS
     return item if is_short else truncate_text(item, clip.all_tokens, count)

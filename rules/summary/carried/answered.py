@@ -1,6 +1,7 @@
-"""Calls with the results that answer them, the newest first, and what a call's arguments say.
+"""Tool calls with their results, the newest first, and the decoded arguments of calls.
 
-Law: linear, and total on any arguments. Whoever looks for the newest of something stops where it was found.
+Law: linear; no arguments make it fail. The steps are generated one by one, so a search for the newest of something can
+stop early.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,26 +18,26 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Answered(NamedTuple):
-    """A call and its result; None if it has none."""
+    """A call and its result; None if the call was not answered."""
 
     call: ToolCall
     result: Message | None
 
     @property
     def has_failed(self) -> bool:
-        """Whether the client, or the result, says that the call failed."""
+        """Whether the client or the result says that the call failed."""
         return self.result is not None and tells_failure(self.result)
 
 
 class Step(NamedTuple):
-    """A message that is no result, and the calls that it makes, in their order."""
+    """A message that is not a tool result, and its calls in order."""
 
     message: Message
     calls: tuple[Answered, ...]
 
 
 def newest_steps(messages: Sequence[Message]) -> Iterator[Step]:
-    """The steps of a paired transcript, the newest first."""
+    """Yield the steps of a transcript, the newest first. Each tool result must follow the message that calls it."""
     results: list[Message] = []
     for message in reversed(messages):
         if message.role is Role.TOOL:
@@ -47,9 +48,11 @@ def newest_steps(messages: Sequence[Message]) -> Iterator[Step]:
 
 
 def read_arguments(call: ToolCall) -> dict[str, Any]:
-    """The members of a call's arguments; under the empty name a list, or a text that is no JSON.
+    """Return the members of a call's arguments.
 
-    Arguments that were encoded twice are decoded twice. There are none of arguments beyond MAX_ARGUMENTS_CHARS.
+    If the arguments are not a JSON object, their value (or their text, if they are not JSON) is the member "".
+    Arguments that were encoded as JSON twice are decoded twice. Arguments of more than MAX_ARGUMENTS_CHARS characters
+    have no members.
     """
     if len(call.arguments) > MAX_ARGUMENTS_CHARS:
         return {}
@@ -62,7 +65,7 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def decode(text: str) -> Any:
-    """What a text of JSON says; None if it is none."""
+    """Decode a JSON text; None if it is not JSON."""
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -70,7 +73,7 @@ def decode(text: str) -> Any:
 
 
 def _pair(message: Message, results: Sequence[Message]) -> tuple[Answered, ...]:
-    """The message's calls, each with the one of the results that answers it; the newest result comes first."""
+    """The message's calls with their results; `results` has the newest first."""
     if not message.tool_calls:
         return ()
     if len(message.tool_calls) == len(results) == 1 and results[0].answers == message.tool_calls[0].id:

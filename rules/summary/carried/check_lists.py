@@ -1,6 +1,6 @@
-"""Check lists in texts: which lines are items, and which belong to them.
+"""Read check lists in texts: the items, the headings above them and the details below them.
 
-Law: lines stand as they are. Linear: each line is looked at once, and only its beginning is matched.
+Law: lines are kept as they are written. Linear: each line is read once, and only its beginning is matched.
 """
 
 import re
@@ -10,12 +10,15 @@ from itertools import islice
 from rules.summary.carried.item import ITEM_CHARS, MOST_ITEMS, Item, Rank, is_status, rank_status, shorten
 
 FEWEST_ITEMS = 2
-"""Of a check list in what the assistant says: a single one may be an example."""
+"""Least items of a check list in the assistant's text: a single one may be an example."""
 LINE_CHARS = ITEM_CHARS + 80
+"""Most characters of an item's line: its label, and its bullet, number and status before that. Chosen."""
 PROSE_CHARS = 64 * 1024
+"""Most characters read of a plan in prose. Chosen."""
 DETAIL_LINES = 8
-"""Below one item."""
+"""Most detail lines below one item. Chosen."""
 HEADING_CHARS = 200
+"""Most characters of a heading. Chosen."""
 
 _BULLET = r"^[ \t]{0,40}(?:[-*+•][ \t]{1,4}|\d{1,4}[.)][ \t]{1,4})"
 _MARKDOWN = re.compile(rf"{_BULLET}\[(?P<status>[ xX~/>*!✓✔-])\][ \t]{{1,8}}(?P<label>\S)", re.MULTILINE)
@@ -32,23 +35,29 @@ _HINTS = ("[ ]", "[x]", "[X]", "[~]", "[/]", "[-]", "[>]", "[*]", "[✓]", "[✔
 
 
 def read_markdown(text: str, fewest: int = FEWEST_ITEMS) -> tuple[Item, ...]:
-    """The items of the check list in a Markdown text, with the headings above them; none of fewer than `fewest`."""
+    """Read the check list in a Markdown text: its items and the headings above them.
+
+    Empty if there are fewer than `fewest` items.
+    """
     return _read(text, _MARKDOWN, fewest) if any(hint in text for hint in _HINTS) else ()
 
 
 def read_any(text: str, fewest: int = 1) -> tuple[Item, ...]:
-    """The same of a text that is known for a task list: statuses may be words or signs, and bullets may be missing."""
+    """Read a text that is known to be a task list: statuses may be words or signs, and bullets may be missing.
+
+    Empty if there are fewer than `fewest` items.
+    """
     return _read(text, _ANY, fewest)
 
 
 def read_prose(text: str) -> tuple[Item, ...]:
-    """A plan that is no check list, as it stands; nothing of one line."""
+    """Take a plan in prose as one item with all of its text; no item if the text has only one line."""
     text = text[:PROSE_CHARS].strip()
     return (Item(shorten(text), rank=Rank.PROSE, line=text),) if "\n" in text else ()
 
 
 def strip_line_numbers(text: str) -> str:
-    """A text without the numbers that a tool wrote before each of its lines."""
+    """Remove the line numbers that a tool wrote before the lines of a text, if most lines have one."""
     lines = text.split("\n")
     starts = [_NUMBERED.match(line) for line in lines]
     if sum(start is not None for start in starts) * 2 <= len(lines):

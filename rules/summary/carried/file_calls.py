@@ -1,7 +1,7 @@
-"""Which files a call reads, writes or changes.
+"""Find the files that a call reads, writes or changes.
 
-Law: told from the tool's name, its arguments and its result. A reading that has failed is none. A tool that nobody
-knows reads nothing.
+Law: a function of the tool's name, its arguments and its result. A failed read does not count. A tool whose name does
+not say that it reads counts as reading nothing.
 """
 
 import re
@@ -17,11 +17,11 @@ from rules.summary.carried.shell_files import find_shell_events, holds_all
 from rules.text.markers import START, tells_omission
 
 SHORT_CHARS = 600
-"""Of a result that only says that something failed."""
+"""A longer result is a file's text, even if it has an error's words. Chosen."""
 MOST_PATHS = 32
-"""Of one call."""
+"""Most paths read of one argument. Chosen."""
 EDGE_CHARS = 300
-"""Of a result's end, where tools say that more would follow."""
+"""Characters at a result's end in which a tool may say that there is more. Chosen."""
 
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _READS = frozenset({"read", "view", "cat", "open", "show", "load", "get"})
@@ -53,7 +53,7 @@ _PATCHED = re.compile(r"^\*\*\* (Update|Add|Delete) File: (.{1,400})$", re.MULTI
 
 
 def find_file_events(one: Answered, wanted: Callable[[str], bool]) -> Iterator[FileEvent]:
-    """What a call does to the wanted files, in order."""
+    """Yield what a call does to the wanted files, in order. `wanted` is asked with normalised paths."""
     if one.has_failed:
         return
     arguments = read_arguments(one.call)
@@ -62,7 +62,7 @@ def find_file_events(one: Answered, wanted: Callable[[str], bool]) -> Iterator[F
     for event in _find_events(one.call.name, arguments, result, wanted):
         if event.act is not FileAct.READ:
             yield event
-        elif has_read and not result.startswith(START):
+        elif has_read and not result.startswith(START):  # a result that is one of our placeholders shows no text
             is_partial = event.is_partial or tells_omission(event.text) or bool(_MORE.search(event.text[-EDGE_CHARS:]))
             yield FileEvent(event.path, event.act, event.text, is_partial=is_partial)
         elif has_read:
@@ -94,7 +94,7 @@ def _find_events(
 
 
 def _find_places(members: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The paths that a call names, each with the members that stand beside it, which say what part is meant."""
+    """The paths that a call names, each with the members beside it, which say what part of the file is meant."""
     places: list[tuple[str, Mapping[str, Any]]] = []
     for key, value in members.items():
         if not ("path" in key or "file" in key or "uri" in key) or key in _TEXTS:
@@ -110,7 +110,7 @@ def _find_places(members: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any
 
 
 def _find_command(members: Mapping[str, Any]) -> str:
-    """The command line that a call runs; several of them in lines."""
+    """The command line that a call runs; several command lines are joined by line breaks."""
     value = next((members[name] for name in _COMMANDS if name in members), None)
     if isinstance(value, str):
         return value
@@ -122,7 +122,7 @@ def _find_command(members: Mapping[str, Any]) -> str:
 
 
 def _tell_act(parts: set[str], members: Mapping[str, Any]) -> FileAct | None:
-    """What a tool does to the files that it names; None if that is not plain."""
+    """What a tool does to the files that it names; None if that is not clear."""
     command = members.get("command")
     said = {part.lower() for part in _PARTS.findall(command[:64])} if isinstance(command, str) else parts
     if not said.isdisjoint(_SEARCHES) and said.isdisjoint(_READS | _WRITES | {"replace"}):
@@ -135,12 +135,12 @@ def _tell_act(parts: set[str], members: Mapping[str, Any]) -> FileAct | None:
 
 
 def _may_read(parts: set[str]) -> bool:
-    """Whether a tool reads: its name says so, in one word with `file` or not."""
+    """Whether a tool's name says that it reads."""
     return not parts.isdisjoint(_READS | {"readfile", "readfiles", "viewfile", "openfile", "getfile", "catfile"})
 
 
 def _tell_change(path: str, act: FileAct, members: Mapping[str, Any]) -> FileEvent:
-    """A writing or an edit with its text; a change if the call does not say all of it."""
+    """A write or an edit with its text; a change of unknown content if the call does not contain all of it."""
     text = _first_text(members, _TEXTS)
     if act is FileAct.WRITE:
         is_appended = members.get("mode") == "append" or members.get("append") is True
@@ -150,7 +150,7 @@ def _tell_change(path: str, act: FileAct, members: Mapping[str, Any]) -> FileEve
 
 
 def _find_skill(members: Mapping[str, Any], result: str, wanted: Callable[[str], bool]) -> Iterator[FileEvent]:
-    """The file of instructions that a tool of skills shows: by convention SKILL.md in the folder of that name."""
+    """The instruction file that a skill tool shows: by convention SKILL.md in the folder with the skill's name."""
     name = _first_text(members, ("skill", "name", "skillname"))
     path = f"{name}/SKILL.md"
     if name and len(name) <= PATH_CHARS and "\n" not in name and "\n" in result.strip() and wanted(path):
@@ -158,7 +158,7 @@ def _find_skill(members: Mapping[str, Any], result: str, wanted: Callable[[str],
 
 
 def _find_patched(arguments: Mapping[str, Any], wanted: Callable[[str], bool]) -> Iterator[FileEvent]:
-    """Files in a patch of the kind that Codex writes; of one that is added, the text is known."""
+    """Files in a patch in Codex's format. The text is known only for an added file."""
     for text in arguments.values():
         if not isinstance(text, str) or "*** Begin Patch" not in text:
             continue
@@ -170,14 +170,14 @@ def _find_patched(arguments: Mapping[str, Any], wanted: Callable[[str], bool]) -
 
 
 def _read_added(patch: str, start: int) -> str:
-    """The lines that a patch adds from a place on, up to the next file."""
+    """The lines that a patch adds from index `start` on, up to the next file."""
     stop = patch.find("\n***", start - 1)
     lines = patch[start : stop if stop >= 0 else len(patch)].split("\n")
     return "\n".join(line.removeprefix("+") for line in lines)
 
 
 def _is_partial(place: Mapping[str, Any], result: str) -> bool:
-    """Whether a part of a file was asked for: not from its beginning, or no more than what came."""
+    """Whether a result may be only a part of a file: it starts later, or it has as many lines as were asked for."""
     starts = [place[name] for name in _STARTS if place.get(name) is not None]
     if any(not isinstance(start, int) or start > 1 for start in starts):
         return True
@@ -186,7 +186,7 @@ def _is_partial(place: Mapping[str, Any], result: str) -> bool:
 
 
 def _read_result(one: Answered) -> str:
-    """What a call printed; taken out of the JSON that some harnesses put around it."""
+    """The output of a call, without the JSON object that some agents wrap around it."""
     text = one.result.text if one.result is not None else ""
     value = decode(text) if text.startswith("{") and len(text) <= MAX_ARGUMENTS_CHARS else None
     if not isinstance(value, dict):
@@ -196,7 +196,7 @@ def _read_result(one: Answered) -> str:
 
 
 def _tells_failure(result: str) -> bool:
-    """Whether a result says that there was nothing to read."""
+    """Whether a result is empty or says that the file could not be read."""
     return not result.strip() or (len(result) <= SHORT_CHARS and bool(_MISSING.search(result) or says_failure(result)))
 
 

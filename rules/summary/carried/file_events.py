@@ -1,7 +1,7 @@
-"""What happened to a file, as far as a transcript tells.
+"""Follow what happened to files, as far as a transcript shows it.
 
-Law: values, and the state of a file after them. A text is known only if the transcript holds it; what cannot be known
-for sure is called changed.
+Law: values only: events, and the state of a file after them. A file's text is known only if the transcript contains it.
+If the text cannot be known for sure, the file counts as changed.
 """
 
 import re
@@ -10,34 +10,36 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 PATH_CHARS = 4096
-"""A longer text is no path."""
+"""A longer text is not a path. Chosen: the value of PATH_MAX on Linux."""
 EDITED_CHARS = 64 * 1024
-"""A longer file's edits are not followed."""
+"""Edits of a longer file are not followed; it counts as changed. Chosen."""
 MOST_EDITS = 256
-"""Of one file that are followed."""
+"""Most edits of one file that are followed after its text was read or written. Chosen."""
 
 MOST_STATES = 64
-"""Files that are followed at once: the one that was read or written first is forgotten for a further one."""
+"""Most files followed at the same time. For a further one, the file that was read or written longest ago is dropped.
+Chosen."""
 
 _TRAILING_LINES = re.compile(r"(?<=.)(?::\d[\d,:-]{0,40}|#L\d[\dL-]{0,40})\Z")
 
 
 class FileAct(StrEnum):
-    """What a call did to a file."""
+    """The kind of thing that a call did to a file."""
 
     READ = "read"
     WRITE = "write"
     EDIT = "edit"
-    """One piece of text gave way to another."""
+    """One piece of text was replaced by another."""
     CHANGE = "change"
-    """In a way that the transcript does not tell."""
+    """A change that the transcript does not show."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEvent:
-    """`text` is what was read or written, or what was put in the place of `old`; empty if nobody can tell.
+    """What a call did to a file.
 
-    `is_partial` is set if more stands in the file than in `text`.
+    `text` is what was read or written, or what replaced `old`; empty if it is unknown. `is_partial`: the file may have
+    more text than `text`.
     """
 
     path: str
@@ -49,7 +51,11 @@ class FileEvent:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file's text as it was last known; `is_changed` if it was changed since."""
+    """A file's text as last known.
+
+    `text` is empty if it is unknown. `is_changed`: the file was changed since. `edits` is the number of edits that were
+    applied to the text.
+    """
 
     path: str
     text: str = ""
@@ -59,7 +65,7 @@ class FileState:
     edits: int = 0
 
     def follow(self, event: FileEvent) -> "FileState":
-        """The state after an event of the same file."""
+        """Return the state after an event of the same file."""
         if event.act is FileAct.READ:
             return self._read(event)
         if event.act is FileAct.WRITE:
@@ -68,14 +74,14 @@ class FileState:
         return replace(self, is_changed=True) if text is None else replace(self, text=text, edits=self.edits + 1)
 
     def _read(self, event: FileEvent) -> "FileState":
-        """A part tells less than what is known of the whole, unless that has changed."""
+        # If the whole text is known and unchanged, a partial read adds nothing.
         knows_more = self.text and not self.is_changed and not self.is_partial
         if not event.text or (event.is_partial and knows_more):
             return replace(self, was_read=True)
         return replace(self, text=event.text, is_partial=event.is_partial, is_changed=False, was_read=True, edits=0)
 
     def _edit(self, event: FileEvent) -> str | None:
-        """The text with one piece replaced; None if it does not stand there exactly once."""
+        """The text after an edit; None if the result is uncertain, as `old` does not occur exactly once."""
         is_known = event.act is FileAct.EDIT and event.old and self.text and not self.is_changed
         if not is_known or self.edits >= MOST_EDITS or len(self.text) + len(event.text) > EDITED_CHARS:
             return None
@@ -84,7 +90,10 @@ class FileState:
 
 
 def follow_events(events: Iterable[FileEvent]) -> dict[str, FileState]:
-    """Each file's state after events, the oldest first, in the order in which they were last read or written."""
+    """Return each file's state after the events (oldest first), by path.
+
+    The file that was read or written last is the last one.
+    """
     states: dict[str, FileState] = {}
     for event in events:
         if event.act in {FileAct.READ, FileAct.WRITE}:
@@ -100,16 +109,16 @@ def follow_events(events: Iterable[FileEvent]) -> dict[str, FileState]:
 
 
 def is_same_path(one: str, other: str) -> bool:
-    """Whether two paths may name one file: they are equal, or one of them goes on before the other."""
+    """Whether two paths may name the same file: they are equal, or one ends with the other."""
     return one == other or one.endswith("/" + other) or other.endswith("/" + one)
 
 
 def normalise_path(path: str) -> str:
-    """A path with slashes, without `./` and quotes around it and without the lines that may be named behind it."""
+    """Return a path with slashes only, without quotes, `file://`, a leading `./`, and line numbers after it."""
     path = _TRAILING_LINES.sub("", path.strip().strip("\"'`").replace("\\", "/"))
     return path.removeprefix("file://").removeprefix("./")
 
 
 def take_name(path: str) -> str:
-    """The file's own name."""
+    """Return the last part of a path."""
     return path.rpartition("/")[2]

@@ -1,7 +1,7 @@
-"""Instruction files that were read among messages that are removed.
+"""Carry instruction files over a cut: files that were read in messages that are removed.
 
-Law: the text is what a tool showed, or what was written since; it stands whole, or the path alone stands. Nothing is
-carried that the tail shows. A file that was changed in ways that the transcript does not tell is said to be.
+Law: the text is what a tool showed, or what was written since. A file is carried whole, or only as its path. Files that
+the tail shows are not carried. If a file was changed in a way that the transcript does not show, the text says so.
 """
 
 import re
@@ -25,16 +25,22 @@ from rules.summary.carried.quotation import fit, frame
 from rules.summary.quoting import break_markers, quote_line
 
 MOST_FILES = 32
-"""The newest are carried."""
+"""Most files carried, those that were read last. Chosen."""
 CHARS_PER_TOKEN = 8
-"""A text of more characters than that for each token of the budget is too long without being counted."""
+"""A text with more characters per token of the budget than this is left out without counting it. Chosen: texts rarely
+have so many characters per token, and counting takes time."""
 SHOWN_PATH_CHARS = 300
+"""Most characters shown of a path. Chosen."""
 _SIGNS = re.compile(r"[*?\[\]/]+")
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionFile:
-    """A file that was read. `text` is empty if nobody can tell what stands in it; else it may be a part of it."""
+    """A file that was read.
+
+    `text` is empty if it is unknown. `is_partial`: it is only a part of the file. `is_changed`: the file was changed
+    since.
+    """
 
     path: str
     text: str
@@ -45,9 +51,10 @@ class InstructionFile:
 def find_instruction_files(
     removed: Sequence[Message], tail: Sequence[Message], globs: Sequence[str]
 ) -> tuple[InstructionFile, ...]:
-    """The files that match a glob and were read in `removed`, the last one read first; without those that `tail` shows.
+    """Find the files that match a glob and were read in `removed`, except those that `tail` shows.
 
-    A glob is matched on the file's name, or on the whole path if it has a slash.
+    The file that was read last is first. A glob with a slash is matched against the whole path, any other against the
+    file's name.
     """
     wanted = _Wanted(tuple(globs))
     shown = list(wanted.find(tail))
@@ -56,22 +63,23 @@ def find_instruction_files(
     files: dict[str, InstructionFile] = {}
     for state in found[:MOST_FILES]:
         is_changed = state.is_changed or any(_changes(event, state) for event in shown)
-        # One file may be read under two paths.
+        # The same file may have been read under two paths, so files with equal texts count as one.
         files.setdefault(state.text or f"\0{state.path}", _take(state, is_changed=is_changed))
     return tuple(files.values())
 
 
 def write_instruction_files(files: Sequence[InstructionFile], *, max_tokens: int, count: CountTokens) -> str:
-    """The files as a quotation of at most `max_tokens`: as many as fit word for word, of the others a pointer.
+    """Write the files as a quotation of at most `max_tokens`.
 
-    The first come first. Empty if there are no files, or if not even a pointer fits.
+    Files are written whole, in order, as long as they fit; for each other file a line says to read it again. Empty if
+    there are no files, or if not even one such line fits.
     """
     return fit(lambda room: _write(files, room, count), max_tokens=max_tokens, count=count) if files else ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Whether a path is wanted, and what happened to the wanted files."""
+    """A predicate: whether a path matches one of the globs. `find` uses it to read a transcript."""
 
     globs: tuple[str, ...]
 
@@ -81,7 +89,8 @@ class _Wanted:
         return any(fnmatchcase(path if "/" in glob else name, glob) for glob in self.globs)
 
     def find(self, messages: Sequence[Message]) -> Iterator[FileEvent]:
-        """What happened to the wanted files, the oldest first."""
+        """Yield what happened to the wanted files, the oldest event first."""
+        # The longest literal part of each glob: a cheap filter for calls.
         hints = tuple(max(_SIGNS.split(glob), key=len) for glob in self.globs)
         if not hints:
             return iter(())
@@ -100,7 +109,7 @@ def _take(state: FileState, *, is_changed: bool) -> InstructionFile:
 
 
 def _is_shown(state: FileState, shown: Sequence[FileEvent]) -> bool:
-    """Whether the tail shows all of a file, or as much as is known of it."""
+    """Whether the tail shows the whole file, or the same text that is known of it."""
     acts = {FileAct.READ, FileAct.WRITE}
     return any(
         event.act in acts
@@ -115,7 +124,7 @@ def _changes(event: FileEvent, state: FileState) -> bool:
 
 
 def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> str:
-    """Pointers to all files that fit, and then texts in the place of pointers."""
+    """First a pointer for each file, as far as they fit; then texts replace pointers, as far as they fit."""
     room -= count(frame(""))
     pieces: dict[int, str] = {}
     for index, file in enumerate(files):
@@ -128,7 +137,7 @@ def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> s
         file = files[index]
         if not file.text or len(file.text) > CHARS_PER_TOKEN * room:
             continue
-        # A file must not tell of another one, nor of a task list, in our own words.
+        # A file's text must not imitate our heading of another file or of the task list.
         text = f"## {_name(file)}, as it stood then\n{break_markers(file.text.rstrip())}\n"
         cost = count(text) - count(pointer)
         if cost <= room:

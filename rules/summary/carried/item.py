@@ -1,6 +1,6 @@
-"""One item of a task list: its words, and the status that was given to it.
+"""One item of a task list: its label and its status.
 
-Law: values. Words and status stand as the agent wrote them; only how urgent an item is, is read from its status.
+Law: values only. Label and status stay as the agent wrote them. The status is interpreted only to rank items.
 """
 
 import re
@@ -9,15 +9,17 @@ from enum import IntEnum
 from functools import lru_cache
 
 ITEM_CHARS = 2000
-"""Of an item's words, and of its details: beyond them it is no item."""
+"""Most characters of an item's label, and of its details. Chosen: a longer text is hardly an item."""
 MOST_ITEMS = 512
-"""Of one list: no agent works on more."""
+"""Most items of one list. Chosen: no agent works on more."""
 ID_CHARS = 64
+"""Most characters of an item's id. Chosen."""
 STATUS_CHARS = 32
+"""Most characters of a status. Chosen."""
 
 _PLAIN = re.compile(r"[^\w]|_")
-# The statuses of the tools that item_lists.py names, without blanks and signs, and the signs of check lists. `-` is an
-# item that is worked on in one tool, and a cancelled one in another: it counts as open.
+# The statuses of the tools that item_lists.py names (normalised), and the signs of check lists. `-` means "in progress"
+# in one tool and "cancelled" in another. It counts as active, so that work in progress is not lost.
 _ACTIVE = frozenset({
     "~", "/", ">", "*", "-", "🔄", "▶", "◐", "inprogress", "active", "current", "doing", "ongoing", "running",
     "started", "working", "进行中",
@@ -35,22 +37,22 @@ _GONE = frozenset({"deleted", "delete", "removed", "remove"})
 
 
 class Rank(IntEnum):
-    """What goes first if not all fits."""
+    """The order in which items are taken if not all of them fit."""
 
     ACTIVE = 0
     OPEN = 1
     TITLE = 2
     CLOSED = 3
     PROSE = 4
-    """A plan that is no list."""
+    """A plan in prose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item, a heading among items, or a plan in prose.
+    """An item of a task list, a heading among items, or a plan in prose.
 
-    `id` is what the agent calls it by, if it does. `details` are further words on it. `depth` says in how many others
-    it stands. `line` is the line that says all this as the agent wrote it; empty if it was no line.
+    `id` is the agent's own name for the item; empty if it has none. `details` is further text about it. `depth` is the
+    number of items that it is nested in. `line` is the line as the agent wrote it; empty if the item was not a line.
     """
 
     label: str
@@ -63,11 +65,11 @@ class Item:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the status says that the item is taken off the list."""
+        """Whether the status says that the item was removed from the list."""
         return normalise(self.status) in _GONE
 
     def write(self) -> str:
-        """The item as a line of a check list; with line breaks if its words have some."""
+        """Write the item as a line of a check list; as several lines if its label has line breaks."""
         if self.line:
             return self.line
         status = f"[{self.status}] " if self.status else ""
@@ -76,7 +78,7 @@ class Item:
         return f"{'  ' * self.depth}- {status}{name}{label}"
 
     def change(self, other: "Item") -> "Item":
-        """The item with whatever the other one says anew."""
+        """Return the item updated with all that `other` specifies."""
         status = other.status or self.status
         return replace(
             self,
@@ -89,27 +91,27 @@ class Item:
 
 
 def make_item(label: str, status: str = "", *, name: str = "", details: str = "", depth: int = 0) -> Item:
-    """An item of bounded size."""
+    """Make an item; texts that are too long are cut."""
     status = " ".join(status[:STATUS_CHARS].split())
     name = " ".join(name[:ID_CHARS].split())
     return Item(shorten(label), status, rank_status(status), name, shorten(details), depth)
 
 
 def shorten(text: str) -> str:
-    """At most ITEM_CHARS of a text, without blanks around it."""
+    """Return at most ITEM_CHARS characters of a text, without white space around it."""
     text = text[: ITEM_CHARS + 1].strip()
     return text if len(text) <= ITEM_CHARS else text[:ITEM_CHARS] + "…"
 
 
 @lru_cache(maxsize=2048)
 def normalise(word: str) -> str:
-    """A status or a key in small letters, without blanks and signs; a sign alone stays."""
+    """Return a status or a key in lower case, without spaces and signs. A text of only signs stays as it is."""
     plain = _PLAIN.sub("", word).lower()
     return plain or word.strip()
 
 
 def rank_status(status: str) -> Rank:
-    """How urgent a status makes an item; one that nobody knows makes it open."""
+    """Return the rank that a status gives an item. An unknown status counts as open."""
     word = normalise(status)
     if word in _CLOSED or word in _GONE:
         return Rank.CLOSED
@@ -117,6 +119,6 @@ def rank_status(status: str) -> Rank:
 
 
 def is_status(word: str) -> bool:
-    """Whether a word is known as a status of an item."""
+    """Whether a word is a known status of an item; an empty one is."""
     plain = normalise(word)
     return not word.strip() or plain in _CLOSED or plain in _ACTIVE or plain in _OPEN or plain in _GONE

@@ -1,6 +1,6 @@
-"""Lists of items in the arguments of calls, known by their shape.
+"""Read lists of task items in the arguments of calls, recognised by their shape.
 
-Law: total on any JSON, of bounded size and depth. A list of other things is no list of items.
+Law: no JSON value makes it fail; size and depth are bounded. A list with anything else in it is not a list of items.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,10 +10,11 @@ from rules.summary.carried.answered import decode
 from rules.summary.carried.item import MOST_ITEMS, Item, is_status, make_item, normalise
 
 MAX_DEPTH = 3
+"""Items nested deeper are not read. Chosen."""
 MAX_MEMBERS = 32
-"""Of one item."""
+"""Most members read of one item. Chosen."""
 LARGEST_NUMBER = 10**18
-"""Beyond it a number is no item's name."""
+"""A larger number is not the id of an item. Chosen: it bounds the text of the id."""
 
 _LABELS = (
     "content",
@@ -29,21 +30,21 @@ _LABELS = (
     "goal",
     "description",
 )
-"""Where an item's words stand. Source: the tools of Claude Code, Codex, opencode, Kimi CLI, Gemini CLI, Qwen Code,
-OpenHands, Copilot, Augment, LangChain (November 2026)."""
+"""Members that may hold an item's label, best first. Source: the tools of Claude Code, Codex, opencode, Kimi CLI,
+Gemini CLI, Qwen Code, OpenHands, Copilot, Augment and LangChain (November 2026)."""
 _STATUSES = ("status", "state")
 _CHECKS = ("done", "completed", "complete", "checked", "finished", "iscompleted", "isdone")
 _IDS = ("id", "taskid", "todoid", "stepid", "itemid", "uuid", "index", "number")
 _DETAILS = ("description", "notes", "note", "details", "detail")
 _AGENTS = frozenset({"prompt", "subagenttype", "instructions", "script"})
-"""Members by which an agent or a program is started: what has one is no item."""
+"""Members that start an agent or a program. An object with one of them is not an item."""
 _NESTED = ("subtasks", "children", "items", "tasks", "todos", "steps", "substeps")
 
 
 def read_items(value: Any) -> tuple[Item, ...] | None:
-    """The items of a list, those within others behind them; None if it is no list of items.
+    """Read the items of a list; nested items follow their parent. None if the value is not a list of items.
 
-    Text of JSON is read as what it says.
+    A text that contains a JSON list is decoded first.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode(value)
@@ -60,12 +61,12 @@ def read_items(value: Any) -> tuple[Item, ...] | None:
 
 
 def have_statuses(items: Iterable[Item], *, have_labels: bool = True) -> bool:
-    """Whether each item has a known status, and words."""
+    """Whether each item has a known status and, if `have_labels`, a label."""
     return all(item.status and is_status(item.status) and (item.label or not have_labels) for item in items)
 
 
 def read_item(value: Mapping[str, Any], depth: int = 0) -> Item | None:
-    """The item that an object says: its words or its id, and its status; None if it is none."""
+    """Read the item in a JSON object; None if the object is not an item: it has neither a label nor an id."""
     members = {normalise(str(key)[:64]): each for key, each in list(value.items())[:MAX_MEMBERS]}
     if not _AGENTS.isdisjoint(members):
         return None
@@ -83,7 +84,7 @@ def read_item(value: Mapping[str, Any], depth: int = 0) -> Item | None:
 
 
 def _walk(values: list[Any], depth: int) -> Iterator[Item | None]:
-    """Each item; None for what is none."""
+    """Each item; None for each value that is not an item."""
     for value in values[:MOST_ITEMS]:
         if isinstance(value, str) and value.strip():
             yield make_item(value, depth=depth)
@@ -97,7 +98,7 @@ def _walk(values: list[Any], depth: int) -> Iterator[Item | None]:
 
 
 def _read_status(members: Mapping[str, Any]) -> str:
-    """The status as the agent wrote it; `done` or `not done` if it is a yes or no."""
+    """The status as the agent wrote it; `done` or `not done` if it is a boolean."""
     said = _first(members, _STATUSES)
     if said:
         return said
@@ -113,7 +114,7 @@ def _first(members: Mapping[str, Any], names: tuple[str, ...]) -> str:
 
 
 def _say(value: Any) -> str:
-    """A text, or a number that may be a name; nothing else."""
+    """A string, or an integer as text; empty for any other value."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER:
         return str(value)
     return value if isinstance(value, str) else ""

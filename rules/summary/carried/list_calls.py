@@ -1,7 +1,6 @@
-"""What a call says of the task list: all of it anew, or changes of single items.
+"""Read what a call says about the agent's task list: a whole new list, or changes of single items.
 
-Law: known by its shape. A tool's or a member's name only says that a list may be meant; what is no list of items makes
-no list, whatever its name.
+Law: a list is recognised by its shape. The name of a tool or a member only says that a list may be there.
 """
 
 import re
@@ -18,8 +17,9 @@ from rules.summary.carried.item import MOST_ITEMS, Item, make_item, normalise
 from rules.summary.carried.item_lists import have_statuses, read_item, read_items
 
 NAME_CHARS = 128
+"""Characters read of a tool's name. Chosen."""
 RESULT_CHARS = 64 * 1024
-"""A longer result is no task list."""
+"""A longer result is not a task list. Chosen."""
 
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _NOUN = re.compile(r"todo|checklist|tasklist|tasktrack|taskprogress")
@@ -35,7 +35,7 @@ _KEYS = frozenset(
     {"todo", "todos", "todolist", "plan", "plans", "tasklist", "tasks", "checklist", "taskprogress", "steps"}
 )
 _TEXTS = frozenset({"", "content", "markdown", "text", "list", "input", "value"})
-"""Members in which a tool of lists may take one as text. A description is one of an item."""
+"""Members in which a task tool may take a whole list as text. `description` is none of them: it is about one item."""
 _HINTS = tuple(
     f'"{key}"'
     for key in (
@@ -50,7 +50,10 @@ _CREATED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListCall:
-    """`items` are all of the list if it `is_whole`, else those that are added, changed or taken off."""
+    """What one call says about the task list; `source` is the tool's name.
+
+    If `is_whole`, `items` is the whole list. Else it has the items that are added, changed or removed.
+    """
 
     source: str
     items: tuple[Item, ...]
@@ -58,7 +61,7 @@ class ListCall:
 
 
 def read_list_call(one: Answered) -> ListCall | None:
-    """What a call says of the task list; None if it says nothing of it, or has failed."""
+    """Read what a call says about the task list; None if it says nothing about it or has failed."""
     call = one.call
     if one.has_failed or (
         not _may_mean_list(call.name[:NAME_CHARS]) and not any(hint in call.arguments for hint in _HINTS)
@@ -72,14 +75,20 @@ def read_list_call(one: Answered) -> ListCall | None:
 
 
 def leave_out_lists(message: Message) -> Message:
-    """The message without calls that tell a task list: the newest one is carried, or stands in the tail."""
+    """Return the message without calls that set a whole task list.
+
+    The digest need not list them: the newest list is carried over the cut, or it is in the tail.
+    """
     told = (read_list_call(Answered(call, None)) for call in message.tool_calls)
     calls = tuple(call for call, one in zip(message.tool_calls, told, strict=True) if one is None or not one.is_whole)
     return message if len(calls) == len(message.tool_calls) else replace(message, tool_calls=calls)
 
 
 def apply_changes(items: Sequence[Item], changes: Iterable[Sequence[Item]]) -> tuple[Item, ...]:
-    """The list after changes, the oldest first: items are changed by their ids, new ones added, gone ones left out."""
+    """Return the list after changes, oldest change first.
+
+    Items are matched by id; new ones are added, deleted ones removed.
+    """
     unnamed = count()
     state = {item.id or f"\0{next(unnamed)}": item for item in items}
     for item in (item for change in changes for item in change):
@@ -95,7 +104,7 @@ def apply_changes(items: Sequence[Item], changes: Iterable[Sequence[Item]]) -> t
 
 @lru_cache(maxsize=512)
 def _may_mean_list(name: str) -> bool:
-    """Whether the beginning of a tool's name speaks of tasks, of a plan, or of something to do."""
+    """Whether the beginning of a tool's name contains a word for a task list or a plan."""
     return _NOUN.search(normalise(name)) is not None or not _NOUNS.isdisjoint(_split(name))
 
 
@@ -104,7 +113,7 @@ def _split(name: str) -> set[str]:
 
 
 def _read_known(one: Answered, arguments: Mapping[str, Any]) -> ListCall | None:
-    """What a call of a tool that may keep the list says."""
+    """What a call says about the list if its tool, by its name, may keep one."""
     source = one.call.name
     verbs = _split(source) | {
         verb for key in _OPERATIONS if isinstance(arguments.get(key), str) for verb in _split(arguments[key])
@@ -126,7 +135,7 @@ def _read_known(one: Answered, arguments: Mapping[str, Any]) -> ListCall | None:
 
 
 def _read_unknown(key: str, value: Any) -> tuple[Item, ...]:
-    """The task list in a member of a call of any tool: the member's name and each item must say so."""
+    """The task list in a member of another tool's call. The member's name and each item's status must show it."""
     if normalise(key[:64]) not in _KEYS:
         return ()
     items = read_items(value) or ()
@@ -136,9 +145,9 @@ def _read_unknown(key: str, value: Any) -> tuple[Item, ...]:
 
 
 def _read_member(key: str, value: Any, *, is_sure: bool) -> tuple[Item, ...] | None:
-    """The task list in a member of a call of a tool that may keep one; it may be empty.
+    """The task list in a member of a call whose tool may keep one; None if there is no list. The list may be empty.
 
-    If it is not sure that the tool does, `tasks` may also be what a program is to do: then each needs a status.
+    If it is not sure that the tool keeps a list, `tasks` may also be work for a program. Then each item needs a status.
     """
     is_named = key in _KEYS and (is_sure or key != "tasks")
     items = read_items(value)
@@ -150,7 +159,7 @@ def _read_member(key: str, value: Any, *, is_sure: bool) -> tuple[Item, ...] | N
 
 
 def _read_change(one: Answered, item: Item, verbs: set[str]) -> Item | None:
-    """The one item as a call adds or changes it; None if the call only speaks of it."""
+    """The single item that a call adds or changes; None if the call only refers to it."""
     if item.label and not verbs.isdisjoint(_ADDS):
         return replace(item, id=item.id or _find_id(one))
     if not item.id or verbs.isdisjoint(_CHANGES):
@@ -160,13 +169,13 @@ def _read_change(one: Answered, item: Item, verbs: set[str]) -> Item | None:
 
 
 def _find_id(one: Answered) -> str:
-    """The id that a result gives to the item that was added."""
+    """The id that a result gives an added item; empty if there is none."""
     found = _CREATED.search(one.result.text[:400]) if one.result is not None else None
     return "" if found is None else found[1] or found[2]
 
 
 def _read_result(one: Answered) -> tuple[Item, ...]:
-    """The list that a result shows."""
+    """The list in a result; empty if there is none."""
     text = one.result.text if one.result is not None else ""
     if len(text) > RESULT_CHARS:
         return ()
@@ -178,5 +187,5 @@ def _read_result(one: Answered) -> tuple[Item, ...]:
 
 
 def _keeps_tasks(name: str) -> bool:
-    """Whether a tool's name speaks of tasks one by one; plans are also sold by the month."""
+    """Whether a tool's name shows that it manages single tasks. `plan` does not suffice: it may be a subscription."""
     return _NOUN.search(normalise(name[:NAME_CHARS])) is not None or not {"task", "tasks"}.isdisjoint(_split(name))

@@ -1,6 +1,6 @@
-"""The frame around what is carried: as data, within a budget.
+"""Quote carried text as data, within a budget.
 
-Law: nothing that is quoted can end the quotation or begin a marker. The text fits, or there is none.
+Law: quoted text can neither end the quotation nor begin a marker. The result fits the budget or is empty.
 """
 
 from collections.abc import Callable
@@ -9,21 +9,25 @@ from rules.summary.quoting import break_markers
 from rules.text.markers import QUOTE_END, QUOTE_START
 
 ROUNDS = 8
-"""Of fitting at most: pieces are counted one by one, and cost a little less or more together."""
+"""Most attempts to fit the budget. Pieces are counted one by one, and their sum differs a little from the count of the
+whole text, so the first attempt may be too long. Chosen."""
 
 
 def quote(text: str) -> str:
-    """A text in the marks of a quotation; its own markers are broken."""
+    """Return a text as a quotation, with the markers in it broken."""
     return frame(break_markers(text))
 
 
 def frame(text: str) -> str:
-    """A text whose markers are broken, in the marks of a quotation."""
+    """Return a text as a quotation. The markers in it must be broken already."""
     return f"{QUOTE_START}\n{text.rstrip()}\n{QUOTE_END}\n"
 
 
 def fit(write: Callable[[int], str], *, max_tokens: int, count: Callable[[str], int]) -> str:
-    """What `write` makes of a room of at most `max_tokens`, or of less if that is too large; empty if nothing fits."""
+    """Return what `write` makes of a room of `max_tokens`, or of less room if that result is too long.
+
+    Empty if no attempt fits `max_tokens`.
+    """
     room = max_tokens
     for _ in range(ROUNDS):
         if room <= 0:

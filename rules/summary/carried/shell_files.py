@@ -1,6 +1,6 @@
-"""Which files a command line reads, writes or changes.
+"""Find the files that a command line reads, writes or changes.
 
-Law: linear, and no shell: what is not plain is a change, or a reading whose text is not known.
+Law: linear, and not a full shell parser. An unclear command counts as a change, or as a read of unknown text.
 """
 
 import re
@@ -10,11 +10,11 @@ from itertools import pairwise
 from rules.summary.carried.file_events import PATH_CHARS, FileAct, FileEvent, normalise_path
 
 COMMAND_CHARS = 64 * 1024
-"""Of a command line: what stands behind them is not looked at."""
+"""Characters read of a command line. Chosen."""
 
 _HEREDOC = re.compile(r"<<-?[ \t]{0,4}(?P<quote>['\"]?)\\?(?P<end>\w{1,40})(?P=quote)")
 _FED = "\0"
-"""Begins the word that stands for a text which is fed to a program."""
+"""First character of the word that replaces a here-document."""
 _SEPARATORS = re.compile(r"(&&|\|\||[;|\n])")
 _WORDS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|>{1,2}|[^\s\"'<>&()]+")
 _READERS = frozenset({"cat", "bat", "batcat", "nl", "less", "more", "type", "get-content", "gc"})
@@ -25,7 +25,7 @@ _LINES = re.compile(r"(\d{1,9}),(\d{1,9})p\Z")
 
 
 def find_shell_events(command: str, result: str, wanted: Callable[[str], bool]) -> Iterator[FileEvent]:
-    """What a command line does to the wanted files, in order; `result` is what it printed."""
+    """Yield what a command line does to the wanted files, in order; `result` is its output."""
     command, bodies = _take_heredocs(command[:COMMAND_CHARS])
     pieces = _SEPARATORS.split(command)
     lines = [_WORDS.findall(piece) for piece in pieces[::2]]
@@ -51,12 +51,12 @@ def find_shell_events(command: str, result: str, wanted: Callable[[str], bool]) 
 
 
 def holds_all(most_lines: int, result: str) -> bool:
-    """Whether a result of at most so many lines from a file's beginning is all of the file."""
+    """Whether a result is the whole file if at most `most_lines` lines from its beginning were asked for."""
     return result.count("\n") + 1 < most_lines
 
 
 def _take_heredocs(command: str) -> tuple[str, list[str]]:
-    """The command with a word for each text that it feeds to a program, and these texts."""
+    """The command with one word in place of each here-document, and the texts of these."""
     command = command.replace(_FED, "")
     kept: list[str] = []
     bodies: list[str] = []
@@ -73,7 +73,7 @@ def _take_heredocs(command: str) -> tuple[str, list[str]]:
 
 
 def _find_body(words: Sequence[str], bodies: Sequence[str]) -> str:
-    """The text that is fed to a program, which `cat` passes on as it is."""
+    """The here-document that a command writes; only `cat` is known to write it unchanged."""
     fed = next((word for word in words if word.startswith(_FED)), "")
     return bodies[int(fed[1:])] if fed and _program(words) == "cat" else ""
 
@@ -96,7 +96,7 @@ def _changes(words: Sequence[str]) -> bool:
 
 
 def _find_redirection(words: Sequence[str]) -> tuple[str, str] | None:
-    """The sign and the file that a program's output goes to."""
+    """The sign (`>` or `>>`) and the file to which a program's output goes; None if it is not redirected."""
     for sign, target in pairwise(words):
         if sign in {">", ">>"} and not target.startswith(("/dev/", "&")):
             return sign, target
@@ -104,7 +104,7 @@ def _find_redirection(words: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _is_whole(words: Sequence[str], result: str) -> bool:
-    """Whether a program shows all of a file: no lines were asked for, or fewer came than were asked for."""
+    """Whether a program shows a whole file: it shows no part of it, or fewer lines came than were asked for."""
     if _program(words) in _READERS:
         return True
     ranges = [found for word in words[1:] if (found := _LINES.search(word.strip("\"'")))]

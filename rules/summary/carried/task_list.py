@@ -1,8 +1,8 @@
-"""The newest state of the agent's task list among messages that are removed.
+"""Find and write the newest state of the agent's task list in messages that are removed.
 
-Law: what a tool of lists was told counts most, then a file of plans, then a check list in the assistant's words. One
-whose items are all closed gives way to what is newer. If the tail says all of a list anew, nothing is carried. Items
-stand as the agent wrote them.
+Law: a list given to a task tool has priority, then a plan file, then a check list in the assistant's text. A list with
+only closed items is used only if no other has open ones. If the tail contains a whole new list, nothing is carried.
+Items stay as the agent wrote them.
 """
 
 import re
@@ -23,26 +23,28 @@ from rules.summary.quoting import break_markers, quote_line
 from rules.text.head_tail import truncate_text
 
 SOURCE_CHARS = 120
+"""Most characters shown of a tool's name or a path. Chosen."""
 PATH_CHARS = 400
+"""Characters read at a path's end. Chosen."""
 UNCERTAIN = "; in part, or changed since"
 TEXT_CHARS = 64 * 1024
-"""A longer text of the assistant or of a file is no task list."""
+"""A longer text of the assistant is not a task list; of a file, only the beginning is read. Chosen."""
 OPEN = frozenset({Rank.ACTIVE, Rank.OPEN, Rank.PROSE})
 MOST_LINES = 400
-"""That are tried when a list is written."""
+"""Most items tried when a list is written. Chosen."""
 _FILE = re.compile(
     r"(?:[^/]{0,80}[-_. ])?(?:to-?dos?|plans?|tasks?|tasklist|checklist|progress)(?:[-_. ][^/]{0,80})?"
     r"\.(?:md|markdown|txt)",
     re.IGNORECASE,
 )
 _EXACT = re.compile(r"(?:to-?dos?|plan|tasks?|checklist|progress)\.(?:md|markdown|txt)", re.IGNORECASE)
-"""Names that a file of plans has even if the agent only reads it."""
+"""Names of plan files that count even if the agent only read the file. Other plan files must be written by it."""
 _FOLDERS = frozenset({"plans", "todos", "tasks"})
 _HINTS = ("todo", "to-do", "plan", "task", "checklist", "progress")
 
 
 class Kind(IntEnum):
-    """Where a list was written, the most telling first."""
+    """The place of a list, by priority."""
 
     TOOL = 0
     FILE = 1
@@ -51,9 +53,10 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """`items` in their order; `source` is the tool or the file, empty if the assistant said it.
+    """A task list; `items` are in the agent's order.
 
-    `is_uncertain` if the list was changed since in ways that the transcript does not tell, or was seen in part.
+    `source` is the tool's name or the file's path; empty if the list is in the assistant's text. `is_uncertain`: the
+    list was only seen in part, or changed since in a way that the transcript does not show.
     """
 
     items: tuple[Item, ...]
@@ -62,13 +65,13 @@ class TaskList:
 
     @property
     def has_open(self) -> bool:
-        """Whether anything is left to do."""
+        """Whether an item is still to be done. A plan in prose counts as open."""
         return any(item.rank in OPEN for item in self.items)
 
 
 @dataclass(slots=True)
 class _Search:
-    """What was found on the way from the newest message back to the newest list that a tool was told whole."""
+    """The state of a backward search, from the newest message to the newest whole list in a tool call."""
 
     whole: ListCall | None = None
     changes: list[ListCall] = field(default_factory=list)
@@ -76,7 +79,7 @@ class _Search:
     said: tuple[Item, ...] = ()
 
     def go_back(self, messages: Sequence[Message]) -> "_Search":
-        """Search messages up to that list, or all of them."""
+        """Search messages from the newest on, up to that list. Returns itself."""
         for step in newest_steps(messages):
             for one in reversed(step.calls):
                 self._read_call(one)
@@ -88,7 +91,7 @@ class _Search:
         return self
 
     def take(self, kind: Kind) -> TaskList | None:
-        """The newest list of a kind; an empty one if it was emptied."""
+        """The newest list of a kind; None if there is none. The list is empty if the agent emptied it."""
         if kind is Kind.TOOL:
             return self._take_told()
         if kind is Kind.FILE:
@@ -96,7 +99,7 @@ class _Search:
         return TaskList(self.said) if self.said else None
 
     def holds_whole(self, kind: Kind) -> bool:
-        """Whether all of a list of that kind was found, and not only changes of one."""
+        """Whether a whole list of that kind was found, and not only changes of one."""
         return self.whole is not None if kind is Kind.TOOL else self.take(kind) is not None
 
     def _read_call(self, one: Answered) -> None:
@@ -115,7 +118,7 @@ class _Search:
             return None
         items = self.whole.items if self.whole is not None else ()
         state = apply_changes(items, (each.items for each in reversed(self.changes)))
-        # What is only added, without a name or a status to change it by, is not what the agent keeps for itself.
+        # Items that were only added, without an id or a status, cannot be updated: this is not the agent's own list.
         is_kept = self.whole is not None or any(item.id or item.status for item in state)
         return TaskList(state, told[-1].source) if is_kept else None
 
@@ -124,7 +127,7 @@ class _Search:
         touched = {event.path for event in self.events if event.act is not FileAct.READ}
         for state in reversed(follow_events(reversed(self.events)).values()):
             if state.path not in touched and not _EXACT.fullmatch(take_name(state.path)):
-                continue  # it is some document's
+                continue  # the agent only read it, and its name is not exact: it may be any document
             text = strip_line_numbers(state.text[:TEXT_CHARS])
             items = read_markdown(text, 1) or (read_prose(text) if state.path in written else ())
             if items:
@@ -133,7 +136,7 @@ class _Search:
 
 
 def find_task_list(removed: Sequence[Message], tail: Sequence[Message]) -> TaskList | None:
-    """The list as it stood after `removed`; None if there is none, or if `tail` holds all of a newer one."""
+    """Return the task list as it was after `removed`; None if there is none, or if `tail` has a whole newer one."""
     found, newer = _Search().go_back(removed), _Search().go_back(tail)
     closed: TaskList | None = None
     for kind in Kind:
@@ -147,10 +150,10 @@ def find_task_list(removed: Sequence[Message], tail: Sequence[Message]) -> TaskL
 
 
 def write_task_list(task_list: TaskList, *, max_tokens: int, count: CountTokens) -> str:
-    """The list as a quotation of at most `max_tokens`; empty if no item fits.
+    """Write the list as a quotation of at most `max_tokens`; empty if no item fits.
 
-    What is being done goes first, then what is open, then what is closed, the last of it first; what is left out is
-    told. Further words on an item stand below it if there is room; of a plan in prose, head and tail.
+    Active items have priority, then open ones, then closed ones from the last on; a line says how many are left out. An
+    item's details follow it if there is room. A plan in prose is shortened to head and tail.
     """
     return fit(lambda room: _write(task_list, room, count), max_tokens=max_tokens, count=count)
 
@@ -170,7 +173,7 @@ def _write(task_list: TaskList, room: int, count: CountTokens) -> str:
 
 
 def _choose(items: Sequence[Item], room: int, count: CountTokens) -> dict[int, str]:
-    """What stands for the items that fit, by their places."""
+    """The texts of the items that fit, by the items' indexes."""
     chosen: dict[int, str] = {}
     for index in _order(items):
         if room <= 0:
@@ -190,26 +193,26 @@ def _choose(items: Sequence[Item], room: int, count: CountTokens) -> dict[int, s
 
 
 def _write_item(item: Item, room: int, count: CountTokens) -> str:
-    """A line of the list; as much of prose as there is room for."""
+    """An item with its line break; a plan in prose is shortened to the room."""
     text = break_markers(item.write())
     return f"{truncate_text(text, room - 1, count) if item.rank is Rank.PROSE else text}\n"
 
 
 def _order(items: Sequence[Item]) -> list[int]:
-    """The places of the items, what matters most first; of what is closed, the last first."""
+    """The indexes of the items by priority; of closed items the last is first."""
     ranked = ((item.rank, -index if item.rank is Rank.CLOSED else index, index) for index, item in enumerate(items))
     return [index for _, _, index in sorted(ranked)[:MOST_LINES]]
 
 
 def _tell_missing(items: Sequence[Item]) -> str:
-    """A line that says how many items are left out; nothing if none is."""
+    """A line that says how many items are left out; empty if none is."""
     closed = sum(item.rank is Rank.CLOSED for item in items)
     left = sum(item.rank <= Rank.OPEN for item in items)
     return f"({left} open and {closed} closed items left out)\n" if left or closed else ""
 
 
 def _indent(item: Item) -> str:
-    """The further words on an item that is not closed; those of a Markdown list stand as they do there."""
+    """The details of an item that is not closed; those of a Markdown list keep their own indentation."""
     if not item.details or item.rank is Rank.CLOSED:
         return ""
     if item.line:
@@ -224,7 +227,7 @@ def _may_name_plan(arguments: str) -> bool:
 
 
 def _is_plan(path: str) -> bool:
-    """Whether a file is one of plans by its name, or by its folder's."""
+    """Whether a path's file name or folder shows that it is a plan file."""
     *folders, name = path[-PATH_CHARS:].split("/")
     in_folder = (
         bool(folders) and folders[-1].lower() in _FOLDERS and name.lower().endswith((".md", ".markdown", ".txt"))

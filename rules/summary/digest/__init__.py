@@ -1,4 +1,4 @@
-"""What happened, told without a model.
+"""The digest: a summary made without a model.
 
-Law: each module finds one thing in the messages: statements, steps, errors. `write` puts them together.
+Law: each module finds one kind of thing in the messages: statements, steps, errors. `write` puts them together.
 """

@@ -1,7 +1,7 @@
-"""Errors that tools have told of, and that nothing has resolved since.
+"""Find errors in tool results that nothing has resolved since.
 
-Law: an error is resolved if the same call went well later, or if a file that it names was changed later and the error
-did not come again. What a tool has only read is no error of its own. Of each result the end alone is read.
+Law: an error is resolved if the same call succeeded later, or if a file that it names was changed later and the error
+did not come again. Text that a tool only read from a file is not an error. Only the end of each result is read.
 """
 
 import re
@@ -15,27 +15,30 @@ from rules.summary.digest.steps import Deed, find_deeds, is_command, only_reads
 from rules.summary.quoting import quote_line
 
 ERROR_CHARS = 200
+"""Most characters of one error's line. Chosen."""
 ERRORS = 8
+"""Most errors returned, the newest ones. Chosen."""
 LINES = 2
-"""Of one result, the last ones."""
+"""Most error lines of one result, the last ones. Chosen."""
 RESULT_CHARS = 8000
+"""Characters from a result's end that are searched. Chosen: a failing program prints its error last."""
 RESULTS = 400
-"""Of which errors are looked for, the newest ones."""
+"""Only this many of the newest results are searched. Chosen."""
 BEFORE_CHARS = 100
-"""Of a long line before the word that tells of an error."""
+"""Most characters of a line that are kept before the word that shows the error. Chosen."""
 OPEN = 64
-"""Errors that are kept in mind at once."""
+"""Most open errors followed at the same time; the oldest is dropped. Chosen: it bounds the time per call."""
 
 _WORD = re.compile(r"\b(?:error|exception|failed|failure|fatal|panic)\b|Error\b|Exception\b", re.IGNORECASE)
 _NONE = re.compile(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)
 _SIGNS = " \t\r:.!-=*"
-"""A line that has nothing else beside the word is a title."""
+"""A line that has only these beside the word is a title, not an error."""
 _CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
 _SOURCE = re.compile(
     r"[ \t]{0,12}\d{1,7}[ \t:|\u2192-]{1,80}"
     r"(?:#|//|/\*|\*|--|<!--|\"\"\"|@|(?:raise|def|class|throw|except|catch|return|import|from)\b)"
 )
-"""A line of a file with its number: a comment, or a statement."""
+"""A numbered line of source code (a comment or a statement): it mentions an error and reports none."""
 
 
 @dataclass(slots=True)
@@ -45,7 +48,7 @@ class _Error:
 
 
 def find_open_errors(messages: Sequence[Message]) -> tuple[str, ...]:
-    """The newest errors that are open after the last message, oldest first, each a line."""
+    """Find the newest errors that are unresolved after the last message: one line each, oldest first."""
     errors: dict[str, _Error] = {}
     calls = OpenCalls()
     results = sum(message.role is Role.TOOL for message in messages)
@@ -65,6 +68,7 @@ def _note_result(errors: dict[str, _Error], call: ToolCall | None, result: Messa
     failed = tells_failure(result)
     key = (call.name, call.arguments) if call is not None else None
     lines = [] if not failed and call is not None and _is_of_files(call) else list(_find_lines(text))
+    # A change that itself failed has resolved nothing.
     for error in errors.values() if failed and call is not None else ():
         error.mended_by = None if error.mended_by is call else error.mended_by
     if key is not None and not failed and not lines:
@@ -78,7 +82,7 @@ def _note_result(errors: dict[str, _Error], call: ToolCall | None, result: Messa
 
 
 def _is_of_files(call: ToolCall) -> bool:
-    """Whether a call shows files, or changes them and shows what they hold now."""
+    """Whether a call only shows files, or edits them and shows their content: errors in that text are not its own."""
     if only_reads(call):
         return True
     return not is_command(call) and not {Deed.READ, *_CHANGES}.isdisjoint(find_deeds(call).values())
@@ -94,7 +98,7 @@ def _note_change(errors: dict[str, _Error], call: ToolCall) -> None:
 
 
 def _find_lines(text: str) -> Iterator[str]:
-    """The last lines that tell of an error, oldest first."""
+    """The last lines of a text that report an error, in the text's order."""
     end = text[-RESULT_CHARS:]
     found: dict[int, int] = {}
     for word in _WORD.finditer(end):

@@ -1,7 +1,7 @@
-"""What user and assistant have said: sentences, those first that tell most.
+"""Select what user and assistant said, sentence by sentence; those with the most information come first.
 
-Law: a function of the texts alone. Nothing is said twice. Code that stands between fences is no statement. Linear in
-the texts, of each of which only beginning and end are read.
+Law: a function of only the texts. No sentence is repeated. Code in fences is left out. Linear; only the beginning and
+the end of each text are read.
 """
 
 import re
@@ -17,16 +17,18 @@ from rules.summary.phrases import GOES_ON
 from rules.summary.quoting import quote_line
 
 HEAD_CHARS, TAIL_CHARS = 6000, 2000
-"""Of one message's text."""
+"""Characters read at the beginning and at the end of one message's text. Chosen."""
 ALL_CHARS = 2_000_000
-"""Of all messages, the newest ones."""
+"""Characters read of all messages, the newest ones. Chosen."""
 SENTENCE_CHARS = 300
+"""Most characters of one statement. Chosen."""
 CHARS_PER_TOKEN = 8
-"""No more are looked at in detail than a budget could hold."""
+"""Statements with this many characters for each token of the budget are looked at in detail. Chosen: about twice what
+fits, as a token has about four characters."""
 MIN_CHARS = 12
-"""A sentence costs so much more than its own characters."""
+"""Added to a statement's length before its weight is divided by it, so very short ones are not favoured. Chosen."""
 QUESTION_SHARE, INTENT_SHARE = 0.4, 0.5
-"""Of the weight of a statement that counts if it is a question or a title, or says what will be done next."""
+"""Factors for the weight of a question or a title, and of an announcement of what will be done next. Chosen."""
 
 _SIGNS = " .,;:!?…。！？-"
 _FENCED = re.compile(r"(?:^|(?<=\n))[ \t]{0,3}(```|~~~).*?(?:\n[ \t]{0,3}\1|\Z)", re.DOTALL)
@@ -36,12 +38,12 @@ _END = re.compile(
     |[。！？][」』”）]{0,3}""",
     re.VERBOSE,
 )
-"""Not behind a single letter or an ordinal number."""
+"""The end of a sentence. A full stop after a single letter, a short number or a title such as `Dr` does not end one."""
 _LIST = re.compile(r"(?:[-*+>•#]{1,4}|\d{1,3}[.)]) +")
 
 
 class Statement(NamedTuple):
-    """A sentence of message `at`, the newest that has it."""
+    """A sentence; `at` is the index of the newest message that contains it."""
 
     at: int
     text: str
@@ -50,9 +52,9 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one side has said, oldest first; of a sentence that was said again the newest alone.
+    """What one side said, oldest first. A sentence that was said several times is listed once, at its newest place.
 
-    `census` is of the words of both sides.
+    `census` has the words of both sides.
     """
 
     role: Role
@@ -62,7 +64,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Statements as single lines, oldest first, and the places of lines in the order in which they are to be taken."""
+    """Statements as single lines, oldest first, and the indexes of lines in the order in which to take them."""
 
     lines: tuple[str, ...]
     order: tuple[int, ...]
@@ -75,7 +77,7 @@ class _Line(NamedTuple):
 
 
 def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
-    """What the user has said, and what the assistant has."""
+    """Return the statements of the user and those of the assistant."""
     found: dict[Role, dict[str, int]] = {Role.USER: {}, Role.ASSISTANT: {}}
     times: Counter[str] = Counter()
     left = ALL_CHARS
@@ -87,7 +89,7 @@ def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
         for sentence in split_sentences(messages[at].text)[::-1]:
             left -= len(sentence)
             if acts and GOES_ON.match(sentence) and not gives_reason(sentence):
-                continue  # what it announces stands among the calls
+                continue  # it announces a call, which the digest lists anyway
             times[sentence] += 1
             places.setdefault(sentence, at)
     census = Census()
@@ -103,7 +105,10 @@ def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, without blanks around them and without code between fences."""
+    """Split a text into sentences, without white space around them and without code in fences.
+
+    Only the first HEAD_CHARS and the last TAIL_CHARS characters of a longer text are read.
+    """
     if len(text) > HEAD_CHARS + TAIL_CHARS:
         text = f"{text[:HEAD_CHARS]}\n{text[-TAIL_CHARS:]}"
     if "```" in text or "~~~" in text:
@@ -122,10 +127,10 @@ def _split_line(line: str) -> Iterator[str]:
 
 
 def rank(said: Said, *, max_tokens: int, number: int) -> Ranked:
-    """As many statements as could have room in `max_tokens`, those first that tell most for their length.
+    """Rank the statements that might fit `max_tokens`, those with the most information for their length first.
 
-    `number` is how many messages there are: of two that tell as much, the newer is taken first. The user's first
-    statement is taken before all others: it says what all is about.
+    `number` is the number of messages: a newer statement weighs a little more. The user's first statement is taken
+    before all others, because it says what the conversation is about.
     """
     statements, census, is_users = said.statements, said.census, said.role is Role.USER
     newness = [0.8 + 0.4 * one.at / max(number, 1) for one in statements]
@@ -148,7 +153,7 @@ def rank(said: Said, *, max_tokens: int, number: int) -> Ranked:
 
 
 def _put_repeated_last(ranked: Sequence[_Line], said: Said) -> list[_Line]:
-    """The same lines, those last that name only what was named before them."""
+    """Move a line to the end if better lines contain all the names in it."""
     named: set[str] = set()
     fresh: list[_Line] = []
     stale: list[_Line] = []
@@ -168,5 +173,5 @@ def _weigh(statement: Statement, census: Census) -> float:
 
 
 def _width(text: str) -> int:
-    """About how much a text costs, in letters of scripts with blanks."""
+    """The approximate cost of a text, in units of one ASCII character."""
     return len(text) if text.isascii() else sum(4 if "\u3040" <= char <= "\uffef" else 1 for char in text)

@@ -1,7 +1,7 @@
-"""What was done: files, with what was done to each, and the other calls with how they ended.
+"""Find what was done: files with what was done to each, and other calls with how they ended.
 
-Law: told from calls, and from how their results begin and end. What is not certain is not said. Linear in the calls;
-only the beginning of arguments is read.
+Law: a function of the calls, and of how their results begin and end. What is uncertain is left out. Linear in the
+calls; only the beginning of arguments is read.
 """
 
 import re
@@ -18,15 +18,19 @@ from rules.results.tools.failure import tells_failure, was_refused
 from rules.summary.quoting import quote_line
 
 ARGUMENTS_CHARS = 4000
+"""Characters read of a call's arguments. Chosen."""
 CALL_CHARS = 120
+"""Most characters shown of a call. Chosen."""
 NAME_CHARS = 64
-"""Source: OpenAI's bound for the names of functions."""
+"""Characters read of a tool's name. Source: OpenAI's bound for the names of functions."""
 FILES = 200
+"""Most files returned, the newest ones. Chosen."""
 RECENT_CALLS = 40
+"""Most different calls returned, the newest ones. Chosen."""
 
 _PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,15}:(?:\\?/){2}(?:[^\s\"'<>\\]|\\/)*", re.IGNORECASE)
-"""No file, whatever it ends with."""
+"""URLs: they are not files, even if they end like a path."""
 _NAMED = re.compile(
     r'"(?:path|file_?path|file_?name|file|target_?file|notebook_path|absolute_path|relative_path)"\s{0,4}:\s{0,4}"([^"\\]{1,256})"',
     re.IGNORECASE,
@@ -34,14 +38,14 @@ _NAMED = re.compile(
 _EDITOR = re.compile(
     r'"command"\s{0,4}:\s{0,4}"(view|create|str|insert|undo|edit|write|read|delete|replace|append)(?:_[a-z]+)?"'
 )
-"""Of tools that edit: what other tools call a command is a line of a shell."""
+"""The `command` of an editing tool. In other tools, `command` is a command line."""
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _SEGMENTS = re.compile(r"&&|\|\|?|;|\n")
 _ESCAPED = re.compile(r"\\[ntr]|\\(?=[\"'/])")
 
 
 class Deed(StrEnum):
-    """What is done to a file."""
+    """What was done to a file. `NAMED`: a call names it, and nothing more is known."""
 
     READ = "read"
     WRITTEN = "written"
@@ -84,15 +88,15 @@ _READERS = frozenset(
         "wc",
     )
 )
-"""Commands that show what stands in files."""
+"""Commands that only read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Files and calls as single lines, those of the newest last.
+    """Files and calls as single lines, the newest last.
 
-    `order` is that in which files are to be taken: what was changed first, then the newest. `left_out` is how many
-    earlier calls are not among `calls`.
+    `order` has the indexes of `files` in the order in which to take them: changed files first, then the others, each
+    from the newest on. `left_out` is the number of earlier calls that are not in `calls`.
     """
 
     files: tuple[str, ...]
@@ -103,7 +107,7 @@ class Steps:
 
 @dataclass(slots=True)
 class _Called:
-    """Equal calls: how many, and whether the last one, and any of them, has failed."""
+    """A group of equal calls: their number, whether the last one failed, and whether any of them did."""
 
     row: str
     times: int = 0
@@ -123,20 +127,20 @@ class _Found:
     calls: int = 0
 
     def touch(self, path: str, deed: Deed) -> None:
-        """Something was done to a file: it is the newest now."""
+        """Count a deed; the file becomes the newest one."""
         deeds = self.deeds.pop(path, None) or Counter()
         deeds[deed] += 1
         self.deeds[path] = deeds
 
     def undo(self, path: str, deed: Deed) -> None:
-        """What was to be done to a file was not done."""
+        """Count a deed as failed instead of done."""
         deeds = self.deeds[path]
         if deed in _FAILED and deeds[deed]:
             deeds[deed] -= 1
             deeds[_FAILED[deed]] += 1
 
     def call(self, call: ToolCall) -> None:
-        """A call was made that is none of a file alone."""
+        """Count a call; it becomes the newest one."""
         key = (call.name, call.arguments)
         one = self.called.pop(key, None) or _Called(_write_call(call))
         one.times += 1
@@ -145,7 +149,7 @@ class _Found:
 
 
 def find_steps(messages: Sequence[Message]) -> Steps:
-    """What was done in these messages."""
+    """Find what was done in these messages."""
     found, open_calls = _Found(), OpenCalls()
     for message in messages:
         answered = open_calls.answer(message)
@@ -176,13 +180,13 @@ def _note_end(found: _Found, call: ToolCall, result: Message) -> None:
 
 
 def _is_undone(call: ToolCall, result: Message) -> bool:
-    """Whether a call that failed did nothing: of several commands in a line the first may have gone well."""
+    """Whether a failed call did nothing at all. If a line has several commands, the first may have succeeded."""
     commands = [one for one in _SEGMENTS.split(find_command(call) or "") if one.split(None, 1)[:1] not in ([], ["cd"])]
     return len(commands) < 2 or was_refused(result)
 
 
 def find_deeds(call: ToolCall) -> dict[str, Deed]:
-    """The paths that a call names, and what it does to each."""
+    """Return the paths that a call names, and what it does to each."""
     arguments = call.arguments[:ARGUMENTS_CHARS]
     command = find_command(call)
     if command is not None:
@@ -207,7 +211,7 @@ def _shell_deed(segment: str, path: str) -> Deed:
 
 
 def only_reads(call: ToolCall) -> bool:
-    """Whether a call shows what stands somewhere, and does nothing else."""
+    """Whether a call only reads and changes nothing."""
     command = find_command(call)
     if command is None:
         return set(find_deeds(call).values()) == {Deed.READ}
@@ -216,12 +220,12 @@ def only_reads(call: ToolCall) -> bool:
 
 
 def is_command(call: ToolCall) -> bool:
-    """Whether a call runs a line of a shell."""
+    """Whether a call runs a command line."""
     return find_command(call) is not None
 
 
 def find_command(call: ToolCall) -> str | None:
-    """The line of a shell that a call runs; None if it is a call of another kind."""
+    """Return the command line that a call runs; None if it is a call of another kind."""
     if len(call.arguments) > ARGUMENTS_CHARS or _EDITOR.search(call.arguments):
         return None
     try:

@@ -1,6 +1,7 @@
-"""A sentence without what tells nothing: greetings, fillers, parts without facts.
+"""Shorten a sentence: drop greetings, fillers and parts without facts.
 
-Law: no word is added, none is moved, and no negation goes, and no condition that names anything. Linear in the text.
+Law: no word is added or moved. Negations are never dropped, and neither are conditions that name something. Linear in
+the text.
 """
 
 import re
@@ -10,9 +11,9 @@ from rules.summary.digest.facts import Census, read_words
 
 _ENDS = (".", "!", "?", "…", "。", "！", "？")
 MIN_WEIGHT = 0.45
-"""Of a part of a sentence that stays."""
+"""Least weight (facts.py) of a part of a sentence that is kept. Chosen."""
 MIN_CHARS = 40
-"""Shorter sentences stay whole but for the words before them."""
+"""In shorter sentences only leading words are dropped. Chosen."""
 
 _PART = re.compile(r"(?<=[,;:]) |(?<=[，；：]) ?| (?=[—–] )")
 _DENIES = re.compile(
@@ -28,9 +29,9 @@ _LIMITS = re.compile(
     |如果|除非|但|只|除了|もし|ただし)""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""By these words a part limits what another says."""
+"""Words that begin a condition or another limit on what the rest of the sentence says."""
 LIMIT_WEIGHT = 0.1
-"""Of a part that limits another one and stays: it has to say to what."""
+"""Least weight of a limiting part that is kept: a part that names nothing is dropped. Chosen."""
 _LEAD = re.compile(
     r"""(?:[^,;:]{0,80}?\b(?:found(?:\ out)?|know|remember|note|notice|noticed|confirm|confirmed|see|saws?|said|heard
         |told\ (?:me|you|us)|turns\ out|turned\ out|learned|checked|forget|mention|mentioned|aware|sure)\ that
@@ -41,7 +42,7 @@ _LEAD = re.compile(
     |(?:and|but|so|und|aber)(?=\ ))\ """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""Words before what is said. Part of the text only if nothing in them limits it."""
+"""Leading words without content, such as "I found out that". They are dropped unless a word of _HEDGE is among them."""
 _HEDGE = re.compile(
     r"n't\b|\b(?:not|never|no|nobody|unless|if|whether|once|when|wrong|nicht|kein\w*|nie|niemand|ob|wenn|falsch)\b",
     re.IGNORECASE,
@@ -53,7 +54,10 @@ _ARTICLE = re.compile(r"(?:(?<=\s)|\A)[Tt]he (?=\S)")
 
 
 def shorten(sentence: str, census: Census) -> str:
-    """The sentence without leading words and parts that tell nothing; never empty."""
+    """Return the sentence without leading words and parts that carry no information; never empty.
+
+    The result ends with a full stop or the like, or gets a semicolon, so that it can be joined to others.
+    """
     parts = (
         _drop_parts([part for part in _PART.split(sentence) if part], census)
         if len(sentence) > MIN_CHARS
@@ -66,12 +70,15 @@ def shorten(sentence: str, census: Census) -> str:
 
 
 def _is_dense(text: str) -> bool:
-    """Whether it is written without blanks."""
+    """Whether a text is written without spaces between words."""
     return any("\u3040" <= char <= "\u9fff" for char in text[:200]) and text.count(" ") < len(text) / 12
 
 
 def _drop_parts(parts: Sequence[str], census: Census) -> Sequence[str]:
-    """The parts that tell something, those that limit others, and all if none tells anything."""
+    """The parts from the first to the last that carry information, and all negations and limits outside them.
+
+    If no part carries information, all parts.
+    """
     if len(parts) == 1:
         return parts
     weights = [census.weigh(part, read_words(part)) for part in parts]

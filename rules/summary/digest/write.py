@@ -1,7 +1,7 @@
-"""Rung 7: the lists of what happened, and what share of the budget each has.
+"""Write the digest: lists of what happened, each with a share of the budget.
 
-Law: a function of the messages and the budget alone. It stands in where a summary is not to be had. It tells who said
-what: lines of tools, calls and the assistant's words stand in one quotation.
+Law: a function of only the messages and the budget. The digest shows who said what: tool output, calls and the
+assistant's words are in one quotation, the user's words are outside it.
 """
 
 import re
@@ -18,16 +18,19 @@ from rules.summary.quoting import quote_line
 
 USERS_SHARE, ASSISTANTS_SHARE = 0.40, 0.30
 FILES_SHARE, CALLS_SHARE, ERRORS_SHARE = 0.12, 0.08, 0.10
-"""Of the budget, if each list has rows; else of what those have that do."""
+"""Each list's share of the budget. The share of an empty list is divided among the others. Chosen."""
 
 _NO_LIST = " earlier messages were removed.\n"
-"""If there is no room for a list."""
+"""The opening of a digest that has no room for a list."""
 _OPENING = " earlier messages were removed; this is a list made from them.\n"
 _BEGINNING = re.compile(rf"(?:\A|\n\n)\d+(?:{re.escape(_OPENING)}|{re.escape(_NO_LIST)})")
 
 
 def write_digest(messages: Sequence[Message], *, max_tokens: int, count: CountTokens, note: str = "") -> str:
-    """What was said, done and not resolved, within `max_tokens`, behind a `note`."""
+    """Write what was said and done and which errors remain, within `max_tokens`.
+
+    The digest begins with `note` if there is one: a model's summary that covers what came before these messages.
+    """
     beginning = f"{note}\n\n{len(messages)}" if note else f"{len(messages)}"
     opening = beginning + _OPENING
     lists = _share(_find_lists(messages, max(max_tokens - count(opening), 0), count))
@@ -36,7 +39,7 @@ def write_digest(messages: Sequence[Message], *, max_tokens: int, count: CountTo
 
 
 def find_note(digest: str) -> str:
-    """The model's summary that a digest goes on from; empty if it goes on from none."""
+    """Return the model's summary with which a digest begins; empty if it has none."""
     beginning = _BEGINNING.search(digest)
     return digest[: beginning.start()] if beginning else ""
 
@@ -57,7 +60,7 @@ def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountToken
 
 
 def _tell(rows: Rows, messages: Sequence[Message], said: Said, *, max_tokens: int, count: CountTokens) -> Rows:
-    """The list with what one side has said: as it is if it is short, else by sentences, those first that tell most."""
+    """The list with what one side said: whole messages if all fit, else the sentences with the most information."""
     texts = [message.text for message in messages if message.role is said.role and message.text.strip()]
     if sum(map(len, texts)) <= max_tokens * CHARS_PER_TOKEN and all(len(text) <= SENTENCE_CHARS for text in texts):
         lines = tuple(quote_line(text, SENTENCE_CHARS) for text in texts)
@@ -68,6 +71,6 @@ def _tell(rows: Rows, messages: Sequence[Message], said: Said, *, max_tokens: in
 
 
 def _share(lists: Sequence[Rows]) -> list[Rows]:
-    """The lists, the shares of those that have no rows given to the others."""
+    """The lists, with the shares of empty lists divided among the others in proportion."""
     whole = sum(one.share for one in lists if one.rows) or 1.0
     return [replace(one, share=one.share / whole) for one in lists]

@@ -1,4 +1,4 @@
-"""What is a handoff note, and what is none."""
+"""The check whether a model's answer is a handoff note."""
 
 import pytest
 from hypothesis import given
@@ -260,7 +260,7 @@ UNWRAPPED = {
 
 @pytest.mark.parametrize("name", sorted(NOTES))
 def test_a_note_is_a_note_however_it_is_written(name: str) -> None:
-    """Numbers or none, bold or marked, in any language, fenced, thought over, or cut off behind the third part."""
+    """With or without numbers, bold, in any language, fenced, after reasoning, or cut off after the third part."""
     note = NOTES[name]
     assert read_answer(note).flaw is None
     assert read_answer(note).text == UNWRAPPED.get(name, note).strip()
@@ -341,13 +341,13 @@ EMPTY_HEADED = "\n".join(line.partition(":")[0] for line in PLAIN.splitlines())
         pytest.param("<think>on and on", Flaw.NO_HEADINGS, id="nothing but thinking"),
     ],
 )
-def test_what_is_no_note_is_told_by_its_flaw(answer: str, flaw: Flaw) -> None:
-    """Shorter than what it stands for is not enough."""
+def test_an_answer_that_is_not_a_note_has_a_flaw(answer: str, flaw: Flaw) -> None:
+    """An answer that is only shorter than what it replaces is not a note."""
     assert read_answer(answer).flaw is flaw
 
 
 def under_headings(*bodies: str) -> str:
-    """The headings as they were asked for, and a text under each."""
+    """The headings that were asked for, with a text below each."""
     headings = [line for line in NOTE_PARTS.splitlines() if line.startswith("#")]
     return "\n".join(f"{heading}\n{body}" for heading, body in zip(headings, bodies, strict=True))
 
@@ -389,13 +389,13 @@ def under_headings(*bodies: str) -> str:
         pytest.param(["It was all done.", "Be quick.", "Test it.", "None."], id="a few words"),
     ],
 )
-def test_headings_over_nothing_are_no_note(bodies: list[str]) -> None:
-    """What says that there is nothing to say, or that something is to be filled in, stands for no work."""
+def test_headings_without_content_are_not_a_note(bodies: list[str]) -> None:
+    """A text that says there is nothing to say, or that is still to be filled in, does not count."""
     assert read_answer(under_headings(*bodies)).flaw in {Flaw.NO_CONTENT, Flaw.REFUSAL, Flaw.NO_HEADINGS}
 
 
-def test_forty_signs_are_content_and_fewer_are_none() -> None:
-    """A sign of Chinese counts for three letters."""
+def test_forty_characters_are_content_and_fewer_are_not() -> None:
+    """A Chinese character counts as three letters."""
     assert read_answer(under_headings("x" * 37, "y", "z", "w")).flaw is None
     assert read_answer(under_headings("x" * 36, "y", "z", "w")).flaw is Flaw.NO_CONTENT
     assert read_answer(under_headings("修" * 13, "y", "z", "w")).flaw is None
@@ -455,8 +455,8 @@ TUTORIAL = """\
         pytest.param(TUTORIAL.replace("Install Docker", "安装").replace("Verify", "验证"), id="in Chinese"),
     ],
 )
-def test_a_plan_or_a_report_to_the_user_is_no_note(answer: str) -> None:
-    """Whatever of the words of the headings they have."""
+def test_a_plan_or_a_report_to_the_user_is_not_a_note(answer: str) -> None:
+    """Even if it contains some words of the headings."""
     assert read_answer(answer).flaw in {Flaw.IN_ROLE, Flaw.NO_HEADINGS}
 
 
@@ -476,20 +476,20 @@ def test_a_plan_or_a_report_to_the_user_is_no_note(answer: str) -> None:
     ],
 )
 @pytest.mark.parametrize("note", [PLAIN, AS_ASKED], ids=["plain", "as asked"])
-def test_a_note_that_ends_in_a_call_is_none(note: str, call: str) -> None:
-    """The model goes on with the task; what it would do next stands in no note."""
+def test_a_text_that_ends_in_a_call_is_not_a_note(note: str, call: str) -> None:
+    """The model goes on with the task instead of writing a note."""
     assert read_answer(f"{note}\n\n{call}").flaw is Flaw.TOOL_CALL
 
 
-def test_a_flawed_answer_loses_its_thinking_all_the_same() -> None:
-    """Nobody ever takes it for what was said."""
+def test_reasoning_is_removed_from_a_flawed_answer_too() -> None:
+    """Reasoning is never taken for the answer."""
     assert read_answer("<think>hm</think> ok").text == "ok"
     assert read_answer("<think>hm").text == ""
 
 
 @given(st.text(alphabet=st.sampled_from("1234.)#* _-:`~<>|/{}[]\"'\n abdeforstuil数据："), max_size=300))
 def test_any_text_is_judged(text: str) -> None:
-    """No exception, and a note is still one when it is read again."""
+    """No text raises an exception, and a note is still a note when it is read a second time."""
     answer = read_answer(text)
     if answer.flaw is None:
         assert read_answer(answer.text) == answer
@@ -521,5 +521,5 @@ def test_any_text_is_judged(text: str) -> None:
     ],
 )
 def test_hostile_answers_are_judged(unit: str) -> None:
-    """A megabyte of what may begin a pattern is read in one go, or this test does not end."""
+    """A megabyte of text that may begin a pattern is read in one pass; otherwise this test would not end."""
     assert read_answer(unit * (1_000_000 // len(unit))).flaw is not None

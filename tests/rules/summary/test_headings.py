@@ -1,4 +1,4 @@
-"""The four headings of a handoff note among the lines of a text."""
+"""Find the four headings of a handoff note among the lines of a text."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from rules.summary.headings import find_headings
 
 
 def places(*lines: str) -> list[tuple[int, str]]:
-    """Line and title of each heading found."""
+    """The line and the title of each heading found."""
     return [(heading.line, heading.title) for heading in find_headings(lines)]
 
 
@@ -18,22 +18,22 @@ def places(*lines: str) -> list[tuple[int, str]]:
      "§{n} {title}", "<h2>{n}. {title}</h2>", "| {n}. {title} | x |", "| **{title}** | x |"],
 )  # fmt: skip
 def test_headings_are_found_in_any_form(form: str) -> None:
-    """Marked, bold, numbered or bare, with what follows on their line or below it."""
+    """Marked, bold, numbered or plain, with text on the same line or below it."""
     titles = ("Progress and decisions", "Constraints", "Remaining", "Exact data")
     found = find_headings([form.format(n=number, title=title) for number, title in enumerate(titles, 1)])
     assert [heading.line for heading in found] == [0, 1, 2, 3]
     assert [heading.rank for heading in found] == [1, 2, 3, 4]
 
 
-def test_lists_within_the_parts_are_no_headings() -> None:
-    """Whatever their numbers."""
+def test_lists_within_the_parts_are_not_headings() -> None:
+    """Even if they are numbered."""
     steps = ["1. run the tests", "2. mend", "3. commit", "4. tell"]
     lines = ["# 1. Progress", *steps, "# 2. Constraints", "# 3. Remaining", *steps, "# 4. Exact data", *steps]
     assert [line for line, _ in places(*lines)] == [0, 5, 6, 11]
 
 
 def test_one_unknown_title_among_known_ones_counts_by_its_number() -> None:
-    """A model that calls a part otherwise has still written it."""
+    """A model that names a part differently has still written it."""
     assert len(places("1. Progress: x", "2. House style: x", "3. Remaining: x")) == 3
 
 
@@ -53,13 +53,16 @@ def test_one_unknown_title_among_known_ones_counts_by_its_number() -> None:
         ("Some text.", "", "", "# 1. a", "# 2. b", "# 3. c", "# 4. d"),
     ],
 )
-def test_too_few_or_others_are_none(lines: tuple[str, ...]) -> None:
-    """Two of them, steps of a plan, the four in reverse, bare words, numbers far behind other text."""
+def test_too_few_or_other_headings_are_not_found(lines: tuple[str, ...]) -> None:
+    """These are not headings of a note.
+
+    Two of them, steps of a plan, the four in reverse, plain words, numbers after much other text.
+    """
     assert places(*lines) == []
 
 
-def test_headings_of_an_unknown_language_share_the_word_between_their_words() -> None:
-    """The first two are each two things; in a language that we know, the words themselves are to be known."""
+def test_headings_of_an_unknown_language_share_a_joining_word() -> None:
+    """The first two titles each join two things. In a known language, the words of the titles must be known."""
     swahili = ("1. Maendeleo na maamuzi", "2. Vikwazo na mapendeleo", "3. Kilichobaki", "4. Taarifa kamili")
     assert len(places(*swahili)) == 4
     assert places(*(line.replace(" na ", " and ") for line in swahili)) == []

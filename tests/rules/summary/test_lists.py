@@ -1,4 +1,4 @@
-"""Lists within a budget, and the quotation around what the user has not said."""
+"""Lists within a budget, and the quotation around all that the user did not say."""
 
 from dataclasses import replace
 
@@ -16,8 +16,8 @@ WORD = Rows("Last", ("done",), 0.2)
 ROWS = st.lists(st.text(st.characters(exclude_categories=("C", "Z")), max_size=40), max_size=12).map(tuple)
 
 
-def test_the_users_rows_stand_outside_the_quotation() -> None:
-    """In the order given, each list under its title; what was left out before is told."""
+def test_the_users_rows_are_outside_the_quotation() -> None:
+    """Lists keep their order, each below its title. A line says how many rows are left out."""
     text = write_lists("Told:\n", (SAID, replace(CALLS, rows=("run 8",)), WORD), max_tokens=999, count=count)
     assert text == (
         "Told:\n## Requests\n- one\n- two\n- three\n"
@@ -26,14 +26,14 @@ def test_the_users_rows_stand_outside_the_quotation() -> None:
 
 
 def test_without_anything_to_quote_there_is_no_quotation() -> None:
-    """Nor any title over nothing."""
+    """Nor is there a title without rows."""
     empty = replace(WORD, rows=())
     assert write_lists("Told:\n", (SAID, empty), max_tokens=999, count=count).endswith("- three\n")
     assert write_lists("Told:\n", (empty,), max_tokens=999, count=count) == "Told:\n"
 
 
 def test_the_newest_rows_stay() -> None:
-    """Of the user's the first one, too. How many others there were is told where they stood."""
+    """Of the user's rows, the first one stays, too. A line in place of the others says how many there were."""
     many = replace(SAID, rows=tuple(f"wish {number}, at some length" for number in range(50)))
     text = write_lists("", (many, CALLS, WORD), max_tokens=160, count=count)
     lines = text.splitlines()
@@ -46,7 +46,7 @@ def test_the_newest_rows_stay() -> None:
 
 
 def test_a_list_that_needs_less_leaves_its_share_to_others() -> None:
-    """A single list takes all there is."""
+    """A single list may take the whole budget."""
     rows = replace(CALLS, rows=tuple(f"call number {number:02}" for number in range(40)))
     text = write_lists("", (rows,), max_tokens=200, count=count)
     assert 170 < count(text) <= 200
@@ -56,7 +56,7 @@ def test_a_list_that_needs_less_leaves_its_share_to_others() -> None:
 def test_whatever_the_budget_the_quotation_is_whole(
     said: tuple[str, ...], calls: tuple[str, ...], word: tuple[str, ...], max_tokens: int
 ) -> None:
-    """The text fits; both ends of the frame stand in it or neither, and between them only titles and quoted rows."""
+    """The text fits. It has both ends of the quotation or neither; between them are only titles and quoted rows."""
     lists = (replace(SAID, rows=said), replace(CALLS, rows=calls), replace(WORD, rows=word))
     text = write_lists("Told:\n", lists, max_tokens=max_tokens, count=count)
     assert count(text) <= max_tokens
@@ -72,7 +72,7 @@ def test_whatever_the_budget_the_quotation_is_whole(
     "parts", [("[trim", "tab: end"), ("Messages of the user", "from that part"), ("[", "trimtab: x]")]
 )
 def test_rows_do_not_make_a_marker_together(parts: tuple[str, str]) -> None:
-    """One that is split between two rows is broken as well."""
+    """A marker that is split between two rows is broken, too."""
     text = write_lists("", (replace(CALLS, rows=parts),), max_tokens=999, count=count)
     assert "quoted trimtab" in text or "(quoted heading)" in text
     assert "from that part" not in text
@@ -81,7 +81,7 @@ def test_rows_do_not_make_a_marker_together(parts: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("more", [0, 1, 3])
 def test_a_measure_that_costs_more_together_is_kept(more: int) -> None:
-    """Rows are counted one by one; what they cost together decides."""
+    """Rows are counted one by one, but the count of the whole text must fit."""
 
     def uneven(text: str) -> int:
         return count(text) + more * (text.count("\n") // 4)
@@ -91,7 +91,7 @@ def test_a_measure_that_costs_more_together_is_kept(more: int) -> None:
 
 
 def test_rows_with_an_order_are_taken_by_it() -> None:
-    """And told oldest first all the same."""
+    """They are still written oldest first."""
     rows = replace(WORD, rows=tuple(f"statement {number}, at length" for number in range(20)), order=(7, 3, *range(20)))
     rows = replace(rows, order=tuple(dict.fromkeys(rows.order)))
     text = write_lists("", (rows,), max_tokens=45, count=count)
@@ -100,7 +100,7 @@ def test_rows_with_an_order_are_taken_by_it() -> None:
 
 
 def test_rows_with_a_joint_share_lines_of_bounded_length() -> None:
-    """The quotation's sign stands before each line."""
+    """Each line begins with the quotation's sign."""
     rows = replace(WORD, rows=tuple(f"statement {number}" for number in range(60)), joint="; ")
     lines = write_lists("", (rows,), max_tokens=999, count=count).splitlines()[2:-1]
     assert "; ".join(line.removeprefix("> ") for line in lines).split("; ") == list(rows.rows)

@@ -1,4 +1,4 @@
-"""Turns of phrase of answers that are no note, in several languages, and how much a text says of its own."""
+"""Phrases of answers that are not a note, in several languages, and how much information a text carries."""
 
 import re
 
@@ -23,8 +23,8 @@ NOTE = "The user wants a retry in `src/client.py`; it has a back-off of 0.5 s."
     ],
     ids=["refuses", "goes on", "reports", "asks back"],
 )  # fmt: skip
-def test_each_turn_of_phrase_is_known_in_several_languages(pattern: re.Pattern[str], texts: list[str]) -> None:
-    """At the beginning of a text; a note that states a fact has none."""
+def test_each_phrase_is_known_in_several_languages(pattern: re.Pattern[str], texts: list[str]) -> None:
+    """At the beginning of a text. A note that states a fact matches none."""
     assert [text for text in texts if pattern.match(text) is None] == []
     assert pattern.match(NOTE) is None
 
@@ -34,20 +34,20 @@ def test_each_turn_of_phrase_is_known_in_several_languages(pattern: re.Pattern[s
     ["Unable to parse line 7 is what the log says", "Sorry for the delay was said by the server",
      "The task is half done", "The user has two accounts", "Continuous integration runs on push", "Letters are sorted"],
 )  # fmt: skip
-def test_a_fact_that_begins_alike_is_no_turn_of_phrase(text: str) -> None:
-    """Words that such an answer begins with also begin plain sentences."""
+def test_a_fact_with_a_similar_beginning_is_not_a_phrase(text: str) -> None:
+    """Plain sentences may begin with the same words."""
     assert [pattern for pattern in (REFUSAL, GOES_ON, REPORTS, ASKS_BACK) if pattern.match(text)] == []
 
 
 @pytest.mark.parametrize("text", ["# Handoff note", "Summary of the work", "Übergabe", "Resumen", "交接", "引き継ぎ"])
 def test_a_title_names_the_note(text: str) -> None:
-    """Anywhere in a line."""
+    """At any place in a line."""
     assert NAMES_NOTE.search(f"** {text} **")
     assert not NAMES_NOTE.search("Footnotes are annotated")
 
 
 def test_sentences_end_at_their_marks_and_at_lines() -> None:
-    """In any script; the marks of a list are no part of them."""
+    """In any script. List bullets are not part of a sentence."""
     assert split_sentences("One. Two!\n- Three\n* 四。五") == {"One.", "Two!", "Three", "四。", "五"}
 
 
@@ -70,5 +70,5 @@ def test_sentences_end_at_their_marks_and_at_lines() -> None:
     ],
 )
 def test_what_is_said_is_counted_once(bodies: list[str], said: int) -> None:
-    """What was told, what stands twice and what has no content counts nothing; an ideograph counts three letters."""
+    """Sentences of the prompt, repeated ones and empty phrases do not count; an ideograph counts as three letters."""
     assert count_said(bodies, frozenset({"told already"})) == said

@@ -1,4 +1,4 @@
-"""Our headings and markers in text of others: broken, in whatever way they are written; all else stays."""
+"""Our headings and markers in quoted text are broken, however they are spelled; all other text is unchanged."""
 
 import pytest
 from hypothesis import given
@@ -61,15 +61,18 @@ TEXTS = st.lists(st.one_of(st.sampled_from(_FRAGMENTS), st.text(max_size=6))).ma
 
 @pytest.mark.parametrize("name", DISGUISES)
 def test_a_heading_is_broken_however_it_is_spelled(name: str) -> None:
-    """What stands around it stays."""
+    """The text around it is unchanged."""
     broken = break_headings(f"It said: [{DISGUISES[name]}, verbatim]")
     assert broken.startswith("It said: [")
     assert broken.endswith(", verbatim]")
     assert BROKEN_HEADING in broken
 
 
-def test_every_heading_stands_in_what_is_written() -> None:
-    """None is listed that we do not write, and each text that gives words to somebody holds one."""
+def test_every_heading_occurs_in_a_text_that_trimtab_writes() -> None:
+    """Each listed heading is in a text that trimtab writes.
+
+    Each text that introduces a speaker's words contains one.
+    """
     texts = (markers.INTRODUCTION, markers.SUMMARY_END, markers.KEPT_TITLE, markers.ACKNOWLEDGEMENT, markers.GO_ON)
     texts += (markers.QUOTE_START, markers.QUOTE_END)
     assert "End of the summary of the earlier part" in markers.SUMMARY_END
@@ -89,8 +92,8 @@ def test_every_heading_stands_in_what_is_written() -> None:
         "",
     ],
 )
-def test_other_text_stays(text: str) -> None:
-    """To the letter."""
+def test_other_text_is_unchanged(text: str) -> None:
+    """Byte for byte."""
     assert break_headings(text) == text
 
 
@@ -115,7 +118,7 @@ def test_other_text_stays(text: str) -> None:
     ],
 )
 def test_a_marker_is_broken_in_quoted_text_only(marker: str) -> None:
-    """A model's summary may tell of markers; a quoted line may not look like one."""
+    """A model's summary may mention markers; a quoted line must not look like one."""
     assert break_markers(f"a {marker}").startswith(f"a {BROKEN_MARKER}")
     assert break_headings(f"a {marker}") == f"a {marker}"
 
@@ -124,21 +127,21 @@ def test_a_marker_is_broken_in_quoted_text_only(marker: str) -> None:
     "text",
     ["cd ~/trimtab && ls", '["trimtab", "serve"]', "[./trimtab]", "[1] trimtab: done", "trimtab: done", "[x, trimtab]"],
 )
-def test_the_name_alone_is_no_marker(text: str) -> None:
-    """A session about trimtab itself is quoted as it is."""
+def test_the_name_alone_is_not_a_marker(text: str) -> None:
+    """A session about trimtab itself is quoted unchanged."""
     assert break_markers(text) == text
 
 
 @given(text=TEXTS)
 def test_breaking_twice_changes_nothing(text: str) -> None:
-    """What is broken holds nothing that is to be broken."""
+    """The replacements contain nothing that must be broken."""
     assert break_headings(break_headings(text)) == break_headings(text)
     assert break_markers(break_markers(text)) == break_markers(text)
 
 
 @given(text=TEXTS, chars=st.integers(1, 200))
 def test_a_quoted_line_is_one_line(text: str, chars: int) -> None:
-    """Of bounded length, without control characters, and with nothing left to break."""
+    """It has a bounded length, no control characters and no headings or markers."""
     line = quote_line(text, chars)
     assert len(line) <= chars + 1
     assert len(line.splitlines()) <= 1
@@ -147,7 +150,7 @@ def test_a_quoted_line_is_one_line(text: str, chars: int) -> None:
 
 
 def test_a_quoted_line_has_no_terminal_sequences() -> None:
-    """Colours, links and what nobody sees are left out; words, scripts and emoji stay."""
+    """Colours, links and invisible characters are removed; words, scripts and emoji stay."""
     assert quote_line("\x1b[31merror:\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07", 99) == "error: link"
     assert quote_line("a\u200bb\u202ec\ufeffd\x00e\U000e0041f", 99) == "abcdef"
     assert quote_line("نمی‌شود 👩‍🔬 größer", 99) == "نمی‌شود 👩‍🔬 größer"
@@ -155,7 +158,7 @@ def test_a_quoted_line_has_no_terminal_sequences() -> None:
 
 
 def test_a_hostile_text_takes_linear_time() -> None:
-    """A megabyte of openings and of beginnings of headings is read once: each sign is looked at a few times."""
+    """A megabyte of opening signs and of beginnings of headings is read once."""
     looks = 0
 
     class Counted(str):

@@ -1,4 +1,4 @@
-"""The text that a cut needs, asked for as data; and the digest that stands in."""
+"""The request for the summary that a cut needs, and the digest that replaces a model's summary."""
 
 from dataclasses import replace
 
@@ -30,25 +30,31 @@ def window(*places: int, kind: CutKind = CutKind.SUMMARISE, next_cut: int | None
 
 
 def request(messages: tuple[Message, ...], cut: Window) -> SummaryRequest | None:
-    """What the window's last cut asks for."""
+    """The request for the window's last cut."""
     return request_summary(messages, hash_prefixes(messages), cut)
 
 
 def prefetch(messages: tuple[Message, ...], cut: Window) -> SummaryRequest | None:
-    """What the window's next cut asks for."""
+    """The request for the window's next cut."""
     return request_prefetch(messages, hash_prefixes(messages), cut)
 
 
 def test_without_a_cut_there_is_nothing_to_ask() -> None:
-    """No request; nor one ahead of time where no cut is fixed, or pruning is expected to do."""
+    """There is no request.
+
+    There is none ahead of time either, if no cut is fixed or if pruning is expected to suffice.
+    """
     messages = session(3)
     assert request(messages, Window(task=1)) is None
     assert prefetch(messages, Window(task=1)) is None
     assert prefetch(messages, Window(task=1, next_cut=6)) is None
 
 
-def test_what_is_asked_ahead_is_what_the_cut_will_ask() -> None:
-    """The same request, for the first cut and for a later one: its text is there when the cut is made."""
+def test_the_request_made_ahead_equals_the_request_of_the_cut() -> None:
+    """The two requests are equal, for the first cut and for a later one.
+
+    So the summary is ready when the cut is made.
+    """
     messages = session(8)
     for before in ((), (6,)):
         ahead = prefetch(messages, window(*before, next_cut=12))
@@ -58,17 +64,17 @@ def test_what_is_asked_ahead_is_what_the_cut_will_ask() -> None:
 
 
 def test_a_cut_without_a_model_asks_none() -> None:
-    """Its request is for the digest."""
+    """It asks for the digest."""
     found = request(session(6), window(8, kind=CutKind.DIGEST))
     assert found is not None
     assert not found.asks_model
 
 
 @given(messages=transcripts(), others=transcripts(), places=st.sets(st.integers(2, 24), min_size=1, max_size=3))
-def test_a_request_knows_nothing_from_behind_its_cut(
+def test_a_request_does_not_depend_on_messages_after_its_cut(
     messages: tuple[Message, ...], others: tuple[Message, ...], places: set[int]
 ) -> None:
-    """Whatever follows, the request is the same: a rewound or parallel branch shares the prefix, not the future."""
+    """The request does not depend on later messages. A rewound or parallel branch shares the prefix, not the future."""
     messages = (user("Begin."), user("Go."), *messages)
     cut = replace(window(*sorted(min(place, len(messages)) for place in places)), task=0)
     at = cut.cuts[-1].at
@@ -83,7 +89,7 @@ def test_a_request_knows_nothing_from_behind_its_cut(
 def test_only_the_same_past_has_the_same_key(
     trunk: tuple[Message, ...], left: tuple[Message, ...], right: tuple[Message, ...]
 ) -> None:
-    """Two branches share the keys of the cuts in what they share, and no others."""
+    """Two branches share only the keys of cuts in their common prefix."""
     trunk = (user("Begin."), *trunk)
     one, other = (*trunk, user("left"), *left), (*trunk, user("right"), *right)
     keys = [
@@ -95,8 +101,8 @@ def test_only_the_same_past_has_the_same_key(
     assert len(set(keys[0].values()) & set(keys[1].values())) == len(shared)
 
 
-def test_what_the_user_says_twice_is_told_twice() -> None:
-    """The task statement, word for word again, is part of the span: the same message may be the same object."""
+def test_a_repeated_task_statement_is_in_the_span() -> None:
+    """A repeated task statement is part of the span, even if it is the same message object."""
     again = user("Try again.")
     found = request((again, assistant("No."), again, assistant("Yes."), assistant("Done.")), replace(window(4), task=0))
     assert found is not None
@@ -104,7 +110,7 @@ def test_what_the_user_says_twice_is_told_twice() -> None:
 
 
 def test_the_first_request_covers_all_between_head_and_cut() -> None:
-    """The task is told apart from the span; there is nothing earlier."""
+    """The task statement is separate from the span; `earlier` is empty."""
     messages = session(4)
     assert request(messages, window(6)) == SummaryRequest(
         key=hash_prefixes(messages)[6].hex(),
@@ -118,8 +124,8 @@ def test_the_first_request_covers_all_between_head_and_cut() -> None:
     )
 
 
-def test_a_later_request_goes_on_from_the_cut_before() -> None:
-    """Its base is the key of the previous cut; the span begins there."""
+def test_a_later_request_continues_the_previous_cut() -> None:
+    """Its base is the key of the previous cut, and the span begins at that cut."""
     messages = session(6)
     earlier, later = request(messages, window(6)), request(messages, window(6, 10))
     assert earlier is not None
@@ -137,15 +143,15 @@ def _request(**changes: object) -> SummaryRequest:
 @pytest.mark.parametrize("base_text", [None, fill("base", 30), fill("base", 900)])
 @pytest.mark.parametrize("max_tokens", [24, 100, 200])
 def test_a_digest_keeps_the_requests_limit(base_text: str | None, max_tokens: int) -> None:
-    """It goes on from the summary before, where there is one, and fits."""
+    """It begins with the previous summary, if there is one, and fits."""
     base = Summary(base_text, by_model=True) if base_text else None
     text = make_digest(_request(max_tokens=max_tokens), base=base, count=count)
     assert count(text) <= max_tokens
     assert text.startswith("base" if base_text else "8 earlier messag")
 
 
-def test_a_digest_takes_over_the_note_that_the_digest_before_went_on_from() -> None:
-    """And lists all that was cut anew: once in one quotation, though the text before had one of its own."""
+def test_a_digest_takes_over_the_note_of_the_previous_digest() -> None:
+    """All cut messages are listed again in one quotation, although the previous text had a quotation of its own."""
     note = Summary("## 1. Progress\nSo far so good.", by_model=True)
     earlier = make_digest(_request(max_tokens=400), base=note, count=count)
     found = _request(max_tokens=400, earlier=(user("earlier wish"), assistant(None, call("9", "look"))))
@@ -166,8 +172,8 @@ def test_a_note_cannot_introduce_the_users_words_in_a_digest() -> None:
     assert text.index("now delete all") < text.index("8 earlier messages")
 
 
-def test_a_note_has_what_a_short_list_leaves() -> None:
-    """Of a long list's half it has next to nothing."""
+def test_a_note_gets_the_room_that_a_short_list_leaves() -> None:
+    """A long list leaves it almost nothing."""
     note = Summary("\n".join(f"Fact {number} of the note." for number in range(200)), by_model=True)
     brief = _request(max_tokens=600, span=(user("Go on."),))
     lengthy = _request(max_tokens=600, span=tuple(user(f"Wish {number}: order {number}.") for number in range(300)))
@@ -189,12 +195,12 @@ def keep(at: int, *kept: int, kind: CutKind = CutKind.SUMMARISE) -> Cut:
 
 
 def listed_requests(text: str) -> list[str]:
-    """What a digest lists under its requests."""
+    """The rows of a digest's list of requests."""
     return [row.removeprefix("- ") for row in text.splitlines() if row.startswith("- Wish") or row == "- Begin."]
 
 
-def test_a_digest_leaves_out_what_stands_verbatim_behind_it() -> None:
-    """Neither the task nor the kept messages are listed, and only what is gone is called removed."""
+def test_a_digest_leaves_out_messages_that_are_forwarded_verbatim() -> None:
+    """The task statement and the kept messages are not listed; only removed messages count as removed."""
     found = request(talk(5), Window(task=1, cuts=(keep(10, 6, 8),)))
     assert found is not None
     text = make_digest(found, count=count)
@@ -202,8 +208,8 @@ def test_a_digest_leaves_out_what_stands_verbatim_behind_it() -> None:
     assert text.startswith("6 earlier messages were removed")
 
 
-def test_a_digest_lists_what_no_longer_stands_verbatim() -> None:
-    """What the summary before left out because it stood behind it is listed once it does not."""
+def test_a_digest_lists_messages_that_are_no_longer_forwarded_verbatim() -> None:
+    """A message that the previous summary kept verbatim, and this one does not, is listed."""
     cuts = (keep(6, 4), keep(10, 8))
     found = request(talk(5), Window(task=1, cuts=cuts))
     assert found is not None
@@ -216,15 +222,15 @@ def test_a_digest_lists_what_no_longer_stands_verbatim() -> None:
     assert listed_requests(make_digest(found, count=count)) == ["Wish 0.", "Wish 1.", "Wish 2."]
 
 
-def test_a_message_kept_twice_is_not_listed_in_between() -> None:
-    """Kept by the cut before and by this one, it stands verbatim all along."""
+def test_a_message_kept_by_two_cuts_is_not_listed() -> None:
+    """If this cut and the previous one keep a message, it is verbatim all the time."""
     found = request(talk(5), Window(task=1, cuts=(keep(6, 4), keep(8, 4, 6))))
     assert found is not None
     assert listed_requests(make_digest(found, base=Summary("So far so good.", by_model=True), count=count)) == []
 
 
 def test_a_digest_of_other_kept_messages_has_another_key() -> None:
-    """It would list too little; a model's summary, which lists nothing, is found whatever is kept."""
+    """It would list too little. A model's summary lists no messages, so its key does not depend on the kept ones."""
     keys = {
         kind: {
             found.key
@@ -237,7 +243,7 @@ def test_a_digest_of_other_kept_messages_has_another_key() -> None:
 
 
 def test_what_was_pruned_of_the_span_is_named() -> None:
-    """Results that are forwarded as placeholders, from the cut before to the cut; short ones were never pruned."""
+    """`pruned` has the results between the two cuts that are placeholders; short results are never pruned."""
     messages = (*session(6), assistant(None, call("s")), result("s", "ok"), *session(3)[2:])
     cuts = tuple(replace(cut, prune_stop=16) for cut in window(6, 18).cuts)
     found = request(messages, Window(task=1, cuts=cuts))

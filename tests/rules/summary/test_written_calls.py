@@ -1,4 +1,4 @@
-"""Calls of tools that are written as text: what can be nothing else, and what is a call only at a text's end."""
+"""Tool calls written as text: a model's own call syntax, and text that counts as a call only at the end."""
 
 import pytest
 
@@ -26,7 +26,7 @@ PLAIN = [
 
 
 def unfence(lines: list[str]) -> list[str]:
-    """The lines, those of fences empty."""
+    """The lines, with those in fences made empty."""
     inside, left = False, []
     for line in lines:
         is_mark = FENCE.match(line) is not None
@@ -42,13 +42,13 @@ def ends(text: str) -> bool:
 
 @pytest.mark.parametrize("call", SYNTAX)
 def test_a_models_own_syntax_is_a_call_wherever_a_line_begins_with_it(call: str) -> None:
-    """Within a line it may be spoken of."""
+    """Within a line it may only be mentioned."""
     assert has_call_syntax(f"Some words.\n{call}\nmore words")
     assert not has_call_syntax(f"The form `{call}` was seen")
 
 
 @pytest.mark.parametrize("call", ['<tool_call>{"name": "run"', "<tool_call> <function=run>", "<|channel|>commentary"])
-def test_a_call_may_go_on_behind_the_text(call: str) -> None:
+def test_a_call_may_follow_text_on_the_same_line(call: str) -> None:
     """Unless it is quoted."""
     assert has_call_syntax(f"I look. {call}")
     assert not has_call_syntax(f"I look. '{call}'")
@@ -56,7 +56,7 @@ def test_a_call_may_go_on_behind_the_text(call: str) -> None:
 
 @pytest.mark.parametrize("call", LIKE_DATA)
 def test_what_may_be_data_is_a_call_at_the_end(call: str) -> None:
-    """Not before other text, and not below a line that announces it, unless that says what is done next."""
+    """Not before other text, and not after a line that announces data, unless that line says what is done next."""
     assert ends(f"Some words.\n\n{call}\n")
     assert not ends(f"{call}\n\nThat is what the file holds.")
     assert not ends(f"The answer was:\n\n{call}")
@@ -65,8 +65,8 @@ def test_what_may_be_data_is_a_call_at_the_end(call: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_data_is_no_call(text: str) -> None:
-    """Neither at the end nor anywhere."""
+def test_data_is_not_a_call(text: str) -> None:
+    """Neither at the end nor anywhere else."""
     assert not ends(f"Some words.\n\n{text}")
     assert not has_any_call(text.split("\n"), text)
 
@@ -80,14 +80,14 @@ def test_data_is_no_call(text: str) -> None:
         ("%s", True),
     ],
 )
-def test_a_fence_at_the_end_counts_by_what_stands_in_it(fenced: str, *, is_call: bool) -> None:
-    """Data in it is not a call."""
+def test_a_fence_at_the_end_is_judged_by_its_content(fenced: str, *, is_call: bool) -> None:
+    """A fence with data is not a call."""
     assert ends("Words.\n\n" + fenced % LIKE_DATA[0]) is is_call
     assert not ends("Words.\n\n" + fenced % PLAIN[0])
 
 
 def test_a_fence_may_name_a_call_by_its_language() -> None:
-    """Whatever stands in it."""
+    """The fence's content does not matter."""
     text = "```tool_code\nls()\n```"
     assert ends(f"Words.\n\n{text}")
     assert has_any_call(text.split("\n"), "")
@@ -96,6 +96,6 @@ def test_a_fence_may_name_a_call_by_its_language() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "```", "```\n```"])
-def test_nothing_is_no_call(text: str) -> None:
-    """An open or an empty fence neither."""
+def test_an_empty_text_is_not_a_call(text: str) -> None:
+    """Neither is an open or an empty fence."""
     assert not ends(text)

@@ -8,7 +8,7 @@ from rules.text.chunks import PIECE_CHARS, cut_lines, cut_pieces, holds
 
 @given(text=st.text("ab\n", max_size=200), size=st.integers(1, 30))
 def test_pieces_join_to_the_text(text: str, size: int) -> None:
-    """None is longer than the size; each ends at a line's end, if one stood in reach."""
+    """No piece is longer than the size; each ends at a line's end, if there is one within the size."""
     pieces = list(cut_pieces(text, size=size))
     assert "".join(pieces) == text
     assert all(len(piece) <= size for piece in pieces)
@@ -30,8 +30,8 @@ def test_a_short_text_is_its_own_piece() -> None:
     assert next(cut_pieces(text)) is text
 
 
-def test_what_stands_across_strides_is_found() -> None:
-    """Wherever it stands in a long text."""
+def test_a_part_across_two_strides_is_found() -> None:
+    """At any place of a long text."""
     stride = 8 * PIECE_CHARS
     for at in (0, stride - 2, stride - 1, stride, 2 * stride - 1):
         assert holds("a" * at + "xyz" + "a" * stride * 2, "xyz")

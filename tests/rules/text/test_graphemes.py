@@ -40,18 +40,18 @@ EACH = pytest.mark.parametrize("character", CHARACTERS.values(), ids=CHARACTERS)
 
 
 def is_boundary(text: str, at: int) -> bool:
-    """Whether a text may be cut at a place; behind a line break it always may."""
+    """Whether a text may be cut at a place; after a line break it always may."""
     return floor_boundary("\n" + text, at + 1) == at + 1
 
 
 def boundaries(characters: list[str]) -> set[int]:
-    """The places between characters, in all of them joined; that at the end, too."""
+    """The places between the joined characters, including the end."""
     return {len("".join(characters[:number])) for number in range(len(characters) + 1)}
 
 
 @EACH
 def test_no_boundary_within_a_character(character: str) -> None:
-    """But one before it, and one behind it, whatever stands there."""
+    """But there is one before it and one after it, whatever the context is."""
     for other in ("a", " ", "漢", "\U0001f600", character):
         text = other + character + other
         found = {at for at in range(len(text) + 1) if is_boundary(text, at)}
@@ -60,7 +60,7 @@ def test_no_boundary_within_a_character(character: str) -> None:
 
 @given(st.lists(st.sampled_from([*CHARACTERS.values(), "a", "\n"]), max_size=12), st.integers(0, 60))
 def test_the_nearest_boundary_is_found(characters: list[str], at: int) -> None:
-    """The last one before a place, the first one behind it."""
+    """The last one before a place, the first one after it."""
     characters = [one for one in characters if one != "\r\n"]
     text = "".join(characters)
     at = min(at, len(text))
@@ -71,29 +71,29 @@ def test_the_nearest_boundary_is_found(characters: list[str], at: int) -> None:
 
 
 def test_a_run_of_marks_is_cut_anywhere() -> None:
-    """Where no boundary lies near enough, the place that was asked for stays."""
+    """If no boundary is near enough, the requested place is used."""
     text = "a" + "\u0301" * 1000
     assert floor_boundary(text, 500, 400) == 500
     assert ceil_boundary(text, 500, 600) == 500
 
 
-def test_a_mark_behind_a_line_break_stands_alone() -> None:
-    """A break always ends a character."""
+def test_a_mark_after_a_line_break_is_a_character_of_its_own() -> None:
+    """A line break always ends a character."""
     assert is_boundary("\n\u0301", 1)
     assert is_boundary("\t\u0301", 1)
 
 
 @pytest.mark.parametrize("flags", [1, 2, 31, 32, 33, 64, 100, 250])
 def test_flags_are_paired_from_the_first_one_on(flags: int) -> None:
-    """However many stand in a row."""
+    """However many there are in a row."""
     text = CHARACTERS["a flag"] * flags
     assert [at for at in range(len(text)) if is_boundary(text, at)] == list(range(0, len(text), 2))
 
 
 @pytest.mark.parametrize("character", [one for one in CHARACTERS.values() if one != "\r\n"])
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])
-def test_nobody_cuts_within_a_character(character: str, shift: int) -> None:
-    """Not head and tail, not the pieces of a long line, not the head of a JSON string."""
+def test_no_text_is_cut_within_a_character(character: str, shift: int) -> None:
+    """Neither head and tail, nor the pieces of a long line, nor the head of a JSON string."""
     line = "x" * shift + character * 900
     whole = {"x" * shift + character * number for number in range(901)}
     pieces = split_units(line, 240).texts

@@ -20,7 +20,7 @@ Measure = Callable[[str], int]
 @MEASURES
 @given(text=TEXTS, limit=st.integers(0, 400))
 def test_a_text_never_exceeds_its_limit(measure: Measure, text: str, limit: int) -> None:
-    """What comes out measures at most the limit; what fits comes out as it is; the rest has become shorter."""
+    """The result measures at most the limit. A text that fits is unchanged; any other becomes shorter."""
     short = truncate_text(text, limit, measure)
     assert measure(short) <= limit
     if measure(text) <= limit:
@@ -31,7 +31,7 @@ def test_a_text_never_exceeds_its_limit(measure: Measure, text: str, limit: int)
 
 @MEASURES
 def test_head_and_tail_stay(measure: Measure) -> None:
-    """The first and the last lines stay, whole, around one marker; most of the limit is used."""
+    """The first and the last lines stay whole around one marker; most of the limit is used."""
     limit = measure(LOG) // 4
     head, marker, tail = truncate_text(LOG, limit, measure).partition("\n[trimtab: ")
     omitted, _, rest = tail.partition(" omitted here]\n")
@@ -45,7 +45,7 @@ def test_head_and_tail_stay(measure: Measure) -> None:
 
 
 def test_the_marker_says_how_much_is_missing() -> None:
-    """The size in the marker is that of what was left out, in the unit of the limit."""
+    """The size in the marker is that of the omitted text, in the limit's unit."""
     short = truncate_text(LOG, 400, count_words, "words")
     head, _, rest = short.partition("\n[trimtab: ")
     marker, _, tail = rest.partition(" omitted here]\n")
@@ -56,7 +56,7 @@ def test_the_marker_says_how_much_is_missing() -> None:
 
 
 def test_without_room_for_a_marker_some_of_the_head_stays() -> None:
-    """A limit that is smaller than the marker leaves the head alone."""
+    """If the limit is smaller than the marker, only the head is left."""
     short = truncate_text(LOG, 5, count)
     assert short
     assert LOG.startswith(short)
@@ -68,7 +68,7 @@ SCRAPS = ["字", "a", "word ", "\n", "\r\n", "\u0300", "🙂", "0123456789", "\t
 
 @given(st.lists(st.sampled_from(SCRAPS), max_size=400).map("".join), st.integers(1, 60))
 def test_a_text_is_cut_to_its_budget_whatever_it_holds(text: str, limit: int) -> None:
-    """Never over the limit by the measure, never emptied, and the marker says what is missing."""
+    """Never over the limit, never emptied, and the marker says what is missing."""
     short = truncate_text(text, limit, measure_bytes, "bytes")
     assert measure_bytes(short) <= limit or short == text
     assert bool(short) == bool(text) or measure_bytes(text[0]) > limit
@@ -78,14 +78,14 @@ def test_a_text_is_cut_to_its_budget_whatever_it_holds(text: str, limit: int) ->
 
 
 def test_mixed_density_fills_its_budget() -> None:
-    """Where the first guesses are far off, halving finds a cut that uses the budget."""
+    """If the first guesses are far off, bisection finds a cut that uses the budget."""
     text = "字" * 30_000 + "word " * 30_000
     short = truncate_text(text, 12_000, measure_bytes, "bytes")
     assert 11_000 < measure_bytes(short) <= 12_000
 
 
 def test_measure_bytes_counts_utf8() -> None:
-    """Bytes, not characters; lone surrogates, too."""
+    """Bytes, not characters; also of lone surrogates."""
     assert [measure_bytes(text) for text in ("a", "é", "\U0001f600", "\ud800")] == [1, 2, 4, 3]
     assert measure_bytes("aé\ud83d\ude00" * 300_000) == 9 * 300_000
 
@@ -102,7 +102,7 @@ CHARACTERS = [
 @pytest.mark.parametrize("character", CHARACTERS)
 @given(st.integers(0, 5), st.integers(60, 400))
 def test_head_and_tail_are_whole_characters(character: str, shift: int, limit: int) -> None:
-    """Neither ends, nor begins, within what a reader sees as one."""
+    """Neither begins nor ends within a grapheme cluster."""
     text = "x" * shift + character * 2000
     head, marker, tail = truncate_text(text, limit, count).partition("\n[trimtab: ")
     assert marker
@@ -111,8 +111,8 @@ def test_head_and_tail_are_whole_characters(character: str, shift: int, limit: i
 
 
 @pytest.mark.parametrize("unit", ["\u0301", "\u200d", "\U0001f3fd", "\U0001f1e6", "\ud800", "\r\n", "\0"])
-def test_a_run_of_marks_is_cut_nevertheless(unit: str) -> None:
-    """A character without end takes no more than its budget, and some of it stays."""
+def test_a_run_of_marks_is_still_cut(unit: str) -> None:
+    """An endless character stays within its budget, and some of it stays."""
     for text in (unit * 5000, "a" + unit * 5000, unit * 5000 + "a"):
         for limit in (1, 10, 100):
             short = truncate_text(text, limit, count)

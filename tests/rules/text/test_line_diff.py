@@ -1,4 +1,4 @@
-"""Diffs: exact whatever the lines look like, in a form that models know."""
+"""Diffs: exact for any lines, in a form that models know."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ _TEXTS = st.lists(_LINES, max_size=12).map("\n".join)
 
 @given(old=_TEXTS, new=_TEXTS)
 def test_the_new_text_comes_back_to_the_letter(old: str, new: str) -> None:
-    """Whatever stands in the lines, also what looks like a hunk's header."""
+    """For any lines, also those that look like a hunk's header."""
     written = write_diff(old, new)
     assert (written == "") == (old == new)
     if written:
@@ -25,7 +25,7 @@ def test_the_new_text_comes_back_to_the_letter(old: str, new: str) -> None:
 
 @given(old=_TEXTS, edits=st.lists(st.tuples(st.integers(0, 400), _LINES), max_size=4))
 def test_few_edits_make_a_short_diff(old: str, edits: list[tuple[int, str]]) -> None:
-    """Of a text whose other lines are all different, no more lines are named than were changed."""
+    """If all other lines are different from each other, the diff has only changed lines."""
     lines = [f"{number}: {line}" for number, line in enumerate((old + "\n" * 20).split("\n"))]
     changed = list(lines)
     for place, line in edits:
@@ -42,15 +42,15 @@ def test_the_form_is_that_of_a_unified_diff_without_context() -> None:
     assert write_diff(old, new) == "@@ -0,0 +1,1 @@\n+zero\n@@ -3,1 +4,1 @@\n-three\n+3\n@@ -5,1 +5,0 @@\n-five"
 
 
-def test_what_ends_the_text_is_exact() -> None:
-    """A line feed more at the end, or one less, is a line; so is a carriage return in one."""
+def test_the_end_of_the_text_is_exact() -> None:
+    """A line feed more or less at the end is a line; so is a carriage return in a line."""
     assert write_diff("a\nb", "a\nb\n") == "@@ -2,0 +3,1 @@\n+"
     assert write_diff("a\nb\n", "a\nb") == "@@ -3,1 +2,0 @@\n-"
     assert write_diff("a\r\nb", "a\nb") == "@@ -1,1 +1,1 @@\n-a\r\n+a"
 
 
 def _count_diff_steps(number: int) -> int:
-    """Of lines in another order, turned around, every second one changed, and repeated."""
+    """The steps for reordered, reversed, half changed and repeated lines."""
     lines = [f"line {index}" for index in range(number)]
     mixed = sorted(lines, key=lambda line: line[::-1])
     repeated = ["a", "b"] * (number // 2)
@@ -59,6 +59,6 @@ def _count_diff_steps(number: int) -> int:
     return count_steps(lambda: [list(find_hunks(left, right)) for left, right in pairs])
 
 
-def test_the_work_goes_by_the_number_of_lines() -> None:
-    """Twice the lines are twice the work, whatever their order; four times if each was held against each."""
+def test_the_work_is_linear_in_the_number_of_lines() -> None:
+    """Twice the lines take twice the work in any order. Comparing each line with each would take four times."""
     assert 1.5 < _count_diff_steps(2000) / _count_diff_steps(1000) < 2.5

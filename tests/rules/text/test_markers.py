@@ -1,4 +1,4 @@
-"""The words that stand for what was left out: a promise to readers, and replayed, so they never change."""
+"""The texts that replace what was left out. They are documented and replayed, so they never change."""
 
 from rules.text import markers
 

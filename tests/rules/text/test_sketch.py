@@ -1,10 +1,10 @@
-"""Sketches: what tells that texts have lines in common."""
+"""Sketches show that two texts share lines."""
 
 from rules.text.sketch import MIN_LINE_CHARS, SKETCH_LINES, sketch_text
 
 
 def test_candidates_are_the_same_on_every_machine() -> None:
-    """Checksums, not Python's own hashes, which are another in each process."""
+    """They use checksums, not Python's own hashes, which differ between processes."""
     sketch = sketch_text("a line that is long enough\n\nanother line, long enough")
     assert sketch.lines == (1631350595, 3343473193)
     assert sketch.digest.hex().startswith("3acaabbd9e6ff073")
@@ -12,7 +12,7 @@ def test_candidates_are_the_same_on_every_machine() -> None:
 
 
 def test_texts_that_share_most_lines_share_most_of_their_sketches() -> None:
-    """Wherever the line stands that differs; texts without a line in common share nothing."""
+    """At whatever place a line differs. Texts without a common line share nothing."""
     lines = [f"{number}: a line that is long enough to count" for number in range(100)]
     sketch = set(sketch_text("\n".join(lines)).lines)
     assert len(sketch) == SKETCH_LINES
@@ -23,8 +23,8 @@ def test_texts_that_share_most_lines_share_most_of_their_sketches() -> None:
     assert not sketch & set(other.lines)
 
 
-def test_a_text_of_short_lines_has_none() -> None:
-    """Its length in characters does not bound their number."""
+def test_a_text_of_short_lines_has_no_sketch() -> None:
+    """Its length in characters does not bound the number of lines."""
     short, long = "\n".join(["a"] * 99), "\n".join(["a" * MIN_LINE_CHARS] * 99)
     assert (sketch_text(short).lines, len(sketch_text(long).lines)) == ((), 1)
     assert sketch_text(short).digest != sketch_text(long).digest

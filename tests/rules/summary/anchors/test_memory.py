@@ -1,4 +1,4 @@
-"""What is carried over a cut: the same with and without what was kept for it, and bounded."""
+"""The text that is carried over a cut: bounded, and the same with and without the cache."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +32,7 @@ def place(at: int, made_at: int, *, room: int = 600, kept: tuple[int, ...] = (),
 def find(
     anchors: Anchors, messages: tuple[Message, ...], where: Place, spend: Callable[[int], None] | None = None
 ) -> str:
-    """What is carried; by default any amount of text may be read."""
+    """The text that is carried over a cut; by default, any amount of text may be read."""
     return anchors.find(messages, where, count=count, spend=spend or (lambda _: None))
 
 
@@ -48,10 +48,10 @@ REQUESTS = st.lists(
 
 
 @given(messages=transcripts(), other=transcripts(), requests=REQUESTS)
-def test_what_was_kept_changes_nothing(
+def test_the_cache_does_not_change_the_text(
     messages: tuple[Message, ...], other: tuple[Message, ...], requests: list[tuple[int, bool, int, int, bool]]
 ) -> None:
-    """Whether the transcript grows, goes back, branches off, or is another one that ends alike."""
+    """The transcript may grow, be rewound, branch off, or be another one with the same end."""
     messages, other = (*talk(3), *messages), (*talk(3, "n"), *other)
     kept = Anchors()
     for branch, is_other, least, most, ends_alike in requests:
@@ -65,10 +65,10 @@ def test_what_was_kept_changes_nothing(
 
 
 @given(messages=transcripts(), more=transcripts(), at=st.integers(0, 20), made_at=st.integers(0, 30))
-def test_what_comes_later_changes_nothing(
+def test_later_messages_do_not_change_the_text(
     messages: tuple[Message, ...], more: tuple[Message, ...], at: int, made_at: int
 ) -> None:
-    """The tail is what was there when the cut was made."""
+    """The tail consists of the messages that were there when the cut was made."""
     made_at = min(made_at, len(messages))
     where = place(min(at, made_at), made_at)
     later = (*messages[:made_at], *TODO, *SERVER, *more)
@@ -76,8 +76,8 @@ def test_what_comes_later_changes_nothing(
 
 
 @given(messages=transcripts(), room=st.integers(0, 900), at=st.integers(0, 24))
-def test_what_is_carried_is_within_its_room(messages: tuple[Message, ...], room: int, at: int) -> None:
-    """Whatever that is, but for the blank lines between the parts; and it is made of whole quotations."""
+def test_carried_text_is_within_its_room(messages: tuple[Message, ...], room: int, at: int) -> None:
+    """For any room, apart from the blank lines between the parts. The text consists of whole quotations."""
     messages = (*TODO, *RULES, *SERVER, *talk(6), *messages)
     text = find(Anchors(), messages, place(min(at, len(messages)), len(messages), room=room))
     assert count(text) <= room + 2
@@ -87,7 +87,7 @@ def test_what_is_carried_is_within_its_room(messages: tuple[Message, ...], room:
 
 
 def test_list_rules_and_names_are_carried() -> None:
-    """The list stands last, where it is read best."""
+    """The task list is last, where a model reads it best."""
     messages = (system(), user("Begin with src/task.py."), *TODO, *RULES, *SERVER, *talk(4))
     text = find(Anchors(), (*messages, assistant("Fine.")), place(len(messages), len(messages) + 1, task=1))
     parts = ["still running: ", "src/m_3.py", "Always run the linter.", "[in_progress] mend the harbour"]
@@ -97,8 +97,8 @@ def test_list_rules_and_names_are_carried() -> None:
     assert "src/task.py" not in text
 
 
-def test_what_stands_verbatim_is_not_repeated() -> None:
-    """The task, the user's kept words, and the tail: no list has a name of them, only a whole line that is quoted."""
+def test_names_in_verbatim_messages_are_not_repeated() -> None:
+    """Names of the task statement, the kept messages and the tail are in no list, only in whole quoted lines."""
     messages = (user("Mend src/task.py."), user("Mind src/kept.py."), *talk(4), assistant("Now src/tail.py."))
     said = (user("src/task.py src/kept.py src/tail.py src/gone.py"), *messages)
     text = find(Anchors(), said, place(len(said) - 1, len(said), kept=(2,), task=1))
@@ -108,9 +108,9 @@ def test_what_stands_verbatim_is_not_repeated() -> None:
 
 
 def test_each_message_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the removed part, of which so much is read again for each new cut.
+    """Except READ_CHARS of the removed part, which are read again for each new cut.
 
-    What is too much at once is read by whoever has the time for it.
+    Every read is announced to `spend`.
     """
     monkeypatch.setattr("rules.summary.anchors.memory.READ_CHARS", 400)
     messages = talk(40)
@@ -124,7 +124,7 @@ def test_each_message_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_much_work_leaves_it_as_it_was() -> None:
-    """What was kept goes on being right."""
+    """The cache stays correct."""
     messages = talk(40)
     kept, where = Anchors(), place(20, 80)
     find(kept, messages, place(10, 20))
@@ -137,14 +137,14 @@ def test_too_much_work_leaves_it_as_it_was() -> None:
 
 
 def test_arguments_count_as_work() -> None:
-    """A file that was written stands in them."""
+    """They may contain a whole file."""
     written = tuple(step("write_file", {"path": "a.py", "content": "x" * 100_000}))
     with pytest.raises(LargeWorkError):
         find(Anchors(), written, place(2, 2), Allowance(50_000).spend)
 
 
 def test_a_bounded_number_of_texts_is_kept() -> None:
-    """However often a cut moves; and what they hold is told, about."""
+    """However often a cut moves; their approximate size is reported."""
     messages = talk(40)
     kept = Anchors()
     sizes = []
@@ -160,15 +160,15 @@ def test_a_bounded_number_of_texts_is_kept() -> None:
 
 
 def _measure(message: Message) -> int:
-    """What the names in a message hold in memory."""
+    """The memory that the names in a message take."""
     found = read_mentions(message)
     parts = (found, found.asked, found.told, found.labels)
     names = {id(name): name for name in (*found.asked, *found.told, *found.labels, *found.labels.values())}
     return sum(map(getsizeof, (*parts, *names.values())))
 
 
-def test_a_request_that_goes_on_takes_little() -> None:
-    """The text that stands is found by comparing messages alone."""
+def test_a_continued_request_takes_little_work() -> None:
+    """The cached text is found by comparing messages only."""
     messages = talk(400)
     kept, where = Anchors(), place(400, 500)
     first = count_steps(lambda: find(kept, messages, where))
@@ -176,7 +176,7 @@ def test_a_request_that_goes_on_takes_little() -> None:
 
 
 def test_another_budget_or_another_text_is_another_place() -> None:
-    """A digest tells of deeds itself, so less stands behind it."""
+    """A digest lists files and calls itself, so the index after it is shorter."""
     messages = (*SERVER, *talk(30))
     kept, where = Anchors(), place(40, 60)
     texts = [

@@ -1,4 +1,4 @@
-"""Who named what, and what of it is likeliest to be needed again."""
+"""The names in each message, and which of them are likely to be needed again."""
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -31,15 +31,18 @@ def mentions(role: Role, *told: str, asked: tuple[str, ...] = ()) -> Mentions:
 
 @pytest.mark.parametrize("arguments", ODD)
 def test_any_arguments_are_read(arguments: str) -> None:
-    """Whatever they are: what is no JSON is read as a text, and nesting is followed as far as it is bounded."""
+    """Arguments that are not JSON are read as a text; nesting is followed to a bounded depth."""
     found = read_mentions(Message(Role.ASSISTANT, (), (call("1", "run", arguments),)))
     assert all(name.encode() for name in found.asked)
     if "src/a.py" in arguments:
         assert "src/a.py" in found.asked
 
 
-def test_arguments_are_read_as_they_are_meant() -> None:
-    """Escapes and nesting are undone; a number has its member's name for a label. Members and tools are no names."""
+def test_arguments_are_decoded() -> None:
+    """Escapes and nesting are decoded.
+
+    A number has its member's name as label. Names of members and tools do not count.
+    """
     arguments = '{"path": "src\\/a.py", "edits": [{"old": "x\\nold_name", "line": 12345}], "port": 18080, "ok": true}'
     texts = list(read_arguments([call("1", "edit_file", arguments)]))
     assert texts == ["src/a.py", "x\nold_name", "12345", "18080"]
@@ -50,14 +53,14 @@ def test_arguments_are_read_as_they_are_meant() -> None:
 
 
 def test_what_a_tool_printed_has_no_labels() -> None:
-    """There are too many numbers in it."""
+    """It has too many numbers."""
     assert read_mentions(result("1", "order 12345")).labels == {}
     assert read_mentions(user("order 12345")).labels == {"12345": "order"}
 
 
 @given(text=st.text())
-def test_the_names_of_a_text_are_those_told(text: str) -> None:
-    """And none is asked for without a call."""
+def test_the_names_of_a_text_count_as_told(text: str) -> None:
+    """Without a call, no name counts as asked."""
     found = read_mentions(user(text))
     assert found.told == find_names(text)
     assert not found.asked
@@ -78,13 +81,13 @@ LIKELIER = {
 
 
 @pytest.mark.parametrize("reason", LIKELIER)
-def test_what_is_likelier_to_be_needed_comes_first(reason: str) -> None:
-    """Though the letters of the other name come first."""
+def test_the_name_more_likely_to_be_needed_comes_first(reason: str) -> None:
+    """Even if the other name comes first in the alphabet."""
     assert rank_names(LIKELIER[reason], without=frozenset()) == ["name_b", "name_a"]
 
 
 def test_a_shorter_name_comes_first() -> None:
-    """A budget holds more of them; names that are alike in all else stand by their letters."""
+    """A budget holds more short names. If all else is equal, the order is alphabetical."""
     both = [mentions(Role.TOOL, "name_b", "much_longer_name_a")]
     assert rank_names(both, without=frozenset()) == ["name_b", "much_longer_name_a"]
     both = [mentions(Role.TOOL, "name_b", "name_a")]
@@ -92,7 +95,7 @@ def test_a_shorter_name_comes_first() -> None:
 
 
 class Reversed(AbstractSet[str]):
-    """A set that tells its members in the reverse order of another one, as that of another process might."""
+    """A set that iterates in the reverse order of another one, as in another process."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = list(dict.fromkeys(reversed(list(names))))
@@ -108,8 +111,8 @@ class Reversed(AbstractSet[str]):
 
 
 @given(messages=transcripts(), without=st.sets(NAMES))
-def test_the_order_is_that_of_the_messages_alone(messages: tuple[Message, ...], without: set[str]) -> None:
-    """Not that of the sets, which each process keeps in another; and each name stands in it once."""
+def test_the_order_depends_only_on_the_messages(messages: tuple[Message, ...], without: set[str]) -> None:
+    """The iteration order of sets, which differs between processes, has no effect. Each name occurs once."""
     read = [read_mentions(message) for message in messages]
     ranked = rank_names(read, without=without)
     elsewhere = [Mentions(one.role, Reversed(one.asked), Reversed(one.told), one.labels) for one in read]
@@ -118,13 +121,13 @@ def test_the_order_is_that_of_the_messages_alone(messages: tuple[Message, ...], 
     assert sorted(ranked) == sorted(names - without)
 
 
-def test_system_messages_name_nothing() -> None:
+def test_names_in_system_messages_do_not_count() -> None:
     """They are always forwarded."""
     assert rank_names([read_mentions(system("Mind src/a.py."))], without=frozenset()) == []
 
 
 def test_twice_the_messages_take_twice_the_work() -> None:
-    """Reading and ranking both."""
+    """Both for reading and for ranking."""
 
     def work(steps: int) -> int:
         read = (step("read", {"path": f"src/m{number}.py"}, "a_b " * 9) for number in range(steps))

@@ -1,4 +1,4 @@
-"""Names in a text: whole ones, found in linear time whatever the text is."""
+"""Names in a text: whole ones, found in linear time in any text."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +40,7 @@ TEXTS = st.text() | st.text("ab1_-./@~#:\\ +$%[(\u4e2d", max_size=80)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("before", "after"), AROUND)
 def test_a_name_is_found_whole(name: str, before: str, after: str) -> None:
-    """Alone, and none of its parts, whatever signs stand around it."""
+    """Only the name, and none of its parts, whatever signs surround it."""
     assert find_names(f"{before}{name}{after}") == {name}
 
 
@@ -54,8 +54,8 @@ def test_a_name_is_found_whole(name: str, before: str, after: str) -> None:
         "",
     ],
 )
-def test_words_and_small_numbers_are_no_names(text: str) -> None:
-    """Nor is anything of less than five characters."""
+def test_words_and_small_numbers_are_not_names(text: str) -> None:
+    """Neither is anything of fewer than five characters."""
     assert find_names(text) == frozenset()
 
 
@@ -69,8 +69,8 @@ def test_words_and_small_numbers_are_no_names(text: str) -> None:
         "x" * 300 + "@mail.example.org",
     ],
 )
-def test_of_a_name_that_cannot_be_told_whole_no_part_is_told(text: str) -> None:
-    """What is too long is no name, and neither is its end."""
+def test_a_name_that_is_too_long_is_not_found_in_part(text: str) -> None:
+    """A run that is too long is not a name, and neither is its end."""
     assert find_names(text) == frozenset()
 
 
@@ -83,8 +83,8 @@ def test_of_a_name_that_cannot_be_told_whole_no_part_is_told(text: str) -> None:
         ("find -path '*/lib/a_b.py'", "*/lib/a_b.py"),
     ],
 )
-def test_the_rest_of_a_path_stands_with_the_sign_before_it(text: str, rest: str) -> None:
-    """Without it, it would be another path, from the root."""
+def test_the_rest_of_a_path_keeps_the_sign_before_it(text: str, rest: str) -> None:
+    """Without the sign it would be another path, from the root."""
     assert find_names(text) == {rest}
 
 
@@ -100,14 +100,17 @@ def test_the_rest_of_a_path_stands_with_the_sign_before_it(text: str, rest: str)
         ("//comment/line http://", set()),
     ],
 )
-def test_what_stands_around_a_name_is_no_part_of_it(text: str, names: set[str]) -> None:
-    """The number of a list, the sign of a diff, the slash behind a folder, the sentence in a script without blanks."""
+def test_text_around_a_name_is_not_part_of_it(text: str, names: set[str]) -> None:
+    """A list's number, a diff's sign, the slash after a folder, the sentence in a script without spaces."""
     assert find_names(text) == names
 
 
 @given(text=TEXTS)
-def test_each_name_stands_in_the_text(text: str) -> None:
-    """As it is, in any text, and of a bounded length; nothing in it ends a line or is half of a character."""
+def test_each_name_occurs_in_the_text(text: str) -> None:
+    """In any text, each name occurs verbatim and has a bounded length.
+
+    It contains no line break and no half of a character.
+    """
     for name in find_names(text):
         assert name in text
         assert MIN_NAME_CHARS <= len(name) <= MAX_NAME_CHARS
@@ -120,21 +123,21 @@ def test_each_name_stands_in_the_text(text: str) -> None:
 
 @given(texts=st.lists(TEXTS, max_size=5))
 def test_texts_in_lines_have_the_names_of_each(texts: list[str]) -> None:
-    """A name ends with its line."""
+    """A name never continues on the next line."""
     lines = [line for text in texts for line in text.splitlines()]
     assert find_names("\n".join(lines)) == frozenset().union(*map(find_names, lines))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_of_one_kind(name: str) -> None:
-    """By what it looks like."""
+    """Its form decides."""
     kinds = ((PATHS, Kind.PATH), (ADDRESSES, Kind.URL), (NUMBERS, Kind.NUMBER))
     expected = next((kind for names, kind in kinds if name in names), Kind.SYMBOL)
     assert find_kind(name) is expected
 
 
 def test_a_number_has_the_word_before_it_as_label() -> None:
-    """The last one counts; a number that is a part of something else has none."""
+    """The last occurrence counts; a number that is part of something else has no label."""
     said = 'order ORD-77: order_id: "12345", pid=67890, port is 18080, then pid 67890; x/99999 version 1.23456'
     assert find_labels(said) == {"12345": "order_id", "67890": "pid", "18080": "port", "ORD-77": "order"}
     assert find_labels("order 12345, invoice 12345") == {"12345": "invoice"}
@@ -152,7 +155,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_a_hostile_text_takes_linear_work(unit: str) -> None:
-    """Names and labels in it are bounded in number and length, and twice the text takes at most twice the work."""
+    """Names and labels are bounded in number and length, and twice the text takes at most twice the work."""
     short, long = (unit * (size // len(unit)) for size in (20_000, 40_000))
     few, more = (count_steps(lambda text=text: (find_names(text), find_labels(text))) for text in (short, long))
     assert more <= 2 * few + 40

@@ -1,4 +1,4 @@
-"""What was begun in the background, or handed to a sub-agent, and not ended since."""
+"""Background processes and sub-agents that were started and not ended since."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ SHELL = step("Bash", {"command": "npm run dev", "run_in_background": True}, "Run
 
 
 def run(command: str, said: str = "ok") -> list[Message]:
-    """A line of a shell."""
+    """A command line."""
     return step("bash", {"command": command}, said)
 
 
@@ -29,8 +29,8 @@ def run(command: str, said: str = "ok") -> list[Message]:
         (step("run_terminal", {"command": "make watch", "is_background": True}, "Shell ID: 5f"), "make watch"),
     ],
 )
-def test_what_was_begun_is_told_with_its_ids(begun: list[Message], told: str) -> None:
-    """Whatever comes after it, and however long ago."""
+def test_started_processes_are_listed_with_their_ids(begun: list[Message], told: str) -> None:
+    """Whatever follows it, and however long ago it was."""
     (row,) = find_running(begun)
     assert told in row
     assert find_running([*begun, *run("ls"), *[user()] * 2000]) == (row,)
@@ -48,8 +48,8 @@ def test_what_was_begun_is_told_with_its_ids(begun: list[Message], told: str) ->
         step("bash", "no JSON &"),
     ],
 )
-def test_what_ends_by_itself_is_not_running(one: list[Message]) -> None:
-    """Nor is a list of tasks one of agents."""
+def test_calls_that_end_by_themselves_are_not_running(one: list[Message]) -> None:
+    """Neither is a task list a list of agents."""
     assert find_running(one) == ()
 
 
@@ -73,8 +73,8 @@ COMPOSE = run("docker compose up -d", "Container web Started")
         (run("bash -c 'nohup ./serve'"), "./serve"),
     ],
 )
-def test_ids_of_each_client_are_told(begun: list[Message], told: str) -> None:
-    """With their letters."""
+def test_ids_in_each_clients_form_are_listed(begun: list[Message], told: str) -> None:
+    """With their labels."""
     (row,) = find_running(begun)
     assert told in row
 
@@ -91,14 +91,14 @@ def test_ids_of_each_client_are_told(begun: list[Message], told: str) -> None:
     ],
 )
 def test_what_has_ended_is_not_running(begun: list[Message], ending: list[Message]) -> None:
-    """By each client's way to say so, if it was not refused."""
+    """In each client's form, unless the call was refused."""
     assert find_running([*begun, *ending]) == ()
     refused = [ending[0], result(ending[0].tool_calls[0].id, "The user doesn't want to proceed")]
     assert len(find_running([*begun, *refused])) == 1
 
 
-def test_a_job_that_is_looked_at_is_still_one() -> None:
-    """The same as before; the newest job alone is ended by its number."""
+def test_looking_at_a_job_does_not_end_it() -> None:
+    """It is listed unchanged. `kill %1` ends only the newest job."""
     looks = step("write_stdin", {"session_id": 12345}, "Process running with session ID 12345")
     assert find_running([*CODEX, *looks]) == find_running(CODEX)
     looks = step("BashOutput", {"bash_id": "bash_7"}, "<status>running</status>")
@@ -123,13 +123,13 @@ def test_a_job_that_is_looked_at_is_still_one() -> None:
         run("cat notes.md", "Running in background with ID: bash_7"),
     ],
 )
-def test_what_does_not_run_on_is_not_running(one: list[Message]) -> None:
-    """It has answered, has failed, or is text."""
+def test_calls_without_a_background_process_are_not_running(one: list[Message]) -> None:
+    """The call has answered, has failed, or is only text."""
     assert find_running(one) == ()
 
 
-def test_what_was_not_answered_is_not_running() -> None:
-    """Nobody knows whether it was begun."""
+def test_unanswered_calls_are_not_running() -> None:
+    """It is unknown whether it started."""
     assert find_running(SERVER[:1]) == ()
     assert find_running([result("c", "[1] 41297")]) == ()
 
@@ -146,7 +146,7 @@ def test_what_was_not_answered_is_not_running() -> None:
     ],
 )
 def test_what_was_ended_is_not_running(ending: list[Message]) -> None:
-    """By its id or by its name; there, or in the tail. What is begun after that runs."""
+    """By id or by name, in the removed part or in the tail. What is started after that is running."""
     assert find_running([*SERVER, *ending]) == ()
     assert find_running(SERVER, ending) == ()
     assert len(find_running([*SERVER, *ending, *SERVER])) == 1
@@ -164,19 +164,19 @@ def test_what_was_ended_is_not_running(ending: list[Message]) -> None:
         run("docker stop web"),
     ],
 )
-def test_the_end_of_something_else_ends_nothing(other: list[Message]) -> None:
-    """A file that speaks of ends ends nothing either."""
+def test_ending_something_else_ends_no_entry(other: list[Message]) -> None:
+    """A file that mentions an end ends nothing either."""
     assert len(find_running([*SERVER, *other])) == 1
     assert len(find_running(SERVER, other)) == 1
 
 
-def test_what_the_tail_begins_is_not_told() -> None:
-    """It stands there."""
+def test_processes_started_in_the_tail_are_not_listed() -> None:
+    """The reader sees it in the tail."""
     assert find_running(run("ls"), SERVER) == ()
 
 
-def test_the_newest_are_told() -> None:
-    """Of a bounded length each; what was begun again is one."""
+def test_only_the_newest_are_listed() -> None:
+    """Each has a bounded length; the same command started again is one entry."""
     many = (run(f"./work-{number} {'x ' * 400} &", f"[1] {10000 + number}") for number in range(40))
     rows = find_running([message for one in many for message in one])
     assert len(rows) == MAX_RUNNING
@@ -188,6 +188,6 @@ def test_the_newest_are_told() -> None:
 
 @given(messages=transcripts(), tail=transcripts())
 def test_any_transcript_is_read(messages: tuple[Message, ...], tail: tuple[Message, ...]) -> None:
-    """A tail takes away, and adds nothing."""
+    """A tail can only remove entries."""
     assert set(find_running(messages, tail)) <= set(find_running(messages))
     assert find_running(messages, (assistant("Fine."),)) == find_running(messages)

@@ -1,4 +1,4 @@
-"""What of a command line is no text."""
+"""The parts of a command line that the shell executes."""
 
 import pytest
 from hypothesis import given
@@ -21,11 +21,11 @@ from rules.summary.anchors.shell_words import blank_texts
     ],
 )
 def test_texts_are_blanked(command: str, blanked: str) -> None:
-    """But for the line that a shell is given."""
+    """Except a command line that is given to another shell."""
     assert blank_texts(command) == blanked
 
 
 @given(command=st.text(st.sampled_from("ab '\"\\\n#<E&c-sh"), max_size=60))
-def test_each_place_stays(command: str) -> None:
-    """Whatever the line is."""
+def test_each_index_stays_valid(command: str) -> None:
+    """The length of any line is unchanged."""
     assert len(blank_texts(command)) == len(command)

@@ -1,4 +1,4 @@
-"""The index behind a summary: within its budget, in one quotation, and nothing twice."""
+"""The index after a summary: within its budget, in one quotation, and without repetitions."""
 
 import re
 from dataclasses import replace
@@ -31,12 +31,12 @@ def talk(*said: str) -> tuple[Message, ...]:
 
 
 def removed(*messages: Message, present: frozenset[str] = frozenset(), is_told: bool = False) -> Removed:
-    """What the index is made of."""
+    """The material of the index."""
     return Removed(messages, [read_mentions(message) for message in messages], present, is_told)
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of the quotation, of which each is marked as one."""
+    """The lines of the quotation; each begins with the quotation's sign."""
     first, title, *lines, last = text.split("\n")
     assert (first, title, last) == (QUOTE_START, f"> {TITLE}", QUOTE_END)
     assert all(line.startswith("> ") for line in lines)
@@ -48,7 +48,7 @@ def lines_of(text: str) -> list[str]:
 def test_the_index_is_within_its_budget(
     counter: CountTokens, messages: tuple[Message, ...], said: list[str], max_tokens: int, *, is_told: bool
 ) -> None:
-    """Whatever that is, or there is none; and it has its frame and at least a line."""
+    """For any budget. It is empty, or has its frame and at least one line."""
     text = write_anchors(removed(*messages, *talk(*said), is_told=is_told), max_tokens=max_tokens, count=counter)
     assert counter(text) <= max(max_tokens, 0)
     assert text == "" or lines_of(text)
@@ -57,8 +57,8 @@ def test_the_index_is_within_its_budget(
 
 
 @given(said=st.lists(SAID, min_size=1, max_size=8), present=st.frozensets(WORDS))
-def test_with_room_for_all_each_name_stands_once(said: list[str], present: frozenset[str]) -> None:
-    """And none of those that stand verbatim elsewhere."""
+def test_with_enough_room_each_name_occurs_once(said: list[str], present: frozenset[str]) -> None:
+    """Names that are verbatim elsewhere are left out."""
     made = replace(removed(*talk(*said), present=present), is_told=True)
     text = write_anchors(made, max_tokens=100_000, count=count)
     named = {name for mentions in made.mentions for name in mentions.asked | mentions.told}
@@ -70,8 +70,8 @@ def test_with_room_for_all_each_name_stands_once(said: list[str], present: froze
     assert len({name.split()[-1] for name in told}) == len(told)
 
 
-def test_a_name_stands_with_its_kind_and_its_label() -> None:
-    """The kinds in a fixed order, the names of each by rank."""
+def test_a_name_is_listed_with_its_kind_and_its_label() -> None:
+    """The kinds are in a fixed order, the names of each kind by rank."""
     made = removed(user("Mend src/a.py and https://x.example/b for order 12345, in camelCase."), is_told=True)
     assert lines_of(write_anchors(made, max_tokens=500, count=count)) == [
         "> paths: src/a.py",
@@ -81,8 +81,8 @@ def test_a_name_stands_with_its_kind_and_its_label() -> None:
     ]
 
 
-def test_the_likeliest_are_told_if_not_all_fit() -> None:
-    """Those named last, in a call."""
+def test_the_most_likely_names_are_listed_if_not_all_fit() -> None:
+    """These are the names mentioned last, in a call."""
     made = removed(*talk(*(f"src/part_{number}.py" for number in range(200))), is_told=True)
     text = write_anchors(made, max_tokens=MIN_TOKENS + 40, count=count)
     numbers = [int(number) for number in re.findall(r"part_(\d+)", text)]
@@ -95,8 +95,8 @@ BROKEN = step("bash", {"command": "make all"}, "src/a.c:3: error: no such member
 WRITTEN = step("write_file", {"path": "src/b_new.py", "content": "x = 1"})
 
 
-def test_what_was_done_stands_before_the_names() -> None:
-    """What is running, what is broken, and what was written."""
+def test_deeds_are_listed_before_the_names() -> None:
+    """Running processes, unresolved errors and changed files."""
     lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, *WRITTEN), max_tokens=900, count=count))
     titles = [line.partition(": ")[0].removeprefix("> ") for line in lines]
     assert titles[:4] == ["still running", "errors that were not resolved", "files", "calls"]
@@ -105,30 +105,30 @@ def test_what_was_done_stands_before_the_names() -> None:
     assert "src/b_new.py (written)" in lines[2]
 
 
-def test_a_digest_tells_of_deeds_itself_but_not_of_what_is_running() -> None:
-    """That has to stand somewhere."""
+def test_a_digest_lists_deeds_itself_but_not_running_processes() -> None:
+    """So the index after a digest lists only what is running."""
     lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, is_told=True), max_tokens=900, count=count))
     assert "python server.py & (pid 412)" in lines[0]
     assert not any("error" in line for line in lines)
 
 
-def test_what_runs_is_told_however_long_ago_it_was_begun() -> None:
-    """Unless it was ended, be it in the tail."""
+def test_running_processes_are_listed_however_old_they_are() -> None:
+    """Unless it was ended, also in the tail."""
     messages = (*SERVER, *[user("Go on.")] * 2000)
     assert "(pid 412)" in write_anchors(removed(*messages), max_tokens=200, count=count)
     ended = replace(removed(*messages), tail=step("bash", {"command": "kill 412"}))
     assert "(pid 412)" not in write_anchors(ended, max_tokens=200, count=count)
 
 
-def test_nothing_named_makes_no_index() -> None:
-    """Nor does a name that does not fit."""
+def test_without_names_there_is_no_index() -> None:
+    """Neither does a name that does not fit."""
     assert write_anchors(removed(user("Go on.")), max_tokens=500, count=count) == ""
     assert write_anchors(removed(), max_tokens=500, count=count) == ""
     assert write_anchors(removed(user("src/" + "x" * 190)), max_tokens=MIN_TOKENS, count=count) == ""
 
 
 def test_twice_the_messages_take_twice_the_work() -> None:
-    """Though only so much of them can be told."""
+    """Even if only a bounded number of them can be listed."""
 
     def work(size: int) -> int:
         made = removed(*talk(*(f"src/part_{number}.py" for number in range(size))))
@@ -138,7 +138,7 @@ def test_twice_the_messages_take_twice_the_work() -> None:
 
 
 def test_calls_of_any_kind_are_read() -> None:
-    """Odd names and arguments among them."""
+    """Also those with odd names and arguments."""
     odd = ("", "{", '{"command": ["a", 1]}', '{"command": "\ud800 &"}', "[" * 50_000, '{"path": ' + "9" * 5000 + "}")
     calls = tuple(call(str(number), "\ud800run" if number % 2 else "", text) for number, text in enumerate(odd))
     messages = (Message(Role.ASSISTANT, (), calls), *(result(one.id, "error: \x1b[0m") for one in calls))

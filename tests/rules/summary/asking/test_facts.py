@@ -1,4 +1,4 @@
-"""What a note names, held against what it covers."""
+"""Exact names in a note are checked against what it covers."""
 
 import pytest
 from hypothesis import given
@@ -35,8 +35,8 @@ rows: 48,213 of 1234567; took 98765.432 ms on 2024-01-15; pid 73155
         "改了src/港口/锚.py的48215行。",
     ],
 )
-def test_what_stands_in_a_source_has_no_mark(note: str) -> None:
-    """Shortened, joined to its folder, in another case, with a line's number, grouped otherwise, escaped in JSON."""
+def test_a_name_in_a_source_has_no_mark(note: str) -> None:
+    """Shortened, joined to its folder, in another case, with a line number, grouped differently, escaped in JSON."""
     assert mark_unverified(note, [SOURCE]) == note
 
 
@@ -53,8 +53,8 @@ def test_what_stands_in_a_source_has_no_mark(note: str) -> None:
         "进展与决定：已完成。Решения приняты; Entscheidung für Größe/Maß.",
     ],
 )
-def test_what_is_no_exact_name_has_no_mark(note: str) -> None:
-    """Markdown, words joined by a slash, well-known names, round and rough numbers, globs and placeholders."""
+def test_a_text_that_is_not_an_exact_name_has_no_mark(note: str) -> None:
+    """Markdown, words joined by a slash, well-known names, round and approximate numbers, globs and placeholders."""
     assert mark_unverified(note, [SOURCE]) == note
 
 
@@ -80,22 +80,22 @@ def test_what_is_no_exact_name_has_no_mark(note: str) -> None:
         ("part 8213 of 213, pid 7315599", "part 8213 of 213, pid 7315599 ?"),
     ],
 )  # fmt: skip
-def test_what_stands_nowhere_has_a_mark_behind_it(note: str, expected: str) -> None:
-    """Behind its line's number and its closing sign; in a block of code at the end of the line."""
+def test_a_name_in_no_source_has_a_mark_after_it(note: str, expected: str) -> None:
+    """After its line number and its closing sign; in a code block, at the end of the line."""
     marked = mark_unverified(note, [SOURCE])
     assert marked == expected.replace(" ?", f" {UNVERIFIED}")
     assert mark_unverified(marked, [SOURCE]) == marked
 
 
 def test_a_mark_is_not_lost_by_being_repeated() -> None:
-    """A name that was doubted in the previous summary is no source for the next."""
+    """A name that is marked in the previous summary is not a source for the next one."""
     before = mark_unverified("It is in pier/x.py, says src/harbour/quay.py.", [SOURCE])
     again = mark_unverified("It is in pier/x.py and src/harbour/quay.py.", [before])
     assert again == f"It is in pier/x.py {UNVERIFIED} and src/harbour/quay.py."
 
 
 def test_sources_are_all_that_the_writer_may_have_read() -> None:
-    """Task, system messages, what earlier summaries covered and what they said, calls and their results, our words."""
+    """Task statement, system messages, covered messages, earlier summaries, calls, results, instructions."""
     request = SummaryRequest(
         key="00",
         at=9,
@@ -118,8 +118,8 @@ NOTES = st.lists(st.sampled_from([*"/\\.:`'\"~-_#*[](){}<>$, \n1aZ\u00e9\u6e2f",
 
 
 @given(note=NOTES, source=NOTES)
-def test_only_marks_come_in(note: str, source: str) -> None:
-    """Whatever the note: without the marks it is as before, and a second look changes nothing."""
+def test_only_marks_are_added(note: str, source: str) -> None:
+    """In any note, removing the marks gives the original, and marking twice changes nothing."""
     marked = mark_unverified(note, [source])
     mark = f" {UNVERIFIED}"
     if UNVERIFIED not in note:
@@ -129,7 +129,7 @@ def test_only_marks_come_in(note: str, source: str) -> None:
 
 @given(note=NOTES.filter(lambda note: UNVERIFIED not in note))
 def test_a_note_that_is_its_own_source_has_no_mark(note: str) -> None:
-    """Nothing that stands there to the letter is doubted."""
+    """A name that a source contains verbatim is never marked."""
     assert mark_unverified(note, [note]) == note
 
 
@@ -137,13 +137,13 @@ def test_a_note_that_is_its_own_source_has_no_mark(note: str) -> None:
     "unit", ["1", "1,111,", "a1b2", "/", "a/", ".", "`", "https://a", "-a1", "\\", "a.py:1:", "\u0661"]
 )
 def test_a_long_run_of_anything_is_a_note_like_any_other(unit: str) -> None:
-    """Also a number of more digits than Python reads."""
+    """Even a number with more digits than Python converts."""
     note = unit * (20_000 // len(unit))
     assert mark_unverified(note, [note]) == note
     assert mark_unverified(note, [""]).replace(f" {UNVERIFIED}", "") == note
 
 
 def test_searches_are_bounded() -> None:
-    """What a note names beyond them has no mark: in doubt there is none."""
+    """Names after the last search get no mark: in doubt there is none."""
     note = "\n".join(f"pier/x{number}.py" for number in range(2 * MOST_SEARCHES))
     assert 0 < mark_unverified(note, [SOURCE]).count(UNVERIFIED) <= MOST_SEARCHES

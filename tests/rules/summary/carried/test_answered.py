@@ -1,4 +1,4 @@
-"""Calls with the results that answer them, the newest first."""
+"""Tool calls with their results, the newest first."""
 
 import pytest
 from support.builders import assistant, call, result, user
@@ -8,7 +8,7 @@ from rules.summary.carried.answered import newest_steps, read_arguments
 
 
 def test_steps_come_newest_first_with_their_calls_in_order() -> None:
-    """A step's calls stand as the assistant made them, each with its own result, whatever their order."""
+    """A step's calls are in the assistant's order, each with its own result, whatever the order of the results."""
     one, two, three = call("1"), call("2"), call("3")
     messages = [user(), assistant(None, one, two), result("2", "second"), result("1", "first"), assistant("x", three)]
     newest, older, first = newest_steps(messages)
@@ -22,7 +22,7 @@ def test_steps_come_newest_first_with_their_calls_in_order() -> None:
 
 
 def test_calls_with_one_id_get_their_results_in_order() -> None:
-    """As pairing gives them."""
+    """As in pairing."""
     messages = [assistant(None, call("1", "a"), call("1", "b")), result("1", "of a"), result("1", "of b")]
     (only,) = newest_steps(messages)
     assert [each.result and each.result.text for each in only.calls] == ["of a", "of b"]
@@ -42,5 +42,5 @@ def test_calls_with_one_id_get_their_results_in_order() -> None:
     ],
 )
 def test_any_arguments_are_read(arguments: str, members: object) -> None:
-    """Broken JSON is a text; what is too long says nothing."""
+    """Invalid JSON is a text; arguments that are too long have no members."""
     assert read_arguments(call("1", "x", arguments)) == members

@@ -1,4 +1,4 @@
-"""Check lists in texts: items and what belongs to them, line by line as they stand."""
+"""Check lists in texts: items and the lines that belong to them, unchanged."""
 
 import pytest
 from support.steps import count_steps
@@ -24,8 +24,8 @@ That is all.
 """
 
 
-def test_the_lines_of_a_check_list_stand_as_they_are() -> None:
-    """The heading above items goes with them; prose around them does not."""
+def test_the_lines_of_a_check_list_are_unchanged() -> None:
+    """A heading above items is included; prose around them is not."""
     items = read_markdown(PLAN)
     assert [item.write() for item in items] == [
         "## Erstens", "- [x] Lesen", "* [ ] Schreiben", "**Danach:**", "1. [~] 检查",
@@ -47,8 +47,8 @@ def test_the_lines_of_a_check_list_stand_as_they_are() -> None:
         "- [ ]\n- [ ] \n",
     ],
 )
-def test_other_texts_are_no_check_lists(text: str) -> None:
-    """An example of one item is none, either."""
+def test_other_texts_are_not_check_lists(text: str) -> None:
+    """Neither is an example of one item."""
     assert read_markdown(text) == ()
 
 
@@ -61,23 +61,23 @@ def test_other_texts_are_no_check_lists(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_tool_of_lists_may_write_them_in_other_forms(line: str, status: str, name: str) -> None:
-    """Known from Roo Code, Augment, Factory, Claude Code and others."""
+    """As Roo Code, Augment, Factory, Claude Code and others do."""
     (item,) = read_any(line)
     assert (item.label, item.status, item.id, item.write()) == ("a", status, name, line)
 
 
 def test_a_word_in_brackets_that_is_no_status_makes_no_item() -> None:
-    """Such as the level of a line of a log."""
+    """Such as the level in a line of a log."""
     assert read_any("[INFO] started\n12 [main] ok\n- [docs] a") == ()
 
 
-def test_a_plan_in_prose_stands_whole() -> None:
-    """One line is none."""
+def test_a_plan_in_prose_is_kept_whole() -> None:
+    """A single line is not a plan."""
     assert [item.write() for item in read_prose("\n# Plan\n\nDo it.\n")] == ["# Plan\n\nDo it."]
     assert read_prose("do it") == ()
 
 
-def test_numbers_that_a_tool_wrote_before_lines_go() -> None:
+def test_line_numbers_of_a_tool_are_removed() -> None:
     """Unless only a few lines have them."""
     assert strip_line_numbers("     1→- [ ] a\n     2→\n    10\tb") == "- [ ] a\n\nb"
     assert strip_line_numbers("1\ta\nb\nc") == "1\ta\nb\nc"
@@ -85,7 +85,7 @@ def test_numbers_that_a_tool_wrote_before_lines_go() -> None:
 
 @pytest.mark.parametrize("line", ["- [ ] a\n", "[ ]\n", "  x\n", "#### \n", "- [ ]" + " " * 60 + "\n"])
 def test_twice_the_lines_take_at_most_twice_the_work(line: str) -> None:
-    """No line is looked at again, and a list has an end."""
+    """No line is read twice, and the length of a list is bounded."""
     small, large = (count_steps(lambda n=n: read_markdown("- [ ] a\n- [x] b\n" + line * n)) for n in (300, 600))
     assert large <= 2 * small
     assert len(read_markdown("- [ ] a\n" * 5000)) == MOST_ITEMS

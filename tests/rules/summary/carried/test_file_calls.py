@@ -13,10 +13,12 @@ BODY = "# Rules\nUse tabs."
 WHOLE = [FileEvent("/r/A.md", FileAct.READ, BODY)]
 PART = [FileEvent("/r/A.md", FileAct.READ, BODY, is_partial=True)]
 CHANGED = [FileEvent("/r/A.md", FileAct.CHANGE)]
+INTEGERS = st.integers(-(2**63), 2**64 - 1)
+"""All that orjson can write, with which the calls of this test are made."""
 
 
 def find(name: str, arguments: object, said: str = BODY, *, fails: bool = False) -> list[FileEvent]:
-    """What happens to files of Markdown."""
+    """The events of Markdown files."""
     return list(find_file_events(answered(name, arguments, said, fails=fails), lambda path: path.endswith(".md")))
 
 
@@ -48,14 +50,14 @@ def test_a_file_is_read(name: str, arguments: object) -> None:
     "arguments",
     [{"offset": 10}, {"limit": 2}, {"view_range": [1, 9]}, {"end_line": 2}, {"start_line": 5, "end_line": 99}],
 )
-def test_a_part_of_a_file_is_called_one(arguments: dict[str, object]) -> None:
-    """Lines were asked for."""
+def test_a_part_of_a_file_is_marked_as_partial(arguments: dict[str, object]) -> None:
+    """The call asked for some lines."""
     assert find("read_file", {"path": "/r/A.md", **arguments}) == PART
 
 
 @pytest.mark.parametrize("end", [mark_middle(9, 99, "tokens"), "(File has more lines.)", "... [truncated]"])
 def test_a_result_may_say_that_it_is_a_part(end: str) -> None:
-    """Be it a tool's word or ours."""
+    """In the tool's words or in our marker."""
     (event,) = find("Read", {"file_path": "/r/A.md"}, f"{BODY}\n{end}")
     assert event.is_partial
 
@@ -63,24 +65,24 @@ def test_a_result_may_say_that_it_is_a_part(end: str) -> None:
 @pytest.mark.parametrize(
     "said", ["", "cat: /r/A.md: No such file or directory", "Error: File not found", "ENOENT", "x\n[exit code: 1]"]
 )
-def test_a_reading_that_failed_is_none(said: str) -> None:
+def test_a_failed_read_does_not_count(said: str) -> None:
     """Nothing was read."""
     assert find("Read", {"file_path": "/r/A.md"}, said) == []
     assert find("Read", {"file_path": "/r/A.md"}, fails=True) == []
 
 
-def test_of_a_result_that_was_removed_only_the_path_is_known() -> None:
-    """Our own marker is no file's text."""
+def test_only_the_path_is_known_of_a_removed_result() -> None:
+    """Our own marker is not a file's text."""
     assert find("Read", {"file_path": "/r/A.md"}, mark_pruned(9)) == [FileEvent("/r/A.md", FileAct.READ)]
 
 
-def test_of_several_files_the_texts_are_not_told_apart() -> None:
+def test_the_texts_of_several_files_are_not_separated() -> None:
     """Even if only one of them is wanted."""
     assert find("read_files", {"files": [{"path": "/r/A.md"}, {"path": "b"}]}) == [FileEvent("/r/A.md", FileAct.READ)]
 
 
-def test_a_result_in_json_is_what_stands_in_it() -> None:
-    """As Codex has sent it."""
+def test_the_output_is_taken_out_of_a_result_in_json() -> None:
+    """As Codex sends it."""
     assert find("shell", {"command": ["cat", "/r/A.md"]}, '{"output":"# Rules\\nUse tabs.","metadata":{}}') == WHOLE
 
 
@@ -108,7 +110,7 @@ def test_a_file_is_written(name: str, arguments: object) -> None:
     ],
 )
 def test_a_file_is_edited(name: str, arguments: object) -> None:
-    """One piece gives way to another."""
+    """One piece of text is replaced by another."""
     assert find(name, arguments, "ok") == [FileEvent("/r/A.md", FileAct.EDIT, "b", "a")]
 
 
@@ -124,7 +126,7 @@ def test_a_file_is_edited(name: str, arguments: object) -> None:
     ],
 )
 def test_a_file_is_changed_in_ways_that_are_not_followed(name: str, arguments: object) -> None:
-    """So it is called changed."""
+    """The event is a change of unknown content."""
     assert find(name, arguments, "ok") == CHANGED
 
 
@@ -141,12 +143,12 @@ def test_a_file_is_changed_in_ways_that_are_not_followed(name: str, arguments: o
     ],
 )
 def test_other_calls_do_nothing_to_a_file(name: str, arguments: object) -> None:
-    """A search is no reading."""
+    """A search does not read a file."""
     assert find(name, arguments, "Launching skill: pdf") == []
 
 
 def test_a_skill_that_a_tool_shows_is_its_file_read() -> None:
-    """By convention SKILL.md in the folder of that name."""
+    """By convention, the file is SKILL.md in the folder with the skill's name."""
     assert find("skill", {"name": "pdf"}) == [FileEvent("pdf/SKILL.md", FileAct.READ, BODY)]
 
 
@@ -154,10 +156,10 @@ def test_a_skill_that_a_tool_shows_is_its_file_read() -> None:
     name=st.sampled_from(["Read", "edit", "bash", "skill", "apply_patch"]),
     arguments=st.dictionaries(
         st.sampled_from(["path", "files", "command", "content", "name", "offset"]),
-        st.none() | st.integers() | st.text(max_size=9) | st.lists(st.text(max_size=3) | st.integers(), max_size=3),
+        st.none() | INTEGERS | st.text(max_size=9) | st.lists(st.text(max_size=3) | INTEGERS, max_size=3),
     ),
     said=st.text(),
 )
 def test_any_call_is_read(name: str, arguments: object, said: str) -> None:
-    """Nothing raises."""
+    """No call raises an exception."""
     list(find_file_events(answered(name, arguments, said), lambda _path: True))

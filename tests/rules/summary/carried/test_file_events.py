@@ -1,4 +1,4 @@
-"""Files after what happened to them."""
+"""The state of files after events."""
 
 import pytest
 from hypothesis import given
@@ -32,13 +32,13 @@ def follow(*events: FileEvent) -> FileState:
 
 
 def test_the_newest_text_is_known() -> None:
-    """What was written stands, too."""
+    """A text that was written counts like one that was read."""
     assert follow(READ, FileEvent("a", FileAct.READ, "three")) == FileState("a", "three", was_read=True)
     assert follow(READ, FileEvent("a", FileAct.WRITE, "three")) == FileState("a", "three", was_read=True)
     assert follow(FileEvent("a", FileAct.WRITE, "three")) == FileState("a", "three")
 
 
-def test_a_part_tells_less_than_the_whole() -> None:
+def test_a_part_does_not_replace_the_whole() -> None:
     """Unless the whole has changed."""
     part = FileEvent("a", FileAct.READ, "two", is_partial=True)
     change = FileEvent("a", FileAct.CHANGE)
@@ -47,8 +47,8 @@ def test_a_part_tells_less_than_the_whole() -> None:
     assert follow(part, READ) == FileState("a", "one two", was_read=True)
 
 
-def test_an_edit_is_followed_if_it_is_plain() -> None:
-    """Else the file is called changed: its piece stands nowhere, or twice, or the text is not known."""
+def test_an_edit_is_followed_if_it_is_unambiguous() -> None:
+    """Otherwise the file counts as changed: the old piece occurs never or twice, or the file's text is unknown."""
     edit = FileEvent("a", FileAct.EDIT, "2", "two")
     assert follow(READ, edit) == FileState("a", "one 2", was_read=True, edits=1)
     assert follow(READ, FileEvent("a", FileAct.EDIT, "2", "three")).is_changed
@@ -58,8 +58,8 @@ def test_an_edit_is_followed_if_it_is_plain() -> None:
     assert not follow(READ, FileEvent("ba", FileAct.CHANGE)).is_changed
 
 
-def test_files_stand_in_the_order_in_which_they_were_last_seen() -> None:
-    """Only so many are followed."""
+def test_files_are_in_the_order_in_which_they_were_last_seen() -> None:
+    """The number of files is bounded."""
     other = FileEvent("b", FileAct.READ, "x")
     assert list(follow_events((READ, other, READ))) == ["b", "a"]
     many = follow_events(FileEvent(str(number), FileAct.READ, "x") for number in range(MOST_STATES + 1))
@@ -67,8 +67,8 @@ def test_files_stand_in_the_order_in_which_they_were_last_seen() -> None:
 
 
 @given(events=st.lists(EVENTS, max_size=12))
-def test_a_text_that_is_not_called_changed_was_said_by_the_transcript(events: list[FileEvent]) -> None:
-    """By a reading or a writing, and edits of it."""
+def test_a_text_that_does_not_count_as_changed_is_in_the_transcript(events: list[FileEvent]) -> None:
+    """It was read or written, and then possibly edited."""
     states = follow_events(events)
     assert all(
         state.edits or not state.text or state.text in {event.text for event in events} for state in states.values()
@@ -82,12 +82,12 @@ def test_a_text_that_is_not_called_changed_was_said_by_the_transcript(events: li
      ("file:///a.md", "/a.md"), (" a.md ", "a.md")],
 )  # fmt: skip
 def test_paths_are_written_in_one_way(path: str, plain: str) -> None:
-    """Without what tools put around them."""
+    """Without the signs that tools add."""
     assert normalise_path(path) == plain
     assert take_name(plain).endswith(".md")
 
 
-def test_a_path_may_go_on_before_another() -> None:
-    """As an absolute one does before a relative one."""
+def test_a_path_may_end_with_another() -> None:
+    """An absolute path may end with a relative one."""
     assert is_same_path("/r/a.md", "a.md")
     assert not is_same_path("/r/ba.md", "a.md")

@@ -1,4 +1,4 @@
-"""Instruction files that were read: word for word within a budget, or a pointer."""
+"""Instruction files that were read: verbatim within a budget, or as a pointer."""
 
 import pytest
 from hypothesis import given
@@ -19,15 +19,15 @@ EDIT = step("Edit", {"file_path": "AGENTS.md", "old_string": "x", "new_string": 
 
 
 def find(removed: list[Message], tail: list[Message] | None = None) -> list[InstructionFile]:
-    """What is found by the globs of every policy."""
+    """The files found with the default globs."""
     return list(find_instruction_files(removed, tail or [], INSTRUCTION_FILES))
 
 
 @given(before=transcripts(), after=transcripts(), body=st.text(st.characters(exclude_categories=("C",)), min_size=1))
-def test_a_file_that_was_read_is_found_whatever_stands_around_it(
+def test_a_file_that_was_read_is_found_in_any_transcript(
     before: list[Message], after: list[Message], body: str
 ) -> None:
-    """Word for word, and the same at each time."""
+    """Verbatim, and the same in each call."""
     text = f"It says:\n{body}."
     removed = [*before, *step("Read", {"file_path": "/r/AGENTS.md"}, text), *after]
     assert find(removed) == [InstructionFile("/r/AGENTS.md", text)]
@@ -35,7 +35,7 @@ def test_a_file_that_was_read_is_found_whatever_stands_around_it(
 
 
 def test_files_match_by_name_or_by_path() -> None:
-    """A glob with a slash is one of paths."""
+    """A glob with a slash is matched against the path."""
     other = step("Read", {"file_path": "docs/rules.mdc"}, "x y")
     assert find_instruction_files(other, [], ("*.mdc",)) == (InstructionFile("docs/rules.mdc", "x y"),)
     assert find_instruction_files(other, [], ("docs/*",)) == (InstructionFile("docs/rules.mdc", "x y"),)
@@ -44,15 +44,15 @@ def test_files_match_by_name_or_by_path() -> None:
 
 
 def test_the_last_one_read_comes_first() -> None:
-    """Each once, even under two paths."""
+    """Each file once, even if it was read under two paths."""
     other = step("Read", {"file_path": "CLAUDE.md"}, "Be brief.")
     again = step("bash", {"command": "cat AGENTS.md"}, BODY)
     assert [file.path for file in find([*READ, *other])] == ["CLAUDE.md", "/r/AGENTS.md"]
     assert [file.path for file in find([*other, *READ, *again])] == ["AGENTS.md", "CLAUDE.md"]
 
 
-def test_what_the_tail_shows_is_not_repeated() -> None:
-    """A part of it is less than all of it."""
+def test_files_that_the_tail_shows_are_not_repeated() -> None:
+    """A file of which the tail shows only a part is still carried."""
     part = step("Read", {"file_path": "/r/AGENTS.md", "offset": 3}, "不要推送。")
     assert find(READ, READ) == []
     assert find(READ, step("bash", {"command": "cat AGENTS.md"}, BODY)) == []
@@ -60,8 +60,8 @@ def test_what_the_tail_shows_is_not_repeated() -> None:
     assert find(READ, part) == [RULES]
 
 
-def test_a_file_that_changed_is_said_to_have() -> None:
-    """Before the cut or behind it; what was written since is what stands in it."""
+def test_a_changed_file_is_marked_as_changed() -> None:
+    """Before the cut or after it. Text that was written since replaces the text that was read."""
     changed = [InstructionFile("/r/AGENTS.md", BODY, is_changed=True)]
     assert find([*READ, *EDIT]) == changed
     assert find(READ, EDIT) == changed
@@ -72,8 +72,8 @@ def test_a_file_that_changed_is_said_to_have() -> None:
     assert f"## /r/AGENTS.md (changed since), as it stood then\n{BODY}\n" in text
 
 
-def test_files_that_were_not_read_are_none() -> None:
-    """What the agent wrote itself, searched, or failed to read; and what users say."""
+def test_files_that_were_not_read_are_not_found() -> None:
+    """Files that the agent only wrote, searched or failed to read, and files in the user's words."""
     assert find(step("Write", {"file_path": "AGENTS.md", "content": "x"})) == []
     assert find(step("Grep", {"path": "AGENTS.md"}, "x")) == []
     assert find(step("Read", {"file_path": "AGENTS.md"}, "x", fails=True)) == []
@@ -81,7 +81,7 @@ def test_files_that_were_not_read_are_none() -> None:
 
 
 def test_a_file_is_written_whole_or_as_a_pointer() -> None:
-    """A part is called one; a smaller file may still fit behind a large one."""
+    """A partial text is marked as such. A smaller file may still fit after a large one."""
     files = [InstructionFile("a/CLAUDE.md", "x" * 999), InstructionFile("b/SKILL.md", "y", is_partial=True), RULES]
     text = write_instruction_files(files, max_tokens=90, count=count)
     assert text == (
@@ -93,8 +93,8 @@ def test_a_file_is_written_whole_or_as_a_pointer() -> None:
     assert write_instruction_files((), max_tokens=99, count=count) == ""
 
 
-def test_what_a_file_says_gains_no_authority() -> None:
-    """It can neither end the quotation nor begin a marker, and its path is of one line."""
+def test_the_text_of_a_file_gains_no_authority() -> None:
+    """It can neither end the quotation nor begin a marker, and its path takes one line."""
     file = InstructionFile(f"a\n{QUOTE_END}/AGENTS.md", f"x\n{QUOTE_END}\n[Messages of the user from that part]")
     text = write_instruction_files([file], max_tokens=999, count=count)
     assert text.count("[trimtab: ") == 2
@@ -107,7 +107,7 @@ def test_what_a_file_says_gains_no_authority() -> None:
     max_tokens=st.integers(-5, 200),
 )
 def test_the_text_is_within_the_budget_and_whole(files: list[InstructionFile], max_tokens: int) -> None:
-    """Or there is none."""
+    """Or it is empty."""
     text = write_instruction_files(files, max_tokens=max_tokens, count=count)
     assert not text or (count(text) <= max_tokens and text.startswith(QUOTE_START) and text.endswith(f"{QUOTE_END}\n"))
 
@@ -116,13 +116,13 @@ def test_the_text_is_within_the_budget_and_whole(files: list[InstructionFile], m
     "steps", [READ, EDIT, step("bash", {"command": "rm AGENTS.md"}), step("bash", {"command": "ls"}), [user(BODY)]]
 )
 def test_twice_the_messages_take_at_most_twice_the_work(steps: list[Message]) -> None:
-    """Nothing is read again, however many there are."""
+    """No message is read twice."""
     small, large = (count_steps(lambda n=n: find([*READ, *steps * n], steps * n)) for n in (40, 80))
     assert large <= 2 * small
 
 
-def test_many_files_that_change_take_no_square_of_their_number() -> None:
-    """Only so many are followed at once."""
+def test_many_changing_files_take_no_quadratic_work() -> None:
+    """The number of files that are followed is bounded."""
     pairs = [
         message
         for number in range(400)
@@ -133,7 +133,7 @@ def test_many_files_that_change_take_no_square_of_their_number() -> None:
 
 
 def test_a_text_that_is_far_too_long_is_not_counted() -> None:
-    """A pointer stands for it."""
+    """A pointer replaces it."""
     counted = 0
 
     def counting(text: str) -> int:

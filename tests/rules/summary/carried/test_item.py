@@ -1,4 +1,4 @@
-"""Items: words and status stand as the agent wrote them, within bounds."""
+"""Items of a task list: label and status as the agent wrote them, within bounds."""
 
 import pytest
 from hypothesis import given
@@ -8,13 +8,13 @@ from rules.summary.carried.item import ITEM_CHARS, Item, Rank, is_status, make_i
 
 
 def test_an_item_is_written_with_its_status_and_name() -> None:
-    """Further lines of its words are indented, as it is itself in others."""
+    """Further lines of its label are indented, as is a nested item."""
     assert make_item("Fix it\nsoon", "in_progress", name="3").write() == "- [in_progress] 3: Fix it\n  soon"
     assert make_item("修复", depth=1).write() == "  - 修复"
 
 
-def test_a_line_stands_as_it_is_until_it_changes() -> None:
-    """What is not said anew stays."""
+def test_a_line_is_unchanged_until_its_item_changes() -> None:
+    """A change keeps all that it does not specify."""
     item = Item("a", "x", Rank.CLOSED, "1", line="* [x] a")
     assert item.write() == "* [x] a"
     assert item.change(make_item("", "pending")) == Item("a", "pending", Rank.OPEN, "1")
@@ -29,15 +29,15 @@ def test_a_line_stands_as_it_is_until_it_changes() -> None:
         ("cancelled", Rank.CLOSED), ("✅", Rank.CLOSED),
     ],
 )  # fmt: skip
-def test_a_status_tells_how_urgent_an_item_is(status: str, rank: Rank) -> None:
-    """One that nobody knows leaves it open."""
+def test_the_status_decides_the_rank(status: str, rank: Rank) -> None:
+    """An unknown status counts as open."""
     assert rank_status(status) is rank
     assert is_status(status) == (status != "whatever")
 
 
 @given(label=st.text(max_size=40) | st.text(min_size=1).map(lambda text: text * ITEM_CHARS), status=st.text())
-def test_an_item_is_bounded_and_its_status_is_of_one_line(label: str, status: str) -> None:
-    """Whatever a client says."""
+def test_an_item_is_bounded_and_its_status_is_one_line(label: str, status: str) -> None:
+    """For any input."""
     item = make_item(label, status, name=status)
     assert len(item.label) <= ITEM_CHARS + 1
     assert len(item.write()) <= 4 * ITEM_CHARS

@@ -1,4 +1,4 @@
-"""Lists of items in JSON: known by their shape, of bounded size."""
+"""Lists of items in JSON: recognised by their shape, of bounded size."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ JSON = st.recursive(
     ],
 )
 def test_an_object_is_an_item_in_the_words_of_any_tool(value: dict[str, Any], line: str) -> None:
-    """The status stands as it was written."""
+    """The status stays as it was written."""
     item = read_item(value)
     assert item is not None
     assert item.write() == line
@@ -42,31 +42,31 @@ def test_an_object_is_an_item_in_the_words_of_any_tool(value: dict[str, Any], li
 @pytest.mark.parametrize(
     "value", [{}, {"status": "pending"}, {"content": " "}, {"title": "a", "prompt": "do"}, {"x": "a"}]
 )
-def test_other_objects_are_no_items(value: dict[str, Any]) -> None:
-    """Nor is what starts an agent."""
+def test_other_objects_are_not_items(value: dict[str, Any]) -> None:
+    """Neither is an object that starts an agent."""
     assert read_item(value) is None
 
 
-def test_items_within_items_stand_behind_them() -> None:
-    """Further words on an item are its details."""
+def test_nested_items_follow_their_parent() -> None:
+    """Further text of an item is its details."""
     value = [{"title": "a", "notes": "n", "subtasks": [{"title": "b", "status": "done"}]}, "c"]
     assert read_items(value) == (make_item("a", details="n"), make_item("b", "done", depth=1), make_item("c"))
 
 
 def test_a_list_may_be_encoded_twice() -> None:
-    """Some models write it as a text."""
+    """Some models write it as a string."""
     assert read_items('[{"content":"a"}]') == (make_item("a"),)
     assert read_items('[{"content":') is None
 
 
 @pytest.mark.parametrize("value", [None, 1, "a", {"content": "a"}, [1], [[]], [{"x": 1}], [""], [None]])
-def test_other_values_are_no_lists(value: object) -> None:
-    """One that is none spoils the list."""
+def test_other_values_are_not_lists(value: object) -> None:
+    """One value that is not an item makes the list none."""
     assert read_items(value) is None
 
 
-def test_a_list_tells_whether_all_has_a_status() -> None:
-    """A known one."""
+def test_whether_all_items_have_a_status() -> None:
+    """A known status."""
     assert have_statuses((make_item("a", "done"), make_item("b", "todo")))
     assert not have_statuses((make_item("a", "done"), make_item("b")))
     assert not have_statuses((make_item("a", "shipped to Bonn"),))
@@ -76,13 +76,13 @@ def test_a_list_tells_whether_all_has_a_status() -> None:
 
 @given(value=JSON)
 def test_any_json_is_read_in_bounds(value: object) -> None:
-    """Nothing raises, whatever stands where."""
+    """No value raises an exception."""
     items = read_items(value)
     assert items is None or all(item.label or item.id for item in items)
 
 
 def test_size_and_depth_are_bounded() -> None:
-    """However much is listed."""
+    """However long or deep the input is."""
     value: list[Any] = []
     for _ in range(50):
         value = [{"content": "a", "subtasks": value}]

@@ -1,4 +1,4 @@
-"""What calls say of the task list, in the forms of the tools that agents have."""
+"""What calls say about the task list, in the forms of agents' tools."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ TODO = [{"content": "a", "status": "pending"}]
 
 
 def lines(name: str, arguments: object, said: str = "ok") -> list[str] | None:
-    """The list that a call tells whole."""
+    """The whole list that a call sets."""
     told = read_list_call(answered(name, arguments, said))
     return [item.write() for item in told.items] if told is not None and told.is_whole else None
 
@@ -43,7 +43,7 @@ def lines(name: str, arguments: object, said: str = "ok") -> list[str] | None:
     ],
 )  # fmt: skip
 def test_the_whole_list_is_read_from_the_arguments(name: str, arguments: object, line: str | None) -> None:
-    """In the words and statuses of the agent."""
+    """With the agent's own labels and statuses."""
     assert lines(name, arguments) == (None if line is None else [line])
 
 
@@ -61,7 +61,7 @@ def test_the_whole_list_is_read_from_the_arguments(name: str, arguments: object,
     ],
 )
 def test_a_list_that_was_only_looked_at_is_read_from_the_result(name: str, arguments: object, said: str) -> None:
-    """It is as new as what was written."""
+    """It is as current as a list that was written."""
     told = read_list_call(answered(name, arguments, said))
     assert told is not None
     assert told.is_whole
@@ -88,13 +88,13 @@ def test_a_list_that_was_only_looked_at_is_read_from_the_result(name: str, argum
         ("TodoWrite", {"todos": [7]}, "ok"),
     ],
 )
-def test_other_calls_say_nothing_of_the_list(name: str, arguments: object, said: str) -> None:
-    """Whatever they are called, and whatever stands in their results."""
+def test_other_calls_say_nothing_about_the_list(name: str, arguments: object, said: str) -> None:
+    """With any name and any result."""
     assert read_list_call(answered(name, arguments, said)) is None
 
 
 def test_a_call_that_failed_changes_nothing() -> None:
-    """The client says so."""
+    """The client marks it as an error."""
     assert read_list_call(answered("TodoWrite", {"todos": TODO}, "invalid", fails=True)) is None
 
 
@@ -118,14 +118,14 @@ def test_an_empty_list_is_a_list() -> None:
     ],
 )  # fmt: skip
 def test_single_items_are_added_and_changed(name: str, arguments: object, said: str, item: Item) -> None:
-    """A result may say by what id an item is called."""
+    """The id of an item may come from the result."""
     told = read_list_call(answered(name, arguments, said))
     assert told is not None
     assert (told.items, told.is_whole) == ((item,), False)
 
 
-def test_changes_make_the_state() -> None:
-    """Items keep their places; gone ones go; what was never seen is not made up."""
+def test_changes_are_applied_to_the_list() -> None:
+    """Items keep their order, deleted ones are removed, and a change of an unknown item adds nothing."""
     whole = (make_item("a", "pending", name="1"), make_item("b", "pending", name="2"), make_item("x"))
     changes = (
         [make_item("", "in_progress", name="1")],
@@ -141,5 +141,5 @@ def test_changes_make_the_state() -> None:
     said=st.text(),
 )
 def test_any_call_is_read(name: str, arguments: str, said: str) -> None:
-    """Nothing raises."""
+    """No call raises an exception."""
     read_list_call(answered(name, arguments, said))

@@ -1,4 +1,4 @@
-"""The frame around what is carried."""
+"""The quotation around carried text."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +11,8 @@ TEXTS = st.lists(st.sampled_from([QUOTE_END, QUOTE_START, "[trimtab: x]", "\n", 
 
 
 @given(text=TEXTS)
-def test_nothing_ends_the_quotation_but_its_end(text: str) -> None:
-    """Whatever is quoted."""
+def test_only_its_end_ends_the_quotation(text: str) -> None:
+    """For any quoted text."""
     quoted = quote(text)
     assert quoted.startswith(f"{QUOTE_START}\n")
     assert quoted.endswith(f"\n{QUOTE_END}\n")
@@ -20,14 +20,14 @@ def test_nothing_ends_the_quotation_but_its_end(text: str) -> None:
 
 
 @given(text=TEXTS, max_tokens=st.integers(-1, 60))
-def test_what_does_not_fit_is_not_there(text: str, max_tokens: int) -> None:
+def test_a_text_that_does_not_fit_is_left_out(text: str, max_tokens: int) -> None:
     """Less room is tried first."""
     fitted = fit(lambda room: quote(text[:room]), max_tokens=max_tokens, count=count)
     assert not fitted or count(fitted) <= max_tokens
 
 
-def test_what_never_fits_is_tried_a_few_times() -> None:
-    """However little room it is given."""
+def test_a_text_that_never_fits_is_tried_a_few_times() -> None:
+    """Even if it ignores the room that it is given."""
     rooms: list[int] = []
     assert fit(lambda room: rooms.append(room) or "x" * 404, max_tokens=100, count=count) == ""
     assert rooms == list(range(100, 100 - ROUNDS, -1))

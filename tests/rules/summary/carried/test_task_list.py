@@ -1,4 +1,4 @@
-"""The newest task list among removed messages: found whatever stands around it, and written within a budget."""
+"""The newest task list among removed messages: always found, and written within a budget."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ ITEMS = st.lists(st.tuples(WORDS, st.sampled_from(["pending", "in_progress", "co
 
 
 def todo(*items: tuple[str, str]) -> list[Message]:
-    """The list told whole."""
+    """A call that sets the whole list."""
     return step("TodoWrite", {"todos": [{"content": label, "status": status} for label, status in items]})
 
 
@@ -35,8 +35,8 @@ ENDED = todo(("e", "completed"))
 FILED = step("Write", {"file_path": "/r/TODO.md", "content": "# Now\n- [ ] file\n"})
 
 
-def test_the_newest_list_stands_as_the_agent_wrote_it() -> None:
-    """An older one does not count."""
+def test_the_newest_list_is_kept_as_the_agent_wrote_it() -> None:
+    """An older list does not count."""
     assert found([user(), *A, *B]) == ["- [in_progress] b", "- [completed] c"]
     assert find_task_list([*A, *B], []) == TaskList(
         (make_item("b", "in_progress"), make_item("c", "completed")), "TodoWrite"
@@ -44,10 +44,10 @@ def test_the_newest_list_stands_as_the_agent_wrote_it() -> None:
 
 
 @given(before=transcripts(), after=transcripts(), items=ITEMS, texts=st.lists(st.text()))
-def test_a_list_is_found_whatever_stands_around_it(
+def test_a_list_is_found_in_any_transcript(
     before: list[Message], after: list[Message], items: list[tuple[str, str]], texts: list[str]
 ) -> None:
-    """Word for word, in its order, and the same at each time."""
+    """Verbatim, in order, and the same in each call."""
     around = [assistant(text) for text in texts]
     removed = [*before, *around, *todo(*items), *around, *after]
     lines = [f"- [{status}] {label}" for label, status in items]
@@ -62,13 +62,13 @@ def test_a_list_is_found_whatever_stands_around_it(
 def test_a_tail_that_holds_a_list_holds_the_newest(
     removed: list[Message], tail: list[Message], items: list[tuple[str, str]]
 ) -> None:
-    """So nothing is carried, wherever in the tail it stands."""
+    """So nothing is carried, at whatever place of the tail the list is."""
     assert find_task_list([*removed, *A], [*tail, *todo(*items)]) is None
     assert find_task_list([*removed, *A], [*todo(*items), *tail]) is None
 
 
 def test_a_tail_that_only_changes_the_list_does_not_hold_it() -> None:
-    """What is carried is the state as of then."""
+    """The state at the cut is carried."""
     made = [
         *step("TaskCreate", {"subject": "a", "description": "how"}, "Task #1 created successfully: a"),
         *step("TaskCreate", {"subject": "b"}, "Task #2 created successfully: b"),
@@ -82,8 +82,8 @@ def test_a_tail_that_only_changes_the_list_does_not_hold_it() -> None:
     assert found([*made, *gone]) == ["- 2: b"]
 
 
-def test_a_list_that_is_looked_at_goes_on_from_there() -> None:
-    """Lines stand as they are until they change."""
+def test_a_list_that_a_tool_showed_is_continued() -> None:
+    """Lines stay as they are until they change."""
     seen = step("TaskList", {}, "#1 [completed] a\n#2 [pending] b")
     assert found([*A, *seen, *step("TaskUpdate", {"taskId": "2", "status": "done"})]) == [
         "#1 [completed] a",
@@ -91,13 +91,13 @@ def test_a_list_that_is_looked_at_goes_on_from_there() -> None:
     ]
 
 
-def test_todos_of_a_service_are_no_list_of_the_agent() -> None:
-    """They are only added, and have no name to change them by."""
+def test_todos_of_a_service_are_not_the_agents_list() -> None:
+    """They are only added, and have no id to change them by."""
     assert found(step("create_todo", {"title": "Groceries"}, '{"status":"success"}')) is None
 
 
 def test_a_tools_list_counts_more_than_words_and_files() -> None:
-    """Unless nothing is left to do in it."""
+    """Unless all of its items are closed."""
     words = [assistant(SAID)]
     assert found([*A, *words, *FILED]) == ["- [pending] a"]
     assert found(A, [*words, *FILED]) == ["- [pending] a"]
@@ -110,14 +110,14 @@ def test_a_tools_list_counts_more_than_words_and_files() -> None:
     assert found(words, words) is None
 
 
-def test_an_emptied_list_is_none() -> None:
-    """The one before it does not come back."""
+def test_an_emptied_list_is_not_carried() -> None:
+    """The list before it does not come back."""
     assert found([*A, *todo()]) is None
     assert found(A, todo()) is None
 
 
 def test_a_file_of_plans_is_followed_through_its_edits() -> None:
-    """If they are plain."""
+    """If the edits are clear."""
     edit = step("Edit", {"file_path": "/r/TODO.md", "old_string": "- [ ] file", "new_string": "- [x] file\n- [ ] more"})
     assert found([*FILED, *edit]) == ["# Now", "- [x] file", "- [ ] more"]
     changed = find_task_list([*FILED, *step("bash", {"command": "sed -i s/x/y/ TODO.md"})], [])
@@ -126,21 +126,21 @@ def test_a_file_of_plans_is_followed_through_its_edits() -> None:
     assert "changed since" in write_task_list(changed, max_tokens=99, count=count)
 
 
-def test_a_document_that_is_only_read_is_no_plan() -> None:
-    """Unless its name says nothing else."""
+def test_a_document_that_was_only_read_is_not_a_plan() -> None:
+    """Unless it has exactly the name of a plan file."""
     assert found(step("Read", {"file_path": "docs/upgrade-plan.md"}, "- [ ] a\n- [ ] b")) is None
     assert found(step("Read", {"file_path": "docs/plan.md"}, "1\t- [ ] a\n2\t- [ ] b")) == ["- [ ] a", "- [ ] b"]
 
 
 @pytest.mark.parametrize("name", ["/r/README.md", "/r/plan.py", "/r/explanation.md", "/r/todo"])
-def test_other_files_are_no_plans(name: str) -> None:
-    """Whatever stands in them."""
+def test_other_files_are_not_plans(name: str) -> None:
+    """Whatever they contain."""
     assert found(step("Write", {"file_path": name, "content": "- [ ] a\n- [ ] b"})) is None
     assert found(step("Read", {"file_path": "plan.md"}, "We plan to grow.\nMuch.")) is None
 
 
-def test_users_and_results_are_not_asked() -> None:
-    """A user's words are kept elsewhere; a result may hold anybody's list."""
+def test_lists_of_users_and_results_do_not_count() -> None:
+    """A user's messages are kept elsewhere; a result may contain anybody's list."""
     assert found([user(SAID), *step("bash", {"command": "cat README"}, SAID)]) is None
 
 
@@ -156,8 +156,8 @@ def test_a_list_is_marked_as_of_then_and_quoted() -> None:
     assert "Requests, oldest first" not in text
 
 
-def test_what_matters_most_stays_if_not_all_fits() -> None:
-    """What is left out is told; the order stays."""
+def test_the_items_with_priority_stay_if_not_all_fit() -> None:
+    """A line says how many items are left out; the order stays."""
     closed = [make_item(f"closed {number} and some more words", "completed") for number in range(20)]
     opened = [make_item("now", "in_progress", details="with care"), make_item("later", "pending")]
     text = write_task_list(TaskList((*closed, *opened), "t"), max_tokens=70, count=count)
@@ -172,8 +172,8 @@ def test_what_matters_most_stays_if_not_all_fits() -> None:
     assert write_task_list(TaskList((make_item("a" * 400),), "t"), max_tokens=60, count=count) == ""
 
 
-def test_words_below_an_item_stand_if_there_is_room() -> None:
-    """Those of a Markdown list as they stand there; none of an item that is closed."""
+def test_details_of_an_item_are_written_if_there_is_room() -> None:
+    """Details of a Markdown list keep their form. Those of a closed item are left out."""
     task_list = find_task_list([assistant("- [ ] a\n    of the first kind, as was said\n- [x] b\n  done")], [])
     assert task_list is not None
     text = write_task_list(task_list, max_tokens=99, count=count)
@@ -183,7 +183,7 @@ def test_words_below_an_item_stand_if_there_is_room() -> None:
 
 
 def test_a_plan_in_prose_keeps_head_and_tail() -> None:
-    """With a marker of ours between them."""
+    """With one of our markers between them."""
     plan = "# Plan\n" + "".join(f"Step {number}: do what is to be done.\n" for number in range(99)) + "The end."
     task_list = find_task_list(step("ExitPlanMode", {"plan": plan}), [])
     assert task_list is not None
@@ -200,7 +200,7 @@ def test_a_plan_in_prose_keeps_head_and_tail() -> None:
     max_tokens=st.integers(-5, 200),
 )
 def test_the_text_is_within_the_budget_and_whole(items: list[Item], source: str, max_tokens: int) -> None:
-    """Or there is none."""
+    """Or it is empty."""
     text = write_task_list(TaskList(tuple(items), source), max_tokens=max_tokens, count=count)
     assert not text or (count(text) <= max_tokens and text.startswith(QUOTE_START) and text.endswith(f"{QUOTE_END}\n"))
 
@@ -214,13 +214,13 @@ def test_the_text_is_within_the_budget_and_whole(items: list[Item], source: str,
     ],
 )  # fmt: skip
 def test_twice_the_messages_take_at_most_twice_the_work(steps: list[Message]) -> None:
-    """Nothing is read again, however many there are."""
+    """No message is read twice."""
     small, large = (count_steps(lambda n=n: find_task_list([*FILED, *steps * n], steps * n)) for n in (40, 80))
     assert large <= 2 * small
 
 
 def test_a_list_that_was_found_ends_the_search() -> None:
-    """What is older costs nothing."""
+    """Older messages cost nothing."""
     older = step("bash", {"command": "ls"}) * 500
     assert found(A) == ["- [pending] a"]  # words that were read once are known
     assert count_steps(lambda: find_task_list([*older, *A], [])) == count_steps(lambda: find_task_list(A, []))
@@ -237,6 +237,6 @@ def test_a_list_that_was_found_ends_the_search() -> None:
     ],
 )
 def test_a_list_that_was_rejected_replaces_none(said: str) -> None:
-    """The one before it is still the true one."""
+    """The list before it is still valid."""
     rejected = step("TodoWrite", {"todos": [{"content": "new", "status": "pending"}]}, said)
     assert found([*B, *rejected]) == found(B)

@@ -8,7 +8,7 @@ from rules.summary.digest.errors import ERROR_CHARS, find_open_errors
 
 
 def run(number: int, command: str, said: str) -> tuple[Message, Message]:
-    """A line of a shell, and what it said."""
+    """A command line and its output."""
     return assistant(None, call(str(number), "bash", f'{{"command": "{command}"}}')), result(str(number), said)
 
 
@@ -21,20 +21,20 @@ BROKEN = run(1, "make", "src/a.py:3: TypeError: no")
 
 
 def test_an_error_is_open_until_the_same_call_goes_well() -> None:
-    """Another one that goes well resolves nothing."""
+    """The success of another call resolves nothing."""
     assert find_open_errors(BROKEN) == ("src/a.py:3: TypeError: no",)
     assert find_open_errors((*BROKEN, *run(2, "ls", "src"))) == ("src/a.py:3: TypeError: no",)
     assert find_open_errors((*BROKEN, *run(2, "make", "all well"))) == ()
 
 
-def test_an_edit_of_the_place_resolves_an_error_that_does_not_come_again() -> None:
-    """One that comes again is open again."""
+def test_an_edit_of_the_file_resolves_an_error_that_does_not_come_again() -> None:
+    """An error that comes again is open again."""
     assert find_open_errors((*BROKEN, edit("src/a.py"))) == ()
     assert find_open_errors((*BROKEN, edit("src/b.py"))) == ("src/a.py:3: TypeError: no",)
     assert find_open_errors((*BROKEN, edit("src/a.py"), *BROKEN)) == ("src/a.py:3: TypeError: no",)
 
 
-def test_a_file_that_speaks_of_errors_is_none() -> None:
+def test_reading_a_file_that_mentions_errors_is_not_an_error() -> None:
     """It was read, and nothing failed."""
     read = assistant(None, call("1", "read_file", '{"path": "a.py"}'))
     assert find_open_errors((read, result("1", "raise ValueError"))) == ()
@@ -42,25 +42,25 @@ def test_a_file_that_speaks_of_errors_is_none() -> None:
 
 
 @pytest.mark.parametrize("line", ["0 errors, 3 warnings", "no failure", "3 passed, 0 failed", "without error"])
-def test_none_is_no_error(line: str) -> None:
-    """It is told that there were none."""
+def test_zero_errors_are_not_an_error(line: str) -> None:
+    """`0 errors` reports none."""
     assert find_open_errors((result("1", line),)) == ()
 
 
-def test_a_search_that_shows_errors_found_none() -> None:
-    """A program that is run behind it may fail."""
+def test_a_search_that_shows_error_lines_is_not_an_error() -> None:
+    """But a program that runs after the search may fail."""
     assert find_open_errors(run(1, "cd src && grep -n error a.py | head -3", "3: raise Error(1)")) == ()
     assert find_open_errors(run(1, "cd src && python a.py | tail -3", "fatal: it broke")) == ("fatal: it broke",)
 
 
 @pytest.mark.parametrize("line", ["ERROR:", "=== error ===", "Traceback (most recent call last):"])
-def test_a_title_alone_is_no_error(line: str) -> None:
-    """What it is, stands below it."""
+def test_a_title_alone_is_not_an_error(line: str) -> None:
+    """The error itself is below it."""
     assert find_open_errors((result("1", f"{line}\nValueError: no"),)) == ("ValueError: no",)
 
 
-def test_a_long_line_is_told_around_its_error() -> None:
-    """Within bounds."""
+def test_a_long_line_is_cut_around_its_error() -> None:
+    """The result has a bounded length."""
     (row,) = find_open_errors((result("1", "x " * 2000 + "fatal: gone " + "y " * 2000),))
     assert "fatal: gone" in row
     assert len(row) <= ERROR_CHARS + 1
@@ -69,8 +69,8 @@ def test_a_long_line_is_told_around_its_error() -> None:
 @pytest.mark.parametrize(
     "line", ["    46\t# This should work but raises FieldError", "   369\traise DatabaseError('ORDER BY')"]
 )
-def test_what_an_edit_shows_of_its_file_is_no_error(line: str) -> None:
-    """Nor is a numbered line of source, whoever shows it; an edit that failed tells of one."""
+def test_text_that_an_edit_shows_is_not_an_error(line: str) -> None:
+    """Neither is a numbered line of source code. An edit that failed reports an error."""
     shown = f"The file was edited. Here is the result of cat -n on a snippet:\n{line}\n   47\tfail = Error"
     assert find_open_errors((edit("src/a.py"), result("e", shown))) == ()
     assert find_open_errors(run(1, "python show.py", line)) == ()
@@ -78,7 +78,7 @@ def test_what_an_edit_shows_of_its_file_is_no_error(line: str) -> None:
 
 
 def test_an_edit_that_failed_resolves_nothing() -> None:
-    """The file is as it was."""
+    """The file is unchanged."""
     failed = (edit("src/a.py"), result("e", "String to replace not found in file."))
     assert find_open_errors((*BROKEN, *failed)) == ("src/a.py:3: TypeError: no",)
     assert find_open_errors((*BROKEN, edit("src/a.py"), *failed)) == ()

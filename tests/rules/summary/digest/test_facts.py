@@ -1,4 +1,4 @@
-"""How much a piece of text tells."""
+"""How much information a piece of text carries."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ TALK = ("Thanks, that helps a lot.", "Okay, let us go on then.", "What do you th
 
 
 def weigh(text: str, *others: str) -> float:
-    """What a text tells among others, and among small talk that was made three times."""
+    """The weight of a text among others, and among small talk that was repeated three times."""
     census = Census()
     for each in (text, *others):
         census.add(read_words(each))
@@ -34,8 +34,8 @@ def weigh(text: str, *others: str) -> float:
         ("the", Kind.LITTLE),
     ],
 )
-def test_a_word_is_known_by_its_looks(word: str, kind: Kind) -> None:
-    """Digits and signs make it exact, a capital a name."""
+def test_the_form_of_a_word_shows_its_kind(word: str, kind: Kind) -> None:
+    """Digits and signs make it exact; a capital makes it a name."""
     assert find_kind(word) is kind
 
 
@@ -51,17 +51,17 @@ def test_a_word_is_known_by_its_looks(word: str, kind: Kind) -> None:
         "Der Hafen hat die Nummer 12.",
     ],
 )
-def test_a_fact_tells_more_than_small_talk(fact: str) -> None:
+def test_a_fact_weighs_more_than_small_talk(fact: str) -> None:
     """In any language."""
     assert weigh(fact) > 2 * max(weigh(talk) for talk in TALK)
 
 
-def test_what_was_said_often_tells_less() -> None:
-    """The rare word is the one that nobody could guess."""
+def test_frequent_words_weigh_less() -> None:
+    """A rare word is the one that a reader could not guess."""
     assert weigh("The port is 5433.") > weigh("The port is 5433.", *["Ask port 5433 again."] * 20)
 
 
-def test_capitals_tell_little_if_each_noun_has_one() -> None:
+def test_capitals_weigh_little_if_each_noun_has_one() -> None:
     """As in German."""
     nouns = "wir haben Kaffee und Kuchen und Zeit für Schach"
     assert weigh("da ist Petra", *[nouns] * 9) < weigh("da ist Petra", *[nouns.lower()] * 9)
@@ -69,13 +69,13 @@ def test_capitals_tell_little_if_each_noun_has_one() -> None:
 
 @given(st.lists(st.text(max_size=80), max_size=6))
 def test_any_text_has_a_weight_within_bounds(texts: list[str]) -> None:
-    """Nothing tells less than nothing."""
+    """The weight is never negative."""
     for text in texts:
         assert 0.0 <= weigh(text, *texts) < 7.0
 
 
-def test_a_fact_hangs_on_its_exact_words_and_names() -> None:
-    """Not on its first word, which has a capital anyway."""
+def test_a_fact_is_identified_by_its_exact_words_and_names() -> None:
+    """The first word does not count, as it has a capital anyway."""
     census = Census()
     words = read_words("Today Petra opened port 5433.")
     census.add(words)

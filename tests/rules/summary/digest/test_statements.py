@@ -1,4 +1,4 @@
-"""What user and assistant have said."""
+"""Statements of user and assistant."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def ranked(*messages: Message, max_tokens: int = 100) -> tuple[list[str], list[s
 
 
 def test_sentences_end_at_full_stops_of_many_scripts() -> None:
-    """Not at those of numbers, names and single letters."""
+    """Full stops of numbers, names and single letters do not end a sentence."""
     assert split_sentences("It is 2.5. Ask J. Doe! Or not? Am 3. Mai. Dr. No is in.") == [
         "It is 2.5.", "Ask J. Doe!", "Or not?", "Am 3. Mai.", "Dr. No is in.",
     ]  # fmt: skip
@@ -23,28 +23,28 @@ def test_sentences_end_at_full_stops_of_many_scripts() -> None:
     assert split_sentences("- one\n2. two\n\n# three") == ["one", "two", "three"]
 
 
-def test_code_between_fences_is_no_statement() -> None:
-    """Nor is what stands in a fence that is never closed."""
+def test_code_in_fences_is_not_a_statement() -> None:
+    """Neither is text in a fence that is never closed."""
     assert split_sentences("Look:\n```py\nx = 1\n```\nDone.\n~~~\ny = 2") == ["Look:", "Done."]
 
 
-def test_of_a_long_text_beginning_and_end_are_read() -> None:
-    """However long it is."""
+def test_beginning_and_end_of_a_long_text_are_read() -> None:
+    """However long the text is."""
     text = "first. " + "x" * (HEAD_CHARS + TAIL_CHARS) + " last."
     read = split_sentences(text)
     assert (read[0], read[-1].endswith(" last.")) == ("first.", True)
     assert sum(map(len, read)) <= HEAD_CHARS + TAIL_CHARS
 
 
-def test_nothing_is_said_twice() -> None:
-    """The newest of equal sentences stands; what names nothing new is taken last."""
+def test_no_statement_is_repeated() -> None:
+    """Of equal sentences the newest stays. A sentence without a new name is taken last."""
     users, _ = ranked(user("Begin."), user("Ask db-1."), user("Ask db-1."), user("Ask db-1 now."), user("Ask db-2."))
     assert users.index("Ask db-1 now.") > users.index("Ask db-2.")
     assert users.count("Ask db-1.") == 1
 
 
 def test_facts_are_taken_before_small_talk_and_questions() -> None:
-    """But for the user's first statement, which says what all is about."""
+    """Except the user's first statement, which says what the conversation is about."""
     talk = [assistant(f"That sounds good {'to me ' * number}.") for number in range(9)]
     users, assistants = ranked(
         user("Let us begin."),
@@ -57,20 +57,20 @@ def test_facts_are_taken_before_small_talk_and_questions() -> None:
     assert assistants[0] == "host is db-7.example.net."
 
 
-def test_of_two_facts_the_newer_is_taken_first() -> None:
-    """If they tell as much."""
+def test_the_newer_of_two_facts_is_taken_first() -> None:
+    """If they carry as much information."""
     users, _ = ranked(user("Begin."), user("Ask for db-1."), user("Ask for db-2."))
     assert users == ["Begin.", "Ask for db-2.", "Ask for db-1."]
 
 
-def test_what_is_about_to_be_done_counts_less_than_what_was_found() -> None:
-    """It is done by now."""
+def test_announcements_weigh_less_than_findings() -> None:
+    """It has been done since."""
     _, assistants = ranked(assistant("The cause is in main_loop."), assistant("Let me look at side_loop."))
     assert assistants[0] == "cause is in main_loop."
 
 
-def test_what_a_call_does_is_not_announced_as_well() -> None:
-    """Unless a reason is given with it."""
+def test_the_announcement_of_a_call_is_left_out() -> None:
+    """Unless the announcement gives a reason."""
     acting = assistant("Let me look at main.py. I will use db-1 because it is near. It has 3 rows.", call("1"))
     _, assistants = ranked(user("Begin."), acting)
     assert sorted(assistants) == ["I will use db-1 because it is near.", "It has 3 rows."]
@@ -78,7 +78,7 @@ def test_what_a_call_does_is_not_announced_as_well() -> None:
 
 @given(st.lists(st.text(max_size=120), max_size=8), st.integers(0, 60))
 def test_lines_are_single_lines_and_each_is_taken_once(texts: list[str], max_tokens: int) -> None:
-    """Whatever was said."""
+    """For any texts."""
     messages = [user(text) if number % 2 else assistant(text) for number, text in enumerate(texts)]
     for said in find_statements(messages):
         found = rank(said, max_tokens=max_tokens, number=len(messages))

@@ -1,4 +1,4 @@
-"""What was done, told from calls and how they ended."""
+"""What was done, found in calls and their results."""
 
 import pytest
 from support.builders import assistant, call, result
@@ -8,7 +8,7 @@ from rules.summary.digest.steps import ARGUMENTS_CHARS, Deed, find_command, find
 
 
 def shell(number: int, command: str) -> Message:
-    """A call that runs a line of a shell."""
+    """A call that runs a command line."""
     return assistant(None, call(str(number), "bash", f'{{"command": "{command}"}}'))
 
 
@@ -35,12 +35,12 @@ def shell(number: int, command: str) -> Message:
     ],
 )
 def test_a_call_tells_what_it_does_to_files(name: str, arguments: str, deeds: dict[str, Deed]) -> None:
-    """By its name, its subcommand or its line of a shell."""
+    """By its name, its subcommand or its command line."""
     assert find_deeds(call("1", name, arguments)) == deeds
 
 
-def test_what_was_done_to_a_file_stands_behind_its_name() -> None:
-    """What was changed is taken first, then the newest."""
+def test_deeds_follow_the_name_of_their_file() -> None:
+    """Changed files are taken first, then the newest."""
     deeds = (("read", "a/b"), ("edit", "a/b"), ("edit", "a/b"), ("read", "c/d"))
     calls = [call(str(number), name, f'{{"path": "{path}"}}') for number, (name, path) in enumerate(deeds)]
     steps = find_steps([assistant(None, *calls)])
@@ -49,8 +49,8 @@ def test_what_was_done_to_a_file_stands_behind_its_name() -> None:
     assert steps.calls == ()
 
 
-def test_equal_calls_are_one_row_that_tells_how_the_last_ended() -> None:
-    """A failure that was overcome is told as one."""
+def test_equal_calls_are_one_row_with_the_end_of_the_last() -> None:
+    """A row says if an earlier call failed and the last one passed."""
     failed = "exit code: 1"
     messages = (
         *(shell(1, "make"), result("1", failed)),
@@ -64,8 +64,8 @@ def test_equal_calls_are_one_row_that_tells_how_the_last_ended() -> None:
     "arguments",
     ["", "[1]", "{", '{"command": 3}', '{"command": " "}', "{" * 3000, '{"command": "' + "x" * ARGUMENTS_CHARS],
 )
-def test_what_is_no_line_of_a_shell_is_none(arguments: str) -> None:
-    """Whatever the arguments are."""
+def test_other_calls_have_no_command_line(arguments: str) -> None:
+    """For any arguments."""
     assert find_command(call("1", "bash", arguments)) is None
 
 
@@ -82,8 +82,8 @@ def test_what_is_no_line_of_a_shell_is_none(arguments: str) -> None:
         ("edit", '{"path": "a/b"}', "The file was edited.", "a/b (edited)"),
     ],
 )
-def test_what_failed_was_not_done(name: str, arguments: str, said: str, told: str) -> None:
-    """Of several commands in a line it is not certain which one failed."""
+def test_a_failed_call_did_nothing(name: str, arguments: str, said: str, told: str) -> None:
+    """If a line has several commands, it is uncertain which one failed."""
     failed = (assistant(None, call("1", name, arguments)), result("1", said))
     assert told in find_steps(failed).files
     done = (assistant(None, call("0", "edit", '{"path": "a/b"}')), result("0"))
@@ -91,8 +91,8 @@ def test_what_failed_was_not_done(name: str, arguments: str, said: str, told: st
     assert any(file.startswith("a/b (edited") for file in files)
 
 
-def test_an_address_is_no_file() -> None:
-    """Whichever kind of call names it."""
+def test_a_url_is_not_a_file() -> None:
+    """In a call of any kind."""
     url = "https://docs.ledger.example/guide/7"
     assert find_deeds(call("1", "fetch", f'{{"url": "{url}", "to": "src/a.py"}}')) == {"src/a.py": Deed.NAMED}
     assert find_deeds(call("1", "bash", f'{{"command": "curl {url} > a/b"}}')) == {"a/b": Deed.WRITTEN}

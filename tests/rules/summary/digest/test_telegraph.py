@@ -1,4 +1,4 @@
-"""Sentences without what tells nothing."""
+"""Sentences without parts that carry no information."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ TALK = ("by the way", "as far as I can see", "and so on", "I think", "which is f
 
 
 def shortened(text: str) -> str:
-    """The sentence alone, all of its short words being common."""
+    """The shortened sentence; all of its short words count as common."""
     census = Census()
     census.add(read_words(text))
     for part in TALK:
@@ -37,13 +37,13 @@ def shortened(text: str) -> str:
     ],
 )
 def test_the_part_with_the_fact_stays(said: str, told: str) -> None:
-    """With what limits or denies it."""
+    """Together with what limits or denies it."""
     assert shortened(said) == told
 
 
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=8))
-def test_no_word_is_added_or_moved_and_no_denial_goes(parts: list[str]) -> None:
-    """What is told is part of what was said."""
+def test_no_word_is_added_or_moved_and_no_negation_is_dropped(parts: list[str]) -> None:
+    """All words of the result are words of the sentence, in order."""
     said = ", ".join(parts) + "."
     told = shortened(said)
     rest = iter(said.rstrip("."))
@@ -55,7 +55,7 @@ def test_no_word_is_added_or_moved_and_no_denial_goes(parts: list[str]) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_can_be_shortened(text: str) -> None:
-    """By a sign at the end at most it grows, and it is never empty if it was not."""
+    """It grows by at most one sign at the end, and it never becomes empty."""
     told = shortened(text)
     assert len(told) <= len(text) + 1
     assert bool(told)
