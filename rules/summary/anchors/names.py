@@ -18,7 +18,7 @@ class Kind(StrEnum):
     """What a name looks like."""
 
     PATH = "paths"
-    URL = "addresses"
+    URL = "URLs and emails"
     SYMBOL = "symbols"
     NUMBER = "ids and numbers"
 

@@ -17,7 +17,7 @@ from rules.summary.carried.list_calls import leave_out_lists
 from rules.summary.digest.errors import find_open_errors
 from rules.summary.digest.steps import find_steps
 from rules.summary.quoting import break_markers
-from rules.text.markers import QUOTE_END, QUOTE_START
+from rules.text.markers import ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 
 MIN_TOKENS = 80
 """A smaller index holds its own frame and little else."""
@@ -27,10 +27,8 @@ DEEDS_SHARE = 0.2
 """Of the budget, for files with what was done to them, commands and errors."""
 RUNNING_SHARE = 0.25
 """Of the budget, for what is still running: seldom there, and nothing else tells how it is called."""
-TITLE = "Exact names from that part, those first that may be needed"
 ECHOES_SHARE = 0.3
 """Of the budget, for lines that speak of what the tail speaks of."""
-ECHOES_TITLE = "Lines from that part that speak of what follows"
 _SEPARATOR = ", "
 
 
@@ -51,7 +49,7 @@ class Removed:
 
 def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> str:
     """The index, of at most `max_tokens`; empty if there is nothing to tell, or too little room."""
-    frame = f"{QUOTE_START}\n> {TITLE}\n{QUOTE_END}"
+    frame = f"{QUOTE_START}\n> {NAMES_TITLE}\n{QUOTE_END}"
     room = max_tokens - count(frame)
     if max_tokens < MIN_TOKENS or room <= 0:
         return ""
@@ -64,7 +62,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     names = _rank(removed, most=max(room, 0))
     for _ in range(8):
         lines = [*told, *_write_names(names, room, count)]
-        text = f"{QUOTE_START}\n> {TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
+        text = f"{QUOTE_START}\n> {NAMES_TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
         excess = count(text) - max_tokens
         if excess <= 0 or not lines:
             return text if lines and excess <= 0 else ""
@@ -119,7 +117,7 @@ def _write_deeds(messages: Sequence[Message], room_tokens: int, count: CountToke
     """Lines of what was done: errors that were not resolved, files, commands; the newest of each."""
     steps = find_steps([leave_out_lists(message) for message in messages])
     groups = (
-        ("errors that were not resolved", list(reversed(find_open_errors(messages))), 0.3),
+        ("unresolved errors", list(reversed(find_open_errors(messages))), 0.3),
         ("files", [steps.files[index] for index in steps.order], 0.6),
         ("calls", list(reversed(steps.calls)), 1.0),
     )

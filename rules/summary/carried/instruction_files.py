@@ -23,6 +23,7 @@ from rules.summary.carried.file_events import (
 )
 from rules.summary.carried.quotation import fit, frame
 from rules.summary.quoting import break_markers, quote_line
+from rules.text.markers import FILE_SUFFIX
 
 MOST_FILES = 32
 """The newest are carried."""
@@ -129,7 +130,7 @@ def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> s
         if not file.text or len(file.text) > CHARS_PER_TOKEN * room:
             continue
         # A file must not tell of another one, nor of a task list, in our own words.
-        text = f"## {_name(file)}, as it stood then\n{break_markers(file.text.rstrip())}\n"
+        text = f"## {_name(file)}, {FILE_SUFFIX}\n{break_markers(file.text.rstrip())}\n"
         cost = count(text) - count(pointer)
         if cost <= room:
             pieces[index] = text
@@ -142,5 +143,5 @@ def _point(file: InstructionFile) -> str:
 
 
 def _name(file: InstructionFile) -> str:
-    notes = [note for note, holds in (("in part", file.is_partial), ("changed since", file.is_changed)) if holds]
+    notes = [note for note, holds in (("incomplete", file.is_partial), ("changed since", file.is_changed)) if holds]
     return quote_line(file.path, SHOWN_PATH_CHARS) + (f" ({', '.join(notes)})" if notes else "")

@@ -71,7 +71,7 @@ def test_lines_of_programs_listings_and_data_are_none(line: str) -> None:
     """A number before a line of a file is no part of it; what trimtab has written is nobody's."""
     tail = (assistant("On with kestrel_portal."),)
     assert find_echoes((result("1", line),), tail, frozenset()) == ()
-    ours = "[trimtab: 12 lines of the kestrel_portal (~17 tokens) omitted here: read the file again]"
+    ours = "[trimtab: omitted 12 lines of the kestrel_portal (~17 tokens); read the file again]"
     assert find_echoes((result("1", ours),), tail, frozenset()) == ()
 
 
