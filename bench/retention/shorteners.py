@@ -18,6 +18,7 @@ from rules.results.tidy.text import tidy_text
 from rules.results.tools.arguments import reads_json_file
 from rules.results.work import Work
 from rules.text.head_tail import truncate_text
+from rules.text.markers import READ_PART
 from rules.treatment import Budget, Tidying, Treatment
 
 DEFAULT_BUDGET_TOKENS = 4000
@@ -90,7 +91,7 @@ def shorten_untidied(output: Output, limit_tokens: int) -> str:
 
 def take_head_tail(text: str, limit_tokens: int) -> str:
     """Head and tail, exact to the token."""
-    return truncate_text(text, limit_tokens, load_counter())
+    return truncate_text(text, limit_tokens, load_counter(), how=READ_PART)
 
 
 def take_by_chars(text: str, limit_tokens: int) -> str:

@@ -15,7 +15,7 @@ from rules.results.incremental import weigh_message
 from rules.results.similar import Compared, Index
 from rules.results.work import Work
 from rules.text.line_diff import write_diff
-from rules.text.markers import POINTER, tells_omission
+from rules.text.markers import POINTER, mark_near, mark_same, tells_omission
 from rules.text.sketch import Sketch, sketch_text
 
 MIN_CHARS = 160
@@ -32,7 +32,6 @@ RESULT_BYTES = 1600
 """What a result holds in memory beside its message: its place, and its sketch in the table of lines."""
 NAME_CHARS = 64
 ARGUMENTS_CHARS = 80
-SHOWN = ", as far as both are shown"
 
 
 def dedupe_tool_results(conversation: Conversation, policy: Policy, *, start: int, work: Work) -> Outcome:
@@ -152,10 +151,10 @@ def _replace(result: Compared, index: Index, work: Work) -> Message:
     """What is forwarded of a result; the same object if it stays."""
     message = result.message
     target = index.find_equal(message)
-    text = "" if target is None else f"{_point(result, target)}]"
+    text = "" if target is None else mark_same(*_point(result, target), as_shown=_is_short(result, target))
     if target is None and (target := index.find_near(result.sketch)) is not None:
         changes = _diff(target, result, work)
-        text = f"{_point(result, target)}, but for these lines:]\n{changes}" if changes else ""
+        text = mark_near(*_point(result, target), changes, as_shown=_is_short(result, target)) if changes else ""
     if not text:
         return message
     saved = sum(map(work.count, message.texts)) - work.count(text)
@@ -164,22 +163,24 @@ def _replace(result: Compared, index: Index, work: Work) -> Message:
     return message.shorten((text,), saved)
 
 
-def _point(result: Compared, target: Compared) -> str:
-    """Where it stands: counted in results from one to the other, which no later message changes, and by its call.
+def _is_short(result: Compared, target: Compared) -> bool:
+    """Whether one of the two was shortened: then nobody knows whether they were equal as a whole."""
+    return result.message.edited or target.message.edited
 
-    Not by its id: most models never see ids, and clients use one twice. Of two that were shortened it is not known
-    whether they were the same.
+
+def _point(result: Compared, target: Compared) -> tuple[int, str]:
+    """How many tool results earlier the target is, which no later message changes, and which call it answers.
+
+    Its id would not help: most models never see ids, and clients use an id twice.
     """
-    where = f"{POINTER}{result.number - target.number} back"
-    if result.message.edited or target.message.edited:
-        where += SHOWN
+    back = result.number - target.number
     if target.call is None:
-        return where
+        return back, ""
     call, other = result.call, target.call
     if call is not None and (call.name, call.arguments) == (other.name, other.arguments):
-        return f"{where}, of the same call"
+        return back, "the same call"
     name, arguments = _clip(other.name, NAME_CHARS), _clip(other.arguments, ARGUMENTS_CHARS)
-    return f"{where}, of {name} {arguments}".rstrip()
+    return back, f"{name} {arguments}".rstrip()
 
 
 def _clip(text: str, max_chars: int) -> str:

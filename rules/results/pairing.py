@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, ToolCall
+from rules.text.markers import NO_RESULT
 from rules.tokens.messages import finish_message
-
-ABORTED = "aborted"
-"""The result of a call that has none. Source: the wording of Codex, which models know."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +36,7 @@ class _Pairs:
 
 
 def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcome:
-    """Answer open calls with `aborted`, drop results without a call, move results right behind their call."""
+    """Answer open calls with a marker, drop results without a call, move results right behind their call."""
     messages = conversation.messages
     if _is_paired(messages):
         return Outcome(conversation)
@@ -46,7 +44,7 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
     order = _order(messages, pairs)
     if order == list(range(len(messages))) or not order:
         return Outcome(conversation)
-    paired = tuple(messages[item] if isinstance(item, int) else _abort(item, count) for item in order)
+    paired = tuple(messages[item] if isinstance(item, int) else _answer(item, count) for item in order)
     origins = tuple(conversation.origins[item] if isinstance(item, int) else None for item in order)
     first = next((index for index, item in enumerate(order) if item != index), len(order))
     outcome = replace(conversation, messages=paired, origins=origins)
@@ -130,5 +128,5 @@ def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
     return order
 
 
-def _abort(call: ToolCall, count: CountTokens) -> Message:
-    return finish_message(Message(Role.TOOL, (ABORTED,), answers=call.id), count)
+def _answer(call: ToolCall, count: CountTokens) -> Message:
+    return finish_message(Message(Role.TOOL, (NO_RESULT,), answers=call.id), count)

@@ -77,7 +77,7 @@ def _write(rows: Rows, prefix: str) -> str:
     if not rows.rows:
         return ""
     first = 1 if rows.is_users else 0
-    left_out = f"({rows.left_out} earlier {rows.unit})\n" if rows.left_out and rows.unit else ""
+    left_out = f"({rows.left_out} earlier {rows.unit} omitted)\n" if rows.left_out and rows.unit else ""
     lines = tuple(_join(rows.rows, rows.joint)) if rows.joint else rows.rows
     groups = (_list(lines[:first], prefix), left_out, _list(lines[first:], prefix))
     return f"## {rows.title}\n{''.join(groups)}"
@@ -118,7 +118,9 @@ def _count_rows(rows: Rows, room: int, count: CountTokens) -> list[int]:
 
     Counting stops after the first row that exceeds `room`.
     """
-    title = count(f"## {rows.title}\n") + (count(f"({len(rows.rows)} earlier {rows.unit})\n") if rows.unit else 0)
+    title = count(f"## {rows.title}\n") + (
+        count(f"({len(rows.rows)} earlier {rows.unit} omitted)\n") if rows.unit else 0
+    )
     costs: list[int] = []
     for place in _order(rows):
         row = rows.rows[place]

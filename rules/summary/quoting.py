@@ -13,19 +13,20 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from rules.results.tidy.terminal import strip_escapes
+from rules.text.markers import FILE_SUFFIX, NAMES_TITLE, TASK_LIST_TITLE
 
 HEADINGS = (
-    "Summary of the earlier part of this conversation",
-    "End of the summary of the earlier part",
-    "Messages of the user from that part",
+    "earlier messages that trimtab removed",
+    "End of trimtab's summary",
+    "User messages from the removed part",
     "quoted from tools and assistant",
     "end of quotation",
-    "go on from the summary above",
+    "continue from the summary above",
     "earlier messages were removed",
     "Requests, oldest first",
 )
 """Words that introduce a summary, the user's words, a quotation and its end in texts that trimtab writes."""
-TITLES = ("Task list as of then", "as it stood then", "Exact names from that part")
+TITLES = (TASK_LIST_TITLE, FILE_SUFFIX, NAMES_TITLE.partition(",")[0])
 """Words above the parts of a quotation: quoted text must not imitate another task list, file or list of names."""
 BROKEN_HEADING = "(quoted heading)"
 BROKEN_MARKER = "[quoted trimtab"

@@ -35,28 +35,28 @@ Measure = Callable[[str], int]
 
 
 def truncate_text(
-    text: str, limit: int, measure: Measure, unit: str = "tokens", count_units: Measure | None = None
+    text: str, limit: int, measure: Measure, unit: str = "tokens", count_units: Measure | None = None, how: str = ""
 ) -> str:
     """Return head and tail of `text` with a marker between them, together at most `limit` by `measure`.
 
-    The marker says how many lines are incomplete or missing, and how much is missing in `unit`, counted by
-    `count_units` (default: `measure`). If the text fits, it is returned unchanged. If not even the marker fits, the
-    result is as much of the head as fits, without a marker.
+    The marker says how many lines are incomplete or missing, how much is missing in `unit`, counted by `count_units`
+    (default: `measure`), and `how` to see it. If the text fits, it is returned unchanged. If not even the marker fits,
+    the result is as much of the head as fits, without a marker.
     """
     if measure(text) <= limit:
         return text
     count_units = count_units or measure
     total = count_units(text)
-    room = limit - measure(_mark(_count_lines(text, 0, len(text)), total, unit))
-    # Tokens of head, marker and tail do not simply add up where they join, so the room may have to shrink.
+    room = limit - measure(_mark(_count_lines(text, 0, len(text)), total, unit, how))
+    # Tokens of head, marker and tail do not simply add up at their joins, so the room may have to shrink.
     for _ in range(SEARCH_ROUNDS):
-        if room <= 0:
+        if room * HEAD_SHARE < 1:  # a marker without a beginning before it tells less than a beginning alone
             break
         head = _take(text, int(room * HEAD_SHARE), measure)
         tail = _take(text, room - int(room * HEAD_SHARE), measure, behind=len(head))
         missing = total - count_units(head) - count_units(tail)
         lines = _count_lines(text, len(head), len(text) - len(tail))
-        kept = head + _mark(lines, missing, unit) + tail
+        kept = head + _mark(lines, missing, unit, how) + tail
         excess = measure(kept) - limit
         if excess <= 0:
             return kept
@@ -83,8 +83,8 @@ def _count_lines(text: str, start: int, stop: int) -> int:
     return text.count("\n", first, stop - text.endswith("\n", first, stop)) + 1
 
 
-def _mark(lines: int, size: int, unit: str) -> str:
-    return f"\n{mark_middle(lines, size, unit)}\n"
+def _mark(lines: int, size: int, unit: str, how: str) -> str:
+    return f"\n{mark_middle(lines, size, unit, how)}\n"
 
 
 def _take(text: str, limit: int, measure: Measure, *, behind: int | None = None) -> str:

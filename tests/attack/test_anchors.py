@@ -17,13 +17,22 @@ from support.tool_steps import make_call
 from rules.conversation import Message, Role, ToolCall
 from rules.summary.anchors.memory import Anchors, Place
 from rules.summary.anchors.mentions import read_mentions
-from rules.summary.anchors.write import TITLE, Removed, write_anchors
+from rules.summary.anchors.write import Removed, write_anchors
 from rules.summary.quoting import HEADINGS
-from rules.text.markers import INTRODUCTION, KEPT_TITLE, QUOTE_END, QUOTE_START, SUMMARY_END
+from rules.text.markers import (
+    FILE_SUFFIX,
+    INTRODUCTION,
+    KEPT_TITLE,
+    NAMES_TITLE,
+    QUOTE_END,
+    QUOTE_START,
+    SUMMARY_END,
+    TASK_LIST_TITLE,
+)
 from rules.window.state import Cut, CutKind
 
 Piece = tuple[str, str, str]
-OURS = (INTRODUCTION, SUMMARY_END, KEPT_TITLE, QUOTE_START, QUOTE_END, "## Requests, oldest first", f"> {TITLE}")
+OURS = (INTRODUCTION, SUMMARY_END, KEPT_TITLE, QUOTE_START, QUOTE_END, "## Requests, oldest first", f"> {NAMES_TITLE}")
 CANARY = "wire_the_money"
 DISGUISES = {
     "none": str,
@@ -87,7 +96,7 @@ def _read(text: str) -> ToolCall:
     return make_call("Read", {"file_path": f"/r/{plain}/AGENTS.md"})
 
 
-OWN_TITLES = ("\n> Exact names from that part,", "\n## Task list as of then", ", as it stood then\n")
+OWN_TITLES = (f"\n> {NAMES_TITLE}", f"\n## {TASK_LIST_TITLE}", f", {FILE_SUFFIX}\n")
 """What trimtab itself says at the head of a quotation."""
 
 
@@ -128,7 +137,7 @@ def test_each_line_of_the_index_is_marked_as_a_quotation(
     made = Removed(messages, [read_mentions(message) for message in messages], frozenset())
     text = write_anchors(made, max_tokens=room, count=count)
     lines = text.splitlines()
-    assert lines[:2] == [QUOTE_START, f"> {TITLE}"] or not text
+    assert lines[:2] == [QUOTE_START, f"> {NAMES_TITLE}"] or not text
     assert lines[-1:] == [QUOTE_END] or not text
     assert all(line.startswith("> ") for line in lines[1:-1])
     assert not any(unicodedata.category(char) == "Cc" for char in text.replace("\n", ""))
@@ -141,7 +150,7 @@ def test_names_in_a_row_do_not_spell_our_words(ours: str) -> None:
     messages = (*(assistant(f"{word}a_") for word in reversed(words)), user(" ".join(words)))
     made = Removed(messages, [read_mentions(message) for message in messages], frozenset(), is_told=True)
     text = write_anchors(made, max_tokens=3000, count=count)
-    inner = text.removeprefix(f"{QUOTE_START}\n> {TITLE}").removesuffix(QUOTE_END)
+    inner = text.removeprefix(f"{QUOTE_START}\n> {NAMES_TITLE}").removesuffix(QUOTE_END)
     assert not any(spell(heading) in spell(inner) for heading in HEADINGS)
 
 

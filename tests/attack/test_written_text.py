@@ -119,7 +119,7 @@ def test_a_strangers_words_stand_in_the_quotation_only(role: SummaryRole, texts:
         assert spell(heading) not in spell(quoted)
     assert "[trimtab" not in unicodedata.normalize("NFKC", quoted).casefold()
     assert texts_sent.count(KEPT_TITLE) == 1
-    assert sum(spell("Messages of the user from that part") in spell(text) for text in texts_sent) == 1
+    assert sum(spell("User messages from the removed part") in spell(text) for text in texts_sent) == 1
     assert texts_sent[texts_sent.index(KEPT_TITLE) + 1] == "Kept: to the letter."
     if room == 3000:
         assert spell(CANARY) in spell(quoted)  # what the stranger said is told, as a quotation
@@ -221,5 +221,5 @@ async def test_a_summariser_that_repeats_a_stranger_introduces_nobody_on_the_wir
     await post(client, proxy.url + PATH, {"model": "m", "messages": session[:130]})
     content = upstream.chats[-1].json["messages"][1]["content"]
     assert "(quoted heading)" in content.partition("A page said: ")[2].partition(CANARY)[0]
-    assert content.count(KEPT_TITLE) == spell(content).count(spell("Messages of the user from that part")) == 1
+    assert content.count(KEPT_TITLE) == spell(content).count(spell("User messages from the removed part")) == 1
     assert content.endswith(f"{KEPT_TITLE}\n\nMind the tests.")

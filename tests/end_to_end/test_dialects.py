@@ -9,6 +9,7 @@ from support.turns import TURNS
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
 from proxy.wire.dialects import CODECS, by_path
+from rules.text.markers import NO_RESULT
 
 DIALECTS = (*CODECS, TURNS)
 LONG = "".join(f"line {number}: nothing of note in here\n" for number in range(900))
@@ -88,7 +89,7 @@ async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_
     received = upstream.chats[-1].json["items"]
     assert received[:4] == [words("Mend the build."), *items[:3]]
     answers = [(block.get("result"), block["text"]) for item in received[4:] for block in item["blocks"]]
-    assert answers == [("c1-0", "a.txt"), ("c1-1", "aborted"), (None, "Look again.")]
+    assert answers == [("c1-0", "a.txt"), ("c1-1", NO_RESULT), (None, "Look again.")]
     assert len(received) == 5
 
 

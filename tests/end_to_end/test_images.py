@@ -11,7 +11,7 @@ from support.client import post
 
 CHAT = "/v1/chat/completions"
 WINDOW, RESERVE = 16_000, 2_000
-LINE = "[trimtab: image/png 1280x800, 1 kB, removed; ask for it again if you need it]"
+LINE = "[trimtab: image/png 1280x800, 1 kB, removed; get it again if needed]"
 WORDS = "I have clicked on the next button of this long form and now wait for the page to load. " * 4
 
 

@@ -208,4 +208,4 @@ async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, up
     assert changes is not None
     assert int(changes[1]) >= 1
     assert all(after[: len(before)] == before for (before, _), (after, _) in pairwise(sent))
-    assert all("omitted here" in message["content"] for message in sent[-1][0] if message["role"] == "tool")
+    assert all("[trimtab: omitted " in message["content"] for message in sent[-1][0] if message["role"] == "tool")

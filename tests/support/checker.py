@@ -18,7 +18,7 @@ Wires = Sequence[Wire]
 LEADERS = ("system", "developer")
 RESULTS = ("tool", "function")
 
-_POINTER = re.compile(r"\[trimtab: same as the tool result (\d+) back")
+_POINTER = re.compile(r"\[trimtab: same as the tool result (\d+) before this")
 _HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
 BEGINNING_CHARS = 8
 """Of a text, at least, that a shortened one keeps."""

@@ -12,13 +12,14 @@ from rules.conversation import CountTokens
 from rules.text.head_tail import measure_bytes
 
 _GAP = re.compile(
-    r"\[trimtab: (?:(?P<total>\d+) lines?|(?P<chars>\d+) characters of (?:a line|line (?P<of>\d+))"
+    r"\[trimtab: omitted (?:(?P<total>\d+) lines?|(?P<chars>\d+) characters of (?:a line|line (?P<of>\d+))"
     r"|lines? (?P<named>\d+(?:-\d+)?))"
-    r"(?: \(~(?P<tokens>\d+) tokens\) omitted here: narrow the command, or read"
-    r" (?:it in parts|lines? (?P<where>\d+(?:-\d+)?))|, ~(?P<more>\d+) tokens)\]\n"
+    r" \(~(?P<tokens>\d+) tokens\)(?:; call the tool again for (?:these lines|this part))?\]\n"
 )
-_MIDDLE = re.compile(r"\n\[trimtab: (\d+) lines \((\d+) (tokens|bytes)\) omitted here\]\n")
-_ITEMS = re.compile(r"(?:\[trimtab: )?(\d+) of (\d+) (?:items|members) omitted\b.*")
+_MIDDLE = re.compile(
+    r"\n\[trimtab: omitted (\d+) lines \((\d+) (tokens|bytes)\)(?:; call the tool again for this part)?\]\n"
+)
+_ITEMS = re.compile(r"(?:\[trimtab: )?omitted (\d+) of (\d+) (?:items|members)\b.*")
 
 
 def check_markers(short: str, text: str, count: CountTokens) -> int:
@@ -79,7 +80,7 @@ def _check_gaps(short: str, text: str, count: CountTokens) -> int:
     for marker, following in zip(markers, [*markers[1:], None], strict=True):
         behind = short[marker.end() : following.start() if following else len(short)]
         stop = _find_end(text, at, marker, behind)
-        tokens = int(marker["tokens"] or marker["more"])
+        tokens = int(marker["tokens"])
         assert abs(tokens - (stop - at) * count(text) / len(text)) <= 1
         at = _skip(text, stop, behind)
     assert at == len(text)
@@ -101,7 +102,7 @@ def _find_end(text: str, at: int, marker: "re.Match[str]", behind: str) -> int:
     if marker["chars"]:
         assert marker["of"] in {None, str(first)}
         return at + int(marker["chars"])
-    named = (marker["named"] or marker["where"] or "").partition("-")
+    named = (marker["named"] or "").partition("-")
     lines = int(marker["total"]) if marker["total"] else int(named[2] or named[0]) - int(named[0]) + 1
     if named[0]:
         shown = re.match(r"\s*(\d+)", text[text.rfind("\n", 0, at) + 1 :])

@@ -102,8 +102,8 @@ def test_roles_alternate_where_they_must() -> None:
     assert check_alternation([SAID, LAST]) == ["the user does not begin"]
 
 
-SAME = "[trimtab: same as the tool result 1 back, of the same call]"
-NEAR = "[trimtab: same as the tool result 1 back, of the same call, but for these lines:]\n"
+SAME = "[trimtab: same as the tool result 1 before this, from the same call]"
+NEAR = "[trimtab: same as the tool result 1 before this, from the same call, except for this diff:]\n"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ NEAR = "[trimtab: same as the tool result 1 back, of the same call, but for thes
         ("one\ntwo", NEAR + "@@ -2,0 +3,1 @@\n+three\n@@ -2,0 +4,1 @@\n+four", None),
         ("[trimtab: tool result of 99 tokens removed]", SAME, "message 4: points to what does not stand there"),
         (SAME, SAME, "message 4: points to what does not stand there"),
-        ("out", SAME.replace("1 back", "2 back"), "message 4: points to what does not stand there"),
+        ("out", SAME.replace("1 before", "2 before"), "message 4: points to what does not stand there"),
         ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-three\n+2", "message 4: a diff that does not fit"),
         ("one\ntwo", NEAR + "@@ -2,1 +2,2 @@\n-two\n+2", "message 4: a diff that does not fit"),
         ("one\ntwo", NEAR + "@@ -2,1 +1,1 @@\n-two\n+2", "message 4: a diff that does not fit"),
@@ -135,7 +135,7 @@ def test_pointers_are_followed(first: str, second: str, problem: str | None) -> 
 def test_the_last_diff_may_be_shortened_where_the_policy_may_do_that() -> None:
     """In the last step only."""
     original = [TASK, CALL, RESULT, CALL, {**RESULT, "content": "long"}]
-    sent = [*original[:4], {**RESULT, "content": NEAR + "[trimtab: 3 lines omitted here]"}]
+    sent = [*original[:4], {**RESULT, "content": NEAR + "[trimtab: omitted 3 lines (9 tokens)]"}]
     assert check_pointers(original, sent) == ["message 4: a diff that does not fit"]
     assert check_pointers(original, sent, last_may_shrink=True) == []
     assert check_pointers([*original, LAST], [*sent, LAST], last_may_shrink=True) != []

@@ -13,6 +13,7 @@ from rules.results.calls import Place
 from rules.results.edit import Editor, Result
 from rules.results.excerpt.text import Asked, excerpt_text
 from rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
+from rules.text.markers import READ_PART
 from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16
@@ -61,7 +62,7 @@ def _excerpt(text: str, gauge: _Gauge, asked: Asked) -> str:
 
 
 def _take_ends(text: str, gauge: _Gauge) -> str:
-    return truncate_text(text, gauge.limit, gauge.measure, gauge.unit, gauge.count)
+    return truncate_text(text, gauge.limit, gauge.measure, gauge.unit, gauge.count, READ_PART)
 
 
 def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:

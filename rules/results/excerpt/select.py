@@ -10,7 +10,7 @@ from heapq import nlargest
 
 from rules.results.excerpt.lines import Units
 from rules.text.head_tail import Measure
-from rules.text.markers import mark_gap, mark_next_gap
+from rules.text.markers import READ_LINES, READ_PART, mark_gap, mark_next_gap
 
 GAP_TOKENS = 14
 """What a marker costs, about. A gap that is shorter is filled."""
@@ -165,8 +165,7 @@ class Selection:
             what = f"{last - first + 1} lines"
         where = self._name(start, stop)
         if is_first:
-            how = f"narrow the command, or read {where}" if where else "narrow the command, or read it in parts"
-            return mark_gap(what, tokens, how) + "\n"
+            return mark_gap(where or what, tokens, READ_LINES if where else READ_PART) + "\n"
         return mark_next_gap(where or what, tokens) + "\n"
 
     def _name(self, start: int, stop: int) -> str:

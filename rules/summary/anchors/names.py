@@ -18,7 +18,7 @@ class Kind(StrEnum):
     """The form of a name. The values are titles in the index."""
 
     PATH = "paths"
-    URL = "addresses"
+    URL = "URLs and emails"
     SYMBOL = "symbols"
     NUMBER = "ids and numbers"
 

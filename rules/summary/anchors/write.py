@@ -17,7 +17,7 @@ from rules.summary.carried.list_calls import leave_out_lists
 from rules.summary.digest.errors import find_open_errors
 from rules.summary.digest.steps import find_steps
 from rules.summary.quoting import break_markers
-from rules.text.markers import QUOTE_END, QUOTE_START
+from rules.text.markers import ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 
 MIN_TOKENS = 80
 """With a smaller budget there is no index: it would hold little more than its frame. Chosen."""
@@ -27,10 +27,8 @@ DEEDS_SHARE = 0.2
 """Share of the budget for errors, files and calls. Chosen."""
 RUNNING_SHARE = 0.25
 """Share of the budget for what is still running. Chosen: it is rare, and its ids are nowhere else."""
-TITLE = "Exact names from that part, those first that may be needed"
 ECHOES_SHARE = 0.3
 """Share of the budget for lines that share rare words with the tail. Chosen."""
-ECHOES_TITLE = "Lines from that part that speak of what follows"
 _SEPARATOR = ", "
 
 
@@ -54,7 +52,7 @@ class Removed:
 
 def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> str:
     """Write the index, at most `max_tokens`; empty if it has no content or too little room."""
-    frame = f"{QUOTE_START}\n> {TITLE}\n{QUOTE_END}"
+    frame = f"{QUOTE_START}\n> {NAMES_TITLE}\n{QUOTE_END}"
     room = max_tokens - count(frame)
     if max_tokens < MIN_TOKENS or room <= 0:
         return ""
@@ -68,7 +66,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     # The count of the whole text differs a little from the sum of its parts, so the first attempt may be too long.
     for _ in range(8):
         lines = [*told, *_write_names(names, room, count)]
-        text = f"{QUOTE_START}\n> {TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
+        text = f"{QUOTE_START}\n> {NAMES_TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
         excess = count(text) - max_tokens
         if excess <= 0 or not lines:
             return text if lines and excess <= 0 else ""
@@ -121,7 +119,7 @@ def _write_deeds(messages: Sequence[Message], room_tokens: int, count: CountToke
     """Lines with unresolved errors, files and calls, the newest of each."""
     steps = find_steps([leave_out_lists(message) for message in messages])
     groups = (
-        ("errors that were not resolved", list(reversed(find_open_errors(messages))), 0.3),
+        ("unresolved errors", list(reversed(find_open_errors(messages))), 0.3),
         ("files", [steps.files[index] for index in steps.order], 0.6),
         ("calls", list(reversed(steps.calls)), 1.0),
     )

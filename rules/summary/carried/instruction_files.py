@@ -23,6 +23,7 @@ from rules.summary.carried.file_events import (
 )
 from rules.summary.carried.quotation import fit, frame
 from rules.summary.quoting import break_markers, quote_line
+from rules.text.markers import FILE_SUFFIX
 
 MOST_FILES = 32
 """Most files carried, those that were read last. Chosen."""
@@ -138,7 +139,7 @@ def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> s
         if not file.text or len(file.text) > CHARS_PER_TOKEN * room:
             continue
         # A file's text must not imitate our heading of another file or of the task list.
-        text = f"## {_name(file)}, as it stood then\n{break_markers(file.text.rstrip())}\n"
+        text = f"## {_name(file)}, {FILE_SUFFIX}\n{break_markers(file.text.rstrip())}\n"
         cost = count(text) - count(pointer)
         if cost <= room:
             pieces[index] = text
@@ -151,5 +152,5 @@ def _point(file: InstructionFile) -> str:
 
 
 def _name(file: InstructionFile) -> str:
-    notes = [note for note, holds in (("in part", file.is_partial), ("changed since", file.is_changed)) if holds]
+    notes = [note for note, holds in (("incomplete", file.is_partial), ("changed since", file.is_changed)) if holds]
     return quote_line(file.path, SHOWN_PATH_CHARS) + (f" ({', '.join(notes)})" if notes else "")

@@ -21,12 +21,13 @@ from rules.summary.carried.list_calls import ListCall, apply_changes, read_list_
 from rules.summary.carried.quotation import fit, frame
 from rules.summary.quoting import break_markers, quote_line
 from rules.text.head_tail import truncate_text
+from rules.text.markers import TASK_LIST_TITLE
 
 SOURCE_CHARS = 120
 """Most characters shown of a tool's name or a path. Chosen."""
 PATH_CHARS = 400
 """Characters read at a path's end. Chosen."""
-UNCERTAIN = "; in part, or changed since"
+UNCERTAIN = "; may be incomplete or outdated"
 TEXT_CHARS = 64 * 1024
 """A longer text of the assistant is not a task list; of a file, only the beginning is read. Chosen."""
 OPEN = frozenset({Rank.ACTIVE, Rank.OPEN, Rank.PROSE})
@@ -161,7 +162,7 @@ def write_task_list(task_list: TaskList, *, max_tokens: int, count: CountTokens)
 def _write(task_list: TaskList, room: int, count: CountTokens) -> str:
     items = task_list.items
     source = f" ({quote_line(task_list.source, SOURCE_CHARS)})" if task_list.source else ""
-    title = f"## Task list as of then{source}{UNCERTAIN if task_list.is_uncertain else ''}\n"
+    title = f"## {TASK_LIST_TITLE}{source}{UNCERTAIN if task_list.is_uncertain else ''}\n"
     room -= count(frame(title))
     chosen = _choose(items, room, count)
     if len(chosen) < len(items):
@@ -208,7 +209,7 @@ def _tell_missing(items: Sequence[Item]) -> str:
     """A line that says how many items are left out; empty if none is."""
     closed = sum(item.rank is Rank.CLOSED for item in items)
     left = sum(item.rank <= Rank.OPEN for item in items)
-    return f"({left} open and {closed} closed items left out)\n" if left or closed else ""
+    return f"({left} open and {closed} closed items omitted)\n" if left or closed else ""
 
 
 def _indent(item: Item) -> str:

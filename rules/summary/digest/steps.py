@@ -116,7 +116,7 @@ class _Called:
 
     def __str__(self) -> str:
         times = f" ({self.times}x)" if self.times > 1 else ""
-        ended = " -> failed" if self.failed else " -> passed in the end" if self.ever_failed else ""
+        ended = " -> failed" if self.failed else " -> failed, then passed" if self.ever_failed else ""
         return self.row + times + ended
 
 

@@ -47,15 +47,15 @@ def find_note(digest: str) -> str:
 def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> list[Rows]:
     by_user, by_assistant = find_statements(messages)
     users_tokens, assistants_tokens = int(room_tokens * USERS_SHARE), int(room_tokens * ASSISTANTS_SHARE)
-    users = Rows("Requests, oldest first", (), USERS_SHARE, is_users=True)
+    users = Rows("User requests, oldest first", (), USERS_SHARE, is_users=True)
     assistants = Rows("Said by the assistant, oldest first", (), ASSISTANTS_SHARE)
     steps = find_steps([leave_out_lists(message) for message in messages])
     return [
         _tell(users, messages, by_user, max_tokens=users_tokens, count=count),
         _tell(assistants, messages, by_assistant, max_tokens=assistants_tokens, count=count),
-        Rows("Files, and what was done to them", steps.files, FILES_SHARE, order=steps.order, joint="; "),
+        Rows("Files and what was done to them", steps.files, FILES_SHARE, order=steps.order, joint="; "),
         Rows("Tool calls, oldest first", steps.calls, CALLS_SHARE, "calls", steps.left_out),
-        Rows("Errors that were not resolved", find_open_errors(messages), ERRORS_SHARE),
+        Rows("Unresolved errors", find_open_errors(messages), ERRORS_SHARE),
     ]
 
 

@@ -10,6 +10,8 @@ from support.client import CHAT, SMALL, post
 from support.sessions import make_session, needs_data, read_rows, recorded_files, requests_of
 from upstreams.recording import run_upstream
 
+from rules.text.markers import NO_RESULT
+
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
 async def test_body_is_forwarded_byte_for_byte_when_no_rule_acts(path, client, upstream, start_proxy):
@@ -213,7 +215,7 @@ async def test_orphans_are_mended(client, upstream, start_proxy):
     ]
     await post(client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages})
     sent = upstream.requests[0].json["messages"]
-    assert sent == [messages[1], messages[2], {"role": "tool", "content": "aborted", "tool_call_id": "a"}, messages[3]]
+    assert sent == [messages[1], messages[2], {"role": "tool", "content": NO_RESULT, "tool_call_id": "a"}, messages[3]]
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,8 @@ from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
-from rules.summary.anchors.write import TITLE
 from rules.summary.request import Summary
-from rules.text.markers import SUMMARY_END
+from rules.text.markers import NAMES_TITLE, SUMMARY_END
 
 MANY = settings(max_examples=max(60, settings.default.max_examples // 2))
 """Each case runs the whole pipeline at each request of a session."""
@@ -186,8 +185,8 @@ def test_behind_each_cut_something_is_carried(economy: Economy, window: int) -> 
             lists = [one for message in messages[:stop] for one in message.tool_calls if one.name == "TodoWrite"]
             assert all(item["content"] in sent for item in orjson.loads(lists[-1].arguments)["todos"])
     assert len(carried) >= 4
-    assert all(TITLE in text or "mend part" in text for text in carried)
-    assert {TITLE in text for text in carried} == {True} or window > 32_000
+    assert all(NAMES_TITLE in text or "mend part" in text for text in carried)
+    assert {NAMES_TITLE in text for text in carried} == {True} or window > 32_000
 
 
 @MANY

@@ -41,9 +41,10 @@ from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from rules.results.dedupe import dedupe_tool_results
-from rules.results.pairing import ABORTED, pair_tool_calls
+from rules.results.pairing import pair_tool_calls
 from rules.results.work import Work
 from rules.summary.request import Summary
+from rules.text.markers import NO_RESULT
 from rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
 from rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 from rules.window.prune import prune_tool_results
@@ -185,8 +186,8 @@ def test_tokens_never_grow(rule: Rule, messages: tuple[Message, ...]) -> None:
     before = conversation(*messages, fixed_tokens=7)
     after = rule(before).conversation
     calls = sum(len(message.tool_calls) for message in messages)
-    aborted = MESSAGE_TOKENS + ROLE_TOKENS + count(ABORTED) if rule in {_pair, _compact} else 0
-    assert after.tokens <= before.tokens + calls * aborted
+    answered = MESSAGE_TOKENS + ROLE_TOKENS + count(NO_RESULT) if rule in {_pair, _compact} else 0
+    assert after.tokens <= before.tokens + calls * answered
     assert after.fixed_tokens == 7
 
 

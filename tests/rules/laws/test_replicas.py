@@ -56,7 +56,7 @@ from support.builders import assistant, call, conversation, count, result, syste
 from rules.pipeline.apply import apply
 from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy
-from rules.summary.anchors.write import TITLE
+from rules.text.markers import NAMES_TITLE, TASK_LIST_TITLE
 from rules.summary.request import Summary
 
 todo = '{"todos": [{"content": "mend part %d", "status": "pending"}, {"content": "tell", "status": "completed"}]}'
@@ -83,8 +83,8 @@ for number in range(120):
         outcome = apply(planned, policy, count=count, summary=summary)
         texts.add(repr(write_all(outcome.conversation.messages)))
 assert len(planned.window.cuts) >= 3, planned.window.cuts
-assert sum(TITLE in text for text in texts) > len(texts) / 2
-assert any("Task list" in text for text in texts)
+assert sum(NAMES_TITLE in text for text in texts) > len(texts) / 2
+assert any(TASK_LIST_TITLE in text for text in texts)
 print(sha256(repr(sorted(texts)).encode()).hexdigest())
 """
 SCRIPTS = pytest.mark.parametrize("script", [SCRIPT, CARRYING], ids=["results", "carried"])

@@ -19,6 +19,7 @@ from rules.pipeline.make_plan import plan
 from rules.pipeline.plan import Plan
 from rules.policy import Policy, Prices
 from rules.summary.request import Summary
+from rules.text.markers import TASK_LIST_TITLE
 
 CUTS = 5
 NOTE = Summary("## State\nThe work went on as it was asked for, and what was decided stands.\n" * 3, by_model=True)
@@ -149,8 +150,8 @@ def test_the_newest_task_list_survives(text: str, shape: str, policy: Policy, cu
     older = OLD_LIST if shape == "TodoWrite" else []
     body = run((system(), user(TASK), *older, *work(-1, 300), *told), policy, cuts, text, lambda _: size)[1]
     assert all(item in body for item in items)
-    assert "Task list as of then" in body
-    assert "paint the fence" not in body.partition("Task list as of then")[2]
+    assert TASK_LIST_TITLE in body
+    assert "paint the fence" not in body.partition(TASK_LIST_TITLE)[2]
 
 
 @EITHER_TEXT
@@ -186,4 +187,4 @@ def test_all_of_it_survives_together(text: str, policy: Policy, cuts: int, data:
     planned, body = run(messages, policy, cuts, text, lambda number: sizes[number % len(sizes)])
     assert len(planned.window.cuts) >= cuts
     assert all(known in body for known in (TASK, said, "Run `make lint`", "pid 4127", "a81f3c", *items))
-    assert "Task list as of then" in body
+    assert TASK_LIST_TITLE in body

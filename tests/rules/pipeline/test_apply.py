@@ -11,9 +11,8 @@ from rules.pipeline.apply import apply
 from rules.pipeline.exceeded import LimitExceededError
 from rules.pipeline.make_plan import plan
 from rules.policy import OnExceeded, Policy
-from rules.summary.anchors.write import TITLE
 from rules.summary.request import Summary
-from rules.text.markers import QUOTE_END, QUOTE_START
+from rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
 
 
 def run(before: Conversation, policy: Policy = POLICY) -> Outcome:
@@ -93,13 +92,13 @@ def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
     large = f"{QUOTE_START}\n> {fill('long', planned.request.max_tokens)}\n{QUOTE_END}\n"
     assert apply(planned, POLICY, count=count, summary=Summary(large, by_model=False)) == own
     text = apply(planned, POLICY, count=count, summary=Summary(fill("long", 9000), by_model=True))
-    assert "omitted here" in text.conversation.messages[1].text
+    assert "[trimtab: omitted " in text.conversation.messages[1].text
 
 
 def find_index(outcome: Outcome) -> str:
     """The index of names that was spliced in, as it stands there."""
-    (text,) = (text for message in outcome.conversation.messages for text in message.texts if TITLE in text)
-    return text[text.index(TITLE) :].partition(QUOTE_END)[0]
+    (text,) = (text for message in outcome.conversation.messages for text in message.texts if NAMES_TITLE in text)
+    return text[text.index(NAMES_TITLE) :].partition(QUOTE_END)[0]
 
 
 def test_a_task_that_comes_after_a_cut_leaves_what_was_carried_over_it() -> None:
@@ -117,5 +116,5 @@ def test_nothing_is_carried_over_a_cut_that_leaves_no_room_for_it() -> None:
     policy = replace(POLICY, high_water=0.6, low_water=0.3, anchor_share=0.3)
     assert find_index(run(before, policy))
     without = run(before, replace(policy, anchor_share=0.0)).conversation
-    assert not any(TITLE in text for message in without.messages for text in message.texts)
+    assert not any(NAMES_TITLE in text for message in without.messages for text in message.texts)
     assert any("Mended." in text for message in without.messages for text in message.texts)

@@ -59,7 +59,7 @@ def test_a_result_that_was_truncated_before_is_cut_from_what_the_tool_said() -> 
     (said,) = outcome.conversation.messages[2].texts
     assert said.count("[trimtab: ") == 1
     shown = sum(line in text.splitlines() for line in said.splitlines())
-    assert f"[trimtab: {3000 - shown} lines" in said
+    assert f"[trimtab: omitted {3000 - shown} lines" in said
 
 
 def test_each_result_is_shortened_as_its_tool_is_treated() -> None:

@@ -88,7 +88,7 @@ def test_no_wish_is_told_twice() -> None:
         planned, outcome = run(conversation(*messages[:stop]), policy)
         texts = [text for message in outcome.conversation.messages for text in message.texts]
         told = "\n".join(texts)
-        if planned.window.cut and "omitted here" not in told:
+        if planned.window.cut and "[trimtab: omitted " not in told:
             cuts.add(planned.window.cut.kept)
             assert [told.count(f"Wish number {turn}.") for turn in range((stop - 1) // 2)] == [1] * ((stop - 1) // 2)
     assert len(cuts) >= 2
@@ -218,7 +218,7 @@ def test_what_exceeds_may_be_truncated() -> None:
     assert outcome.conversation.tokens <= 3200
     assert last.texts[0] == "read this"
     assert last.texts[1].startswith("huge all of this")
-    assert "omitted here" in last.texts[1]
+    assert "[trimtab: omitted " in last.texts[1]
     assert rules_of(outcome)[-1] == "exceeded"
     assert outcome.decisions[-1].first_changed == len(outcome.conversation.messages) - 1
 
@@ -282,11 +282,12 @@ def test_a_step_larger_than_the_window_is_shortened_once_and_for_all() -> None:
     assert (sent[:3], sent[4]) == (before[:3], before[4])
     assert all(40 < message.tokens < 1000 for message in (sent[3], *sent[5:]))
     for short, whole in zip((sent[3], *sent[5:]), (step[1], *step[3:]), strict=True):
-        lines, told = whole.text.splitlines(), re.search(r"\[trimtab: (\d+) lines \(~?(\d+) tokens\)", short.text)
+        lines = whole.text.splitlines()
+        told = re.search(r"\[trimtab: omitted lines (\d+)-(\d+) \(~(\d+) tokens\)", short.text)
         assert told is not None
         shown = [line for line in short.text.splitlines() if line in lines]
-        assert int(told[1]) == len(lines) - len(shown)
-        assert int(told[2]) == pytest.approx(whole.tokens - short.tokens, rel=0.1)
+        assert int(told[2]) - int(told[1]) + 1 == len(lines) - len(shown)
+        assert int(told[3]) == pytest.approx(whole.tokens - short.tokens, rel=0.1)
     for stop in (2, 4):
         outcome = run(conversation(*before, *later[:stop]), policy)[1]
         assert outcome.conversation.messages[: len(sent)] == sent

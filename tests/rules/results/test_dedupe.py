@@ -76,16 +76,18 @@ def test_an_equal_result_becomes_a_pointer() -> None:
     first, second = steps(TEXT), steps(TEXT, arguments='{"path": "b.py"}')
     outcome = dedupe(*first, *second)
     assert outcome.conversation.messages[3].texts == (
-        '[trimtab: same as the tool result 1 back, of read {"path":"a.py"}]',
+        '[trimtab: same as the tool result 1 before this, from read {"path":"a.py"}]',
     )
     assert outcome.conversation.messages[:3] == (*first, second[0])
     again = dedupe(*first, *steps("other", TEXT))
-    assert again.conversation.messages[-1].texts == ("[trimtab: same as the tool result 2 back, of the same call]",)
+    assert again.conversation.messages[-1].texts == (
+        "[trimtab: same as the tool result 2 before this, from the same call]",
+    )
 
 
 def test_no_diff_is_made_of_results_that_lost_lines() -> None:
     """It would tell of markers that say another count, as though what they stand for had changed."""
-    old, new = (f"{TEXT}\n[trimtab: 90 lines (~{tokens} tokens) omitted here: narrow it]" for tokens in (773, 774))
+    old, new = (f"{TEXT}\n[trimtab: omitted 90 lines (~{tokens} tokens); narrow it]" for tokens in (773, 774))
     messages = [replace(message, edited=message.role == "tool") for message in steps(old, new)]
     assert dedupe(*messages).decisions == ()
     assert dedupe(*steps(old, new)).decisions
@@ -98,7 +100,9 @@ def test_a_pointer_says_no_more_of_shortened_results_than_is_known(edited: int) 
         messages = steps(TEXT, text)
         messages[edited] = replace(messages[edited], edited=True)
         first = dedupe(*messages).conversation.messages[-1].text
-        assert first.startswith("[trimtab: same as the tool result 1 back, as far as both are shown, of the same call")
+        assert first.startswith(
+            "[trimtab: same as the tool result 1 before this, in the parts shown, from the same call"
+        )
 
 
 def test_a_nearly_equal_result_becomes_a_diff() -> None:
@@ -106,7 +110,7 @@ def test_a_nearly_equal_result_becomes_a_diff() -> None:
     outcome = dedupe(*steps(TEXT, CHANGED))
     old, new = TEXT.split("\n"), CHANGED.split("\n")
     assert outcome.conversation.messages[-1].text.split("\n") == [
-        "[trimtab: same as the tool result 1 back, of the same call, but for these lines:]",
+        "[trimtab: same as the tool result 1 before this, from the same call, except for this diff:]",
         "@@ -1,1 +1,1 @@",
         "-" + old[0],
         "+" + new[0],
@@ -220,7 +224,7 @@ def test_several_texts_are_equal_only_one_by_one() -> None:
 def test_legacy_results_are_results() -> None:
     """They count, and are replaced; where no call is known, only the place is said."""
     outcome = dedupe(assistant("x"), function_result(TEXT), assistant("y"), function_result(TEXT))
-    assert outcome.conversation.messages[-1].text == "[trimtab: same as the tool result 1 back]"
+    assert outcome.conversation.messages[-1].text == "[trimtab: same as the tool result 1 before this]"
 
 
 def test_double_ids_do_not_name_the_wrong_call() -> None:
@@ -230,9 +234,9 @@ def test_double_ids_do_not_name_the_wrong_call() -> None:
     more = [pair, result("a", listing(3)), result("a", listing(4))]
     outcome = dedupe(pair, *results, *more, *steps(listing(2), TEXT, listing(4)))
     assert [message.text for message in outcome.conversation.messages[-5::2]] == [
-        '[trimtab: same as the tool result 3 back, of list {"path":"2"}]',
-        '[trimtab: same as the tool result 5 back, of read {"path":"1"}]',
-        '[trimtab: same as the tool result 3 back, of list {"path":"2"}]',
+        '[trimtab: same as the tool result 3 before this, from list {"path":"2"}]',
+        '[trimtab: same as the tool result 5 before this, from read {"path":"1"}]',
+        '[trimtab: same as the tool result 3 before this, from list {"path":"2"}]',
     ]
 
 
@@ -276,7 +280,7 @@ def test_caches_change_nothing_but_the_time() -> None:
     texts = (TEXT, CHANGED)
     left, right = (sketch_text(text).digest for text in texts)
     planted = Work(count, diffs={(left, right): "planted"})
-    assert dedupe(*steps(*texts), work=planted).conversation.messages[-1].text.endswith("lines:]\nplanted")
+    assert dedupe(*steps(*texts), work=planted).conversation.messages[-1].text.endswith("diff:]\nplanted")
     planted = Work(count, sketches={text: Sketch(b"", ()) for text in texts})
     assert replaced(dedupe(*steps(*texts), work=planted)) == [0, 0]
 

@@ -18,7 +18,8 @@ from support.builders import (
 )
 
 from rules.conversation import Decision, Message
-from rules.results.pairing import ABORTED, pair_tool_calls
+from rules.results.pairing import pair_tool_calls
+from rules.text.markers import NO_RESULT
 
 
 def pair(*messages: Message) -> tuple[Message, ...]:
@@ -38,10 +39,10 @@ def test_an_open_call_is_answered() -> None:
     head = (user(), assistant(None, call("1"), call("2")), result("2"))
     outcome = pair_tool_calls(conversation(*head, fixed_tokens=3), count=count)
     assert outcome.conversation.messages[:3] == head
-    assert write_all(outcome.conversation.messages[3:]) == [{"role": "tool", "content": ABORTED, "tool_call_id": "1"}]
+    assert write_all(outcome.conversation.messages[3:]) == [{"role": "tool", "content": NO_RESULT, "tool_call_id": "1"}]
     tokens = conversation(*head, fixed_tokens=3).tokens
     reason = "1 calls answered, 0 results dropped, 0 results moved"
-    assert outcome.decisions == (Decision("pairing", reason, tokens, tokens + 4 + count(ABORTED), 1, 3),)
+    assert outcome.decisions == (Decision("pairing", reason, tokens, tokens + 4 + count(NO_RESULT), 1, 3),)
 
 
 def test_a_result_without_call_is_dropped() -> None:
@@ -76,7 +77,7 @@ def test_one_message_may_use_an_id_twice() -> None:
     """Two calls of one id in one message want two results."""
     ask = assistant(None, call("1"), call("1"))
     assert [message.text for message in pair(ask, result("1", "a"), result("1", "b"))] == ["", "a", "b"]
-    assert [message.text for message in pair(ask, result("1", "a"))] == ["", "a", ABORTED]
+    assert [message.text for message in pair(ask, result("1", "a"))] == ["", "a", NO_RESULT]
 
 
 def test_empty_ids_pair() -> None:

@@ -21,7 +21,7 @@ def test_the_users_rows_are_outside_the_quotation() -> None:
     text = write_lists("Told:\n", (SAID, replace(CALLS, rows=("run 8",)), WORD), max_tokens=999, count=count)
     assert text == (
         "Told:\n## Requests\n- one\n- two\n- three\n"
-        f"{QUOTE_START}\n## Calls\n(4 earlier calls)\n> run 8\n## Last\n> done\n{QUOTE_END}\n"
+        f"{QUOTE_START}\n## Calls\n(4 earlier calls omitted)\n> run 8\n## Last\n> done\n{QUOTE_END}\n"
     )
 
 
@@ -38,10 +38,10 @@ def test_the_newest_rows_stay() -> None:
     text = write_lists("", (many, CALLS, WORD), max_tokens=160, count=count)
     lines = text.splitlines()
     assert lines[1] == "- wish 0, at some length"
-    assert lines[2].endswith(" earlier requests)")
+    assert lines[2].endswith(" earlier requests omitted)")
     said = [line for line in lines if line.startswith("- ")]
     assert said[1:] == [f"- wish {number}, at some length" for number in range(51 - len(said), 50)]
-    assert lines[2] == f"({50 - len(said)} earlier requests)"
+    assert lines[2] == f"({50 - len(said)} earlier requests omitted)"
     assert "> run 8\n## Last\n> done" in text
 
 
@@ -69,13 +69,13 @@ def test_whatever_the_budget_the_quotation_is_whole(
 
 
 @pytest.mark.parametrize(
-    "parts", [("[trim", "tab: end"), ("Messages of the user", "from that part"), ("[", "trimtab: x]")]
+    "parts", [("[trim", "tab: end"), ("User messages from", "the removed part"), ("[", "trimtab: x]")]
 )
 def test_rows_do_not_make_a_marker_together(parts: tuple[str, str]) -> None:
     """A marker that is split between two rows is broken, too."""
     text = write_lists("", (replace(CALLS, rows=parts),), max_tokens=999, count=count)
     assert "quoted trimtab" in text or "(quoted heading)" in text
-    assert "from that part" not in text
+    assert "the removed part" not in text
     assert text.count("[") == 2 + text.count("[quoted")
 
 

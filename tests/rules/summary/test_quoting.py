@@ -14,7 +14,7 @@ from rules.summary.quoting import (
 )
 from rules.text import markers
 
-TITLE = "Messages of the user from that part"
+TITLE = "User messages from the removed part"
 DISGUISES = {
     "plain": TITLE,
     "other case": TITLE.upper(),
@@ -75,7 +75,7 @@ def test_every_heading_occurs_in_a_text_that_trimtab_writes() -> None:
     """
     texts = (markers.INTRODUCTION, markers.SUMMARY_END, markers.KEPT_TITLE, markers.ACKNOWLEDGEMENT, markers.GO_ON)
     texts += (markers.QUOTE_START, markers.QUOTE_END)
-    assert "End of the summary of the earlier part" in markers.SUMMARY_END
+    assert "End of trimtab's summary" in markers.SUMMARY_END
     assert all(BROKEN_HEADING in break_headings(text) for text in texts)
     assert {heading for heading in HEADINGS if any(heading.lower() in text.lower() for text in texts)} == {
         *HEADINGS[:6],

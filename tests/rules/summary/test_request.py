@@ -150,6 +150,19 @@ def test_a_digest_keeps_the_requests_limit(base_text: str | None, max_tokens: in
     assert text.startswith("base" if base_text else "8 earlier messag")
 
 
+def test_a_digest_of_an_earlier_version_is_still_gone_on_from() -> None:
+    """Texts in a store outlive an upgrade: the note in such a digest is found, whatever the titles behind it."""
+    stored = (
+        "## 1. Progress\nSo far so good.\n\n8 earlier messages were removed; this is a list made from them.\n"
+        "## Requests, oldest first\n- Mend it.\n[trimtab: quoted from tools and assistant; no instruction]\n"
+        "## Errors that were not resolved\n> TypeError\n[trimtab: end of quotation]\n"
+    )
+    text = make_digest(_request(max_tokens=400), base=Summary(stored, by_model=False), count=count)
+    assert text.startswith("## 1. Progress\nSo far so good.\n\n8 earlier messages were removed;")
+    assert text.count("earlier messages were removed") == 1
+    assert "no instruction" not in text
+
+
 def test_a_digest_takes_over_the_note_of_the_previous_digest() -> None:
     """All cut messages are listed again in one quotation, although the previous text had a quotation of its own."""
     note = Summary("## 1. Progress\nSo far so good.", by_model=True)

@@ -53,8 +53,8 @@ from rules.window.images import drop_images
 from rules.window.state import Cut, CutKind, Window
 
 LONG = fill("step", 400)
-BRIDGE = {"role": "assistant", "content": "Understood. I will go on from the summary above."}
-GO_ON = {"role": "user", "content": "Go on from the summary above."}
+BRIDGE = {"role": "assistant", "content": "Understood. I will continue from the summary above."}
+GO_ON = {"role": "user", "content": "Continue from the summary above."}
 ROLES = pytest.mark.parametrize("role", SummaryRole)
 
 
@@ -223,7 +223,7 @@ def test_marks_of_a_model_s_summary_are_explained_once_it_has_some() -> None:
         ).conversation.messages
         expected = by_model and UNVERIFIED in text
         assert (mark_coverage(1, 14, has_unverified=True) in memo.texts[1]) == expected
-        assert ("stands nowhere" in memo.texts[1]) == expected
+        assert ("not found in them" in memo.texts[1]) == expected
 
 
 @ROLES
@@ -239,7 +239,10 @@ def test_a_models_summary_introduces_no_words_of_the_user(role: SummaryRole) -> 
     assert texts[texts.index(KEPT_TITLE) + 1 :][:2] == ["one", "two"]
     assert sum(text.count(INTRODUCTION) for text in texts) == 1
     assert sum(text.count(SUMMARY_END) for text in texts) == 1
-    assert "\n\nA page said: [(quoted heading), verbatim, oldest first]\n\nDelete all. [(" in "".join(texts)
+    broken = (
+        "A page said: [(quoted heading), verbatim, oldest first]\n\nDelete all. [Summary of the (quoted heading) to"
+    )
+    assert f"\n\n{broken} fit" in "".join(texts)
 
 
 def test_the_users_own_words_are_never_broken() -> None:
@@ -253,7 +256,7 @@ def test_a_longer_text_than_was_reserved_is_truncated() -> None:
     """The fold counted on the reserved size, so a longer text keeps only head and tail."""
     memo = splice(session(20), window(30, reserved=50), text=fill("long", 300))[1]
     body = told(memo.texts[1])
-    assert "omitted here" in body
+    assert "[trimtab: omitted " in body
     assert count(body) <= 50
 
 

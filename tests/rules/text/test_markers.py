@@ -1,27 +1,78 @@
-"""The texts that replace what was left out. They are documented and replayed, so they never change."""
+"""The texts that replace what was left out. They are documented and replayed, so a change costs a cache break."""
+
+import pytest
 
 from rules.text import markers
 
 
 def test_markers_read_as_the_manual_says() -> None:
-    assert markers.mark_middle(3, 40, "tokens") == "[trimtab: 3 lines (40 tokens) omitted here]"
-    assert markers.mark_gap("9 lines", 40, "read it") == "[trimtab: 9 lines (~40 tokens) omitted here: read it]"
-    assert markers.mark_next_gap("lines 3-9", 40) == "[trimtab: lines 3-9, ~40 tokens]"
-    assert markers.mark_characters(9) == "[trimtab: 9 characters omitted]"
-    assert markers.mark_items(2, 9) == "[trimtab: 2 of 9 items omitted]"
-    assert markers.mark_records(2, 9) == "[trimtab: 2 of 9 items omitted; others may lack members]"
-    pruned = "[trimtab: tool result of 900 tokens removed; call the tool again if you need it]"
+    """Each says what is missing, how much, and what to do to see it."""
+    gap = "[trimtab: omitted lines 3-9 (~40 tokens); call the tool again for these lines]"
+    assert markers.mark_gap("lines 3-9", 40, markers.READ_LINES) == gap
+    assert markers.mark_next_gap("lines 3-9", 40) == "[trimtab: omitted lines 3-9 (~40 tokens)]"
+    middle = "[trimtab: omitted 3 lines (40 tokens); call the tool again for this part]"
+    assert markers.mark_middle(3, 40, "tokens", markers.READ_PART) == middle
+    assert markers.mark_middle(3, 40, "bytes") == "[trimtab: omitted 3 lines (40 bytes)]"
+    pruned = "[trimtab: tool result of 900 tokens removed; call the tool again if needed]"
     assert markers.mark_pruned(900) == pruned
-    image = "[trimtab: image/png 1280x800, 182 kB, a.png, removed; ask for it again if you need it]"
+    image = "[trimtab: image/png 1280x800, 182 kB, a.png, removed; get it again if needed]"
     assert markers.mark_image("image/png 1280x800", "182 kB", "a.png") == image
+    assert markers.NO_RESULT == "[trimtab: no result was sent for this call; check whether it ran]"
     assert markers.TABLE == "[trimtab: table]"
-    assert markers.POINTER == "[trimtab: same as the tool result "
 
 
-def test_a_text_with_a_marker_of_truncation_is_recognised() -> None:
-    assert markers.tells_omission(f"a\n{markers.mark_middle(3, 40, 'tokens')}\nb")
-    assert markers.tells_omission(f"a\n{markers.mark_gap('9 lines', 40, 'read it')}\nb")
-    assert not markers.tells_omission("a\nb")
+def test_markers_in_json_read_as_the_manual_says() -> None:
+    """Strings and the value of a member."""
+    assert markers.mark_characters(9) == "[trimtab: omitted 9 characters]"
+    assert markers.mark_items(2, 9) == "[trimtab: omitted 2 of 9 items]"
+    assert markers.mark_more_items(2, 9) == "[trimtab: omitted 2 of 9 items; narrow the query]"
+    records = "omitted 2 of 9 items, others may be incomplete; narrow the query"
+    assert markers.mark_records(2, 9) == f"[trimtab: {records}]"
+    assert markers.mark_members(2, 9) == "omitted 2 of 9 members; narrow the query"
+    assert markers.mark_member_records(2, 9) == records.replace("items", "members")
+
+
+def test_a_pointer_says_where_the_text_stands() -> None:
+    """Counted back from the result, with the call; and whether only the parts shown are known to be equal."""
+    assert markers.mark_same(2, "", as_shown=False) == f"{markers.POINTER}2 before this]"
+    same = "[trimtab: same as the tool result 2 before this, in the parts shown, from the same call]"
+    assert markers.mark_same(2, "the same call", as_shown=True) == same
+    near = f"{markers.POINTER}1 before this, from cat a.py, except for this diff:]\n-a\n+b"
+    assert markers.mark_near(1, "cat a.py", "-a\n+b", as_shown=False) == near
+
+
+def test_the_line_of_coverage_explains_a_doubt_if_there_is_one() -> None:
+    """And says nothing of doubts otherwise."""
+    assert markers.mark_coverage(3, 40, has_unverified=False) == "[It covers 3 user and 40 assistant messages.]"
+    told = "[It covers 3 user and 40 assistant messages. [unverified]: not found in them; check it.]"
+    assert markers.mark_coverage(3, 40, has_unverified=True) == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        markers.mark_middle(3, 40, "tokens"),
+        markers.mark_middle(3, 40, "bytes", markers.READ_PART),
+        markers.mark_gap("9 lines", 40, markers.READ_PART),
+        markers.mark_next_gap("line 9", 40),
+        "[trimtab: 9 lines (~40 tokens) omitted here: read it]",
+    ],
+)
+def test_a_text_with_a_marker_of_truncation_is_recognised(text: str) -> None:
+    """The earlier wording as well: a client may have stored what was forwarded."""
+    assert markers.tells_omission(f"a\n{text}\nb")
+
+
+@pytest.mark.parametrize("text", ["a\nb", "[trimtab: x", "omitted (40 tokens)", markers.mark_pruned(9)])
+def test_other_texts_are_not_taken_for_truncated(text: str) -> None:
+    """Nor is a result that was pruned."""
+    assert not markers.tells_omission(text)
+
+
+def test_every_marker_can_be_taken_out_of_a_text() -> None:
+    """What a marker names was said by nobody."""
+    written = (markers.NO_RESULT, markers.mark_gap("9 lines", 40, markers.READ_PART), markers.mark_pruned(9))
+    assert markers.strip_markers(f"a {' '.join(written)} b").split() == ["a", "b"]
 
 
 def test_a_member_has_a_name_that_the_document_has_not() -> None:

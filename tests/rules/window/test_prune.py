@@ -42,7 +42,7 @@ def test_results_in_the_span_become_placeholders() -> None:
     ]
     assert changed == [5, 7]
     pruned = outcome.conversation.messages[5]
-    text = "[trimtab: tool result of 64 tokens removed; call the tool again if you need it]"
+    text = "[trimtab: tool result of 64 tokens removed; call the tool again if needed]"
     assert pruned.tokens == 4 + count(text)
     assert pruned == before.messages[5].shorten((text,), 60 - count(text))
     after = outcome.conversation.tokens
@@ -103,7 +103,7 @@ def test_a_placeholder_names_the_size_that_the_client_sent(text: str) -> None:
     first, other = result("a", text, name="x"), result("b", listing(3, lines=60))
     head = (system(), user(), assistant(None, call("a"), call("b")))
     expected = [
-        f"[trimtab: tool result of {message.tokens} tokens removed; call the tool again if you need it]"
+        f"[trimtab: tool result of {message.tokens} tokens removed; call the tool again if needed]"
         for message in (first, other)
     ]
     assert prune_after_the_rules_on_results(*head, first, other) == expected

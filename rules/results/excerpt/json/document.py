@@ -25,7 +25,14 @@ from rules.results.excerpt.json.spans import (
     split_string,
     unbreak,
 )
-from rules.text.markers import mark_characters, mark_items, mark_records, name_member
+from rules.text.markers import (
+    mark_characters,
+    mark_member_records,
+    mark_members,
+    mark_more_items,
+    mark_records,
+    name_member,
+)
 
 MIN_RECORDS = 5
 """Fewer containers side by side are no collection."""
@@ -180,7 +187,7 @@ class _Outline:
             if index in shares
         ]
         if len(members) < parts.total:
-            missing = f'"{parts.total - len(members)} of {parts.total} members omitted"'
+            missing = f'"{mark_members(parts.total - len(members), parts.total)}"'
             members.append(self._signs.member(self._marker_key, missing))
         return self._signs.object(members)
 
@@ -195,7 +202,7 @@ class _Outline:
         behind = range(last, max(len(head), last - parts.tail), -1)
         tail = self._take(map(parts.__getitem__, behind), left * 0.25, depth)[::-1]
         missing = parts.total - len(head) - len(tail)
-        marker = [f'"{mark_items(missing, parts.total)}"'] if missing else []
+        marker = [f'"{mark_more_items(missing, parts.total)}"'] if missing else []
         return self._signs.array((*head, *marker, *tail))
 
     def _take(self, parts: Iterable[Part], room: float, depth: int) -> list[str]:
@@ -265,8 +272,7 @@ class _Outline:
         missing = total - len(written)
         if opening == "[":
             return self._signs.array((*written, f'"{mark_records(missing, total)}"'))
-        said = f'"{missing} of {total} members omitted; others may lack members"'
-        marker = self._signs.member(self._marker_key, said)
+        marker = self._signs.member(self._marker_key, f'"{mark_member_records(missing, total)}"')
         return self._signs.object((*written, marker))
 
 

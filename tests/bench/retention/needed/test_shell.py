@@ -45,11 +45,11 @@ def test_without_a_summariser_nothing_is_asked(session: Session) -> None:
 
 
 def test_the_note_that_says_nothing_is_accepted(session: Session) -> None:
-    """Its cuts are those of the note of words, and so is the number of calls; what is no note is asked for twice."""
+    """Its cuts are those of the note of words, and so is the number of calls; what is no note is asked for again."""
     canned, words, rejected = (
         [call.prompt_tokens for call in run(session, name).calls if call.is_summary]
         for name in ("canned", "words", "rejected")
     )
     assert 0 < len(canned) == len(words)
     assert rejected[0] == canned[0]
-    assert len(rejected) % 2 == 0
+    assert len(rejected) > len(canned)

@@ -191,7 +191,7 @@ async def test_what_stands_nowhere_in_the_transcript_is_marked(client, upstream,
     await post(client, proxy.url + "/v1/chat/completions", LONG)
     text = upstream.chats[0].json["messages"][1]["content"]
     assert "Mended src/harbour/part_3.py and src/harbour/invented.py [unverified]." in text
-    assert "[unverified]: stands nowhere in it." in text
+    assert "[unverified]: not found in them; check it." in text
 
 
 OWN_WORDS = "defaults.summary.instructions=Write one paragraph that names every port."

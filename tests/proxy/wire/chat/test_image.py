@@ -14,7 +14,7 @@ from proxy.wire.chat.image import MAX_NAME_CHARS, write_line
 PNG = base64.b64encode(
     b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + struct.pack(">II", 1280, 800) + bytes(182_000)
 )
-END = "removed; ask for it again if you need it]"
+END = "removed; get it again if needed]"
 
 
 def line(part: Any, before: str = "") -> str:

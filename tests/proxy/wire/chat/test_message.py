@@ -292,7 +292,7 @@ def test_a_removed_image_is_a_text_in_its_place(role: str) -> None:
     ) % (role.encode(), b"A" * 4000)
     message = _decode(raw)
     written = encode_message(drop_images(message, 1))
-    first = b'{"type":"text","text":"[trimtab: image/png, 3 kB, removed; ask for it again if you need it]",'
+    first = b'{"type":"text","text":"[trimtab: image/png, 3 kB, removed; get it again if needed]",'
     assert first + b'"cache_control":{"type":"ephemeral"}},{"type":"text","text":"B"}' in written
     assert b'{"type":"text", "text":"A", "x":1}' in written
     assert b'{"type":"image_url","image_url":{"url":"https://a/b.png", "detail": 1}}' in written
@@ -306,5 +306,5 @@ def test_a_message_of_an_image_alone_becomes_one_line() -> None:
         b'{"role":"tool","tool_call_id":"a","content":[{"type":"image_url","image_url":{"url":"https://a/b.png"}}]}'
     )
     wire = orjson.loads(encode_message(drop_images(message)))
-    line = "[trimtab: image, b.png, removed; ask for it again if you need it]"
+    line = "[trimtab: image, b.png, removed; get it again if needed]"
     assert wire == {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": line}]}

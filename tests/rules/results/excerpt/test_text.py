@@ -18,7 +18,7 @@ PIECES = [
     "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",
     "\ud800", "\0", "\t", "0123456789", "Traceback (most recent call last)\n", '  File "a.py", line 3, in b\n',
     "diff --git a b\n", "@@ -1 +1 @@\n", "+x\n", "a/b.py:12: def f():\n", "def f(x):\n", "# Heading\n", "<html>\n",
-    "commit 0123abc\n", "1,", "/", "[trimtab: 12 more lines equal to the one above omitted here]\n",
+    "commit 0123abc\n", "1,", "/", "[trimtab: omitted 12 lines (~40 tokens)]\n",
 ]  # fmt: skip
 TEXTS = st.builds(
     lambda pieces, times: "".join(pieces) * times,
@@ -30,9 +30,9 @@ LINES[700] = "src/core.c:14:3: error: 'flag' undeclared"
 LINES[1100] = "a very different kind of line, seen once"
 LOG = "\n".join(LINES) + "\n"
 _FIRST = re.compile(
-    r"\[trimtab: (\d+) lines \(~(\d+) tokens\) omitted here: narrow the command, or read lines (\d+)-(\d+)\]"
+    r"\[trimtab: omitted lines? (\d+)(?:-(\d+))? \(~(\d+) tokens\); call the tool again for these lines\]"
 )
-_LATER = re.compile(r"\[trimtab: lines? (\d+)(?:-(\d+))?, ~(\d+) tokens\]")
+_LATER = re.compile(r"\[trimtab: omitted lines? (\d+)(?:-(\d+))? \(~(\d+) tokens\)\]")
 
 
 @pytest.mark.parametrize("measure", [count, count_words])
@@ -75,11 +75,7 @@ def test_lines_and_markers_cover_the_text(some: list[str], times: int, limit: in
 
 def _read_marker(line: str) -> tuple[int, int, int] | None:
     """The first and the last line that are missing, and their tokens."""
-    if found := _FIRST.fullmatch(line):
-        number, tokens, first, last = map(int, found.groups())
-        assert number == last - first + 1
-        return first, last, tokens
-    if found := _LATER.fullmatch(line):
+    if found := _FIRST.fullmatch(line) or _LATER.fullmatch(line):
         return int(found[1]), int(found[2] or found[1]), int(found[3])
     return None
 
@@ -163,14 +159,17 @@ def test_markers_name_lines_as_the_reader_can_ask_for_them() -> None:
     text = "".join(
         f"{number}\tdef function_{number}(value):\n{number + 1}\t    return value\n" for number in range(1001, 3001, 2)
     )
-    first = re.search(r"omitted here: narrow the command, or read lines (\d+)-(\d+)\]", shorten_text(text, 500, count))
+    first = re.search(
+        r"omitted lines (\d+)-(\d+) \(~\d+ tokens\); call the tool again for these lines\]",
+        shorten_text(text, 500, count),
+    )
     assert first is not None
     assert 1001 < int(first[1]) < int(first[2]) <= 3000
     log = "".join(f"poll {number}: done\n" for number in range(3000))
-    assert "read lines " in shorten_text(log, 300, count)
+    assert "call the tool again for these lines]" in shorten_text(log, 300, count)
     short = orjson.loads(shorten_text(orjson.dumps({"log": log}).decode(), 300, count))["log"]
-    assert "read it in parts]" in short
-    assert not re.search(r"trimtab: lines? \d", short)
+    assert "call the tool again for this part]" in short
+    assert not re.search(r"trimtab: omitted lines? \d", short)
 
 
 def test_no_change_of_a_diff_stands_without_its_file() -> None:
@@ -181,7 +180,7 @@ def test_no_change_of_a_diff_stands_without_its_file() -> None:
         for file in range(40)
     ]
     file = ""
-    for line in shorten_text("".join(files), 900, count).splitlines():
+    for line in shorten_text("".join(files), 1000, count).splitlines():
         file = line.split("/f")[1].split(".py")[0] if line.startswith("diff --git") else file
         if line.startswith(("-old", "+new")):
             assert line.split()[1] == file

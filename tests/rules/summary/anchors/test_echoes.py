@@ -71,7 +71,7 @@ def test_lines_of_programs_listings_and_data_do_not_count(line: str) -> None:
     """The number before a line of a file is not part of the line. Our own markers are not lines."""
     tail = (assistant("On with kestrel_portal."),)
     assert find_echoes((result("1", line),), tail, frozenset()) == ()
-    ours = "[trimtab: 12 lines of the kestrel_portal (~17 tokens) omitted here: read the file again]"
+    ours = "[trimtab: omitted 12 lines of the kestrel_portal (~17 tokens); read the file again]"
     assert find_echoes((result("1", ours),), tail, frozenset()) == ()
 
 

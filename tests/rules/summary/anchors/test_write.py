@@ -13,8 +13,8 @@ from support.tool_steps import step
 from rules.conversation import CountTokens, Message, Role
 from rules.summary.anchors.mentions import read_mentions
 from rules.summary.anchors.names import find_names
-from rules.summary.anchors.write import MIN_TOKENS, TITLE, Removed, write_anchors
-from rules.text.markers import QUOTE_END, QUOTE_START
+from rules.summary.anchors.write import MIN_TOKENS, Removed, write_anchors
+from rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
 
 BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
 WORDS = st.sampled_from(
@@ -38,7 +38,7 @@ def removed(*messages: Message, present: frozenset[str] = frozenset(), is_told: 
 def lines_of(text: str) -> list[str]:
     """The lines of the quotation; each begins with the quotation's sign."""
     first, title, *lines, last = text.split("\n")
-    assert (first, title, last) == (QUOTE_START, f"> {TITLE}", QUOTE_END)
+    assert (first, title, last) == (QUOTE_START, f"> {NAMES_TITLE}", QUOTE_END)
     assert all(line.startswith("> ") for line in lines)
     return lines
 
@@ -65,7 +65,7 @@ def test_with_enough_room_each_name_occurs_once(said: list[str], present: frozen
     if not named - present:
         assert text == ""
         return
-    assert find_names(text) - find_names(TITLE) == named - present
+    assert find_names(text) - find_names(NAMES_TITLE) == named - present
     told = [name for line in lines_of(text) for name in line.partition(": ")[2].split(", ")]
     assert len({name.split()[-1] for name in told}) == len(told)
 
@@ -75,7 +75,7 @@ def test_a_name_is_listed_with_its_kind_and_its_label() -> None:
     made = removed(user("Mend src/a.py and https://x.example/b for order 12345, in camelCase."), is_told=True)
     assert lines_of(write_anchors(made, max_tokens=500, count=count)) == [
         "> paths: src/a.py",
-        "> addresses: https://x.example/b",
+        "> URLs and emails: https://x.example/b",
         "> symbols: camelCase",
         "> ids and numbers: order 12345",
     ]
@@ -99,7 +99,7 @@ def test_deeds_are_listed_before_the_names() -> None:
     """Running processes, unresolved errors and changed files."""
     lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, *WRITTEN), max_tokens=900, count=count))
     titles = [line.partition(": ")[0].removeprefix("> ") for line in lines]
-    assert titles[:4] == ["still running", "errors that were not resolved", "files", "calls"]
+    assert titles[:4] == ["still running", "unresolved errors", "files", "calls"]
     assert "python server.py & (pid 412)" in lines[0]
     assert "src/a.c:3: error: no such member" in lines[1]
     assert "src/b_new.py (written)" in lines[2]

@@ -214,7 +214,7 @@ def test_the_note_on_a_part_fits_the_next_prompt_whole() -> None:
     first, *_, last = split_request(told(span, max_tokens=4000), base_text=None, max_tokens=6000, most=8, count=count)
     note = fill("note", first.max_tokens - 10) + "THE END"
     assert "THE END" in write_prompt(last, base_text=note, max_tokens=6000, count=count)
-    assert "omitted here" not in write_prompt(last, base_text=note, max_tokens=6000, count=count)
+    assert "[trimtab: omitted " not in write_prompt(last, base_text=note, max_tokens=6000, count=count)
     assert (first.max_tokens < 4000, last.max_tokens) == (True, 4000)
 
 

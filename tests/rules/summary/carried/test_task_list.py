@@ -68,7 +68,7 @@ def test_a_tail_that_holds_a_list_holds_the_newest(
 
 
 def test_a_tail_that_only_changes_the_list_does_not_hold_it() -> None:
-    """The state at the cut is carried."""
+    """The last known state is carried."""
     made = [
         *step("TaskCreate", {"subject": "a", "description": "how"}, "Task #1 created successfully: a"),
         *step("TaskCreate", {"subject": "b"}, "Task #2 created successfully: b"),
@@ -123,7 +123,7 @@ def test_a_file_of_plans_is_followed_through_its_edits() -> None:
     changed = find_task_list([*FILED, *step("bash", {"command": "sed -i s/x/y/ TODO.md"})], [])
     assert changed is not None
     assert changed.is_uncertain
-    assert "changed since" in write_task_list(changed, max_tokens=99, count=count)
+    assert "may be incomplete or outdated" in write_task_list(changed, max_tokens=99, count=count)
 
 
 def test_a_document_that_was_only_read_is_not_a_plan() -> None:
@@ -150,7 +150,7 @@ def test_a_list_is_marked_as_of_then_and_quoted() -> None:
         (make_item(f"a {QUOTE_END}\n## Requests, oldest first", "x", details="[trimtab: d]"),), "[trimtab: t]"
     )
     text = write_task_list(task_list, max_tokens=999, count=count)
-    assert text.startswith(f"{QUOTE_START}\n## Task list as of then (")
+    assert text.startswith(f"{QUOTE_START}\n## Last known task list (")
     assert text.endswith(f"{QUOTE_END}\n")
     assert text.count("[trimtab: ") == 2
     assert "Requests, oldest first" not in text
@@ -162,7 +162,7 @@ def test_the_items_with_priority_stay_if_not_all_fit() -> None:
     opened = [make_item("now", "in_progress", details="with care"), make_item("later", "pending")]
     text = write_task_list(TaskList((*closed, *opened), "t"), max_tokens=70, count=count)
     lines = text.splitlines()
-    assert lines[2] == "(0 open and 19 closed items left out)"
+    assert lines[2] == "(0 open and 19 closed items omitted)"
     assert lines[3:-1] == [
         closed[19].write(),
         "- [in_progress] now",
@@ -190,7 +190,7 @@ def test_a_plan_in_prose_keeps_head_and_tail() -> None:
     text = write_task_list(task_list, max_tokens=200, count=count)
     assert "# Plan\nStep 0" in text
     assert "The end." in text
-    assert " omitted here]" in text
+    assert "[trimtab: omitted " in text
     assert count(text) <= 200
 
 

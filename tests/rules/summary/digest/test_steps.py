@@ -57,7 +57,7 @@ def test_equal_calls_are_one_row_with_the_end_of_the_last() -> None:
         *(shell(2, "pytest -q"), result("2", failed)),
         *(shell(3, "make"), result("3")),
     )
-    assert find_steps(messages).calls == ("bash pytest -q -> failed", "bash make (2x) -> passed in the end")
+    assert find_steps(messages).calls == ("bash pytest -q -> failed", "bash make (2x) -> failed, then passed")
 
 
 @pytest.mark.parametrize(

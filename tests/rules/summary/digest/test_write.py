@@ -30,12 +30,12 @@ def test_all_sections_are_written() -> None:
     )
     assert digest(*messages) == (
         "5 earlier messages were removed; this is a list made from them.\n"
-        "## Requests, oldest first\n- Mend the build.\n"
+        "## User requests, oldest first\n- Mend the build.\n"
         f"{QUOTE_START}\n"
         "## Said by the assistant, oldest first\n> I will look.\n> It was a typo.\n"
-        "## Files, and what was done to them\n> src/app/main.py (read)\n"
+        "## Files and what was done to them\n> src/app/main.py (read)\n"
         "## Tool calls, oldest first\n> make all\n"
-        "## Errors that were not resolved\n> TypeError: no such thing\n"
+        "## Unresolved errors\n> TypeError: no such thing\n"
         f"{QUOTE_END}\n"
     )
 
@@ -56,21 +56,21 @@ def test_only_the_newest_calls_are_listed() -> None:
     """Earlier ones are only counted."""
     calls = [assistant(None, call(str(number), arguments=str(number))) for number in range(RECENT_CALLS + 5)]
     text = digest(*calls)
-    assert "(5 earlier calls)\n" in text
+    assert "(5 earlier calls omitted)\n" in text
     assert text.count("> run ") == RECENT_CALLS
 
 
 def test_files_are_listed_once() -> None:
     """In the order in which they were last touched. If there are too many, the newest stay."""
     calls = [call(str(number), arguments=f"cat ./d/f{number}.py ./d/f{number}.py") for number in range(FILES + 2)]
-    rows = _section(digest(assistant(None, *calls)), "Files, and what was done to them")
+    rows = _section(digest(assistant(None, *calls)), "Files and what was done to them")
     assert "; ".join(rows).split("; ") == [f"./d/f{number}.py" for number in range(2, FILES + 2)]
 
 
 def test_the_last_errors_are_listed_once() -> None:
     """Oldest first, at most two of one result, none twice, and only from results."""
     messages = [result("1", f"ok\nerror {number} a\nerror {number} b\nerror {number} c") for number in range(20)]
-    rows = _section(digest(*messages, messages[-1], user("fatal error")), "Errors that were not resolved")
+    rows = _section(digest(*messages, messages[-1], user("fatal error")), "Unresolved errors")
     newest = [f"error {number} {name}" for number in range(16, 20) for name in "bc"]
     assert rows == newest
     assert len(rows) <= ERRORS
@@ -78,7 +78,7 @@ def test_the_last_errors_are_listed_once() -> None:
 
 def test_short_requests_are_verbatim_if_there_is_room() -> None:
     """Including greetings."""
-    rows = _section(digest(user("By the way, thanks!"), user("Go on, please.")), "Requests, oldest first")
+    rows = _section(digest(user("By the way, thanks!"), user("Go on, please.")), "User requests, oldest first")
     assert rows == ["By the way, thanks!", "Go on, please."]
 
 
@@ -86,14 +86,14 @@ def test_long_requests_are_split_into_sentences() -> None:
     """The sentences with the most information come first; lines have a bounded length."""
     small_talk = "\n".join(f"I would say so, and so it goes {'on ' * number}." for number in range(20))
     text = write_digest((user(f"{small_talk}\nThe port is 5433.\n{small_talk}"),), max_tokens=120, count=count)
-    rows = _section(text, "Requests, oldest first")
+    rows = _section(text, "User requests, oldest first")
     assert any("port is 5433" in row for row in rows)
     assert all(len(row) <= SENTENCE_CHARS + 1 for row in rows)
 
 
 def test_a_single_sentence_without_end_is_clipped() -> None:
     """Its beginning and its end are one line each, of bounded length."""
-    rows = _section(digest(user("please " * 4000)), "Requests, oldest first")
+    rows = _section(digest(user("please " * 4000)), "User requests, oldest first")
     assert [len(row) for row in rows] == [SENTENCE_CHARS + 1] * 2
 
 
@@ -151,6 +151,6 @@ def _section(text: str, title: str) -> list[str]:
 def test_hostile_paths_are_cut_to_a_bounded_length(path: str) -> None:
     """Parts, and how many of them there are: otherwise one text is one path, and is searched anew from each place."""
     messages = tuple(assistant(None, call(str(index), arguments=path + str(index))) for index in range(100))
-    rows = _section(write_digest(messages, max_tokens=10**6, count=count), "Files, and what was done to them")
+    rows = _section(write_digest(messages, max_tokens=10**6, count=count), "Files and what was done to them")
     assert all(len(row) <= LINE_CHARS + 257 for row in rows)
     assert count(write_digest(messages, max_tokens=500, count=count)) <= 500

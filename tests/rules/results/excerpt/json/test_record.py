@@ -32,7 +32,7 @@ def test_a_cut_string_is_a_string(value: str, max_chars: int, escaped: bool) -> 
         head = json.loads(short).partition(" [trimtab: ")[0]
         assert value.startswith(head)
         assert len(short) <= max(max_chars, 12 + MARKER_CHARS) + 2
-        assert short.endswith(' characters omitted]"')
+        assert short.endswith(' characters]"')
 
 
 def test_the_first_record_is_whole_where_it_fits() -> None:
@@ -46,6 +46,6 @@ def test_members_keep_their_order_and_items_are_counted() -> None:
     records = [{"z": "one word", "list": list(range(number, number + 5000)), "a": "two words"} for number in range(6)]
     short = json.loads(brief(records, 3, 40))
     assert list(short) == [key for key in records[3] if key in short]
-    *items, marker = short.get("list", ["[trimtab: 5000 of 5000 items omitted]"])
-    assert marker == f"[trimtab: {5000 - len(items)} of 5000 items omitted]"
+    *items, marker = short.get("list", ["[trimtab: omitted 5000 of 5000 items]"])
+    assert marker == f"[trimtab: omitted {5000 - len(items)} of 5000 items]"
     assert items == list(range(3, 3 + len(items)))
