@@ -33,7 +33,7 @@ WITHOUT_MODULE = {
 
 
 def find_mistakes(root: Path) -> Iterator[str]:
-    """Each module without a test file, each test file without a module, and each exception that is none."""
+    """Each module without a test file, each test file without a module, and each exception without need."""
     modules = {path for package in PACKAGES for path in _find_files(root, package) if _has_code(root / path)}
     tests = {path for package in PACKAGES for path in _find_files(root, f"tests/{package}") if _is_test(path)}
     module_of = {test: _find_module(test, modules) for test in tests}

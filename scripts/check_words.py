@@ -4,7 +4,7 @@ Two laws:
 
 * No phrase of `PHRASES` appears in a docstring, a comment, a message or a page. Each has a plain word.
 * A module constant that is a number has a comment on its line or above it, or a string below it, that says where the
-  number comes from. Constants in a block without blank lines may share the comment above the block.
+  number comes from. Constants on successive lines may share the comment above the first or the string below the last.
 
 Usage: python scripts/check_words.py [ROOT]
 """
@@ -32,14 +32,15 @@ PHRASES = {
     r"\bin vain\b": "without effect",
     r"\b(?:is|are|was|were) let be\b": "is left unchanged",
     r"\bnothing but\b": "only",
-    r"\b(?:says?|tells?) nothing\b": "name what is missing",
+    r"\b(?:says?|tells?) nothing\b(?! (?:about|of))": "name what is missing",
     r"\bto be had\b": "available",
     r"\bat the (?:least|most)\b": "at least, at most",
     r"\banew\b": "again",
     r"\bwho shows\b": "a request with",
     r"(?<!\bfrom )(?<!\bknow )(?<!\bknows )(?<!\bsays )(?<!\bsay )(?<!\btell )(?<!\bshows )(?<!\bshow )(?<!\bfind )"
     r"(?<!\bplace )(?<!\bplaces )(?<!\bposition )(?<!\bpoint )(?<!\bline )(?<!\bfolder )(?<!\bof )(?<!\band )"
-    r"(?<!\bexactly )(?<!\bsee )(?<!\bdecides )(?<!\bdirectory )(?<!\bpositions )(?<!\bindex )(?<!\boffset )"
+    r"(?<!\bstays )(?<!\bstay )(?<!\bexactly )"
+    r"(?<!\bsee )(?<!\bdecides )(?<!\bdirectory )(?<!\bpositions )(?<!\bindex )(?<!\boffset )"
     r"\b[Ww]here (?:it|they|there|none|no|nothing|one|neither|both|all|only|some|its|another)\b": "if",
 }
 """Each pattern, and what to write instead."""
@@ -76,23 +77,22 @@ def check_numbers(source: str, name: Path) -> Iterator[str]:
     """Each module constant that is a number and gives no reason for it."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
-    body = ast.parse(source).body
-    explained_until = 0
-    for node, following in zip(body, [*body[1:], None], strict=True):
+    block: list[tuple[int, str]] = []
+    shared = False
+    stop = 0
+    for node in [*ast.parse(source).body, ast.Pass(lineno=sys.maxsize, end_lineno=sys.maxsize)]:
         constant = _find_number(node)
+        if block and (constant is None or node.lineno != stop + 1):
+            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if not shared and not (is_text and node.lineno == stop + 1):
+                yield from (f"{name}:{line}: {each}: say where the number comes from" for line, each in block)
+            block = []
         if constant is None:
             continue
-        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        has_string = (
-            isinstance(following, ast.Expr)
-            and isinstance(following.value, ast.Constant)
-            and isinstance(following.value.value, str)
-        )
-        explained = has_string or node.lineno - 1 in comments or any(line in comments for line in lines)
-        if explained or explained_until == node.lineno - 1:
-            explained_until = following.end_lineno or 0 if has_string and following else lines[-1]
-        else:
-            yield f"{name}:{node.lineno}: {constant}: say where the number comes from"
+        shared = node.lineno - 1 in comments if node.lineno != stop + 1 else shared or node.lineno - 1 in comments
+        stop = node.end_lineno or node.lineno
+        if comments.isdisjoint(range(node.lineno, stop + 1)):
+            block.append((node.lineno, constant))
 
 
 def _find_number(node: ast.stmt) -> str | None:

@@ -1,6 +1,6 @@
 """Which call each tool result answers, and how its tool's results are treated.
 
-Law: what a result's call is, is decided by what stands before it, in its own step.
+Law: only earlier messages of the same step decide which call a result answers.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,12 @@ from rules.treatment import Treatment
 
 
 class Place(NamedTuple):
-    """Where a tool result stands; the call that it answers, where there is one; and how its tool's are treated.
+    """A tool result of a transcript.
 
-    `treatment_name` tells treatments apart as their equality does, and is hashed once.
+    at: its index.
+    call: the call that it answers, if any.
+    treatment: how its tool's results are treated.
+    treatment_name: text that is equal for equal treatments; as a part of cache keys it is cheaper to hash.
     """
 
     at: int
@@ -24,20 +27,20 @@ class Place(NamedTuple):
 
 
 class OpenCalls:
-    """The calls of the newest message that is no result, as they are answered: pairing put the results behind it.
+    """The unanswered calls of the newest message that is not a result. Expects a paired transcript (pairing.py).
 
-    Of several calls with one id, a result gets the oldest that has none yet. A result that names no call but a tool
-    gets the last call of that tool.
+    If several calls have the same id, a result gets the oldest unanswered one. A result that names a tool instead of a
+    call gets the last call of that tool.
     """
 
     __slots__ = ("_calls", "_waiting")
 
     def __init__(self) -> None:
         self._calls: Sequence[ToolCall] = ()
-        self._waiting: dict[str, list[ToolCall]] = {}  # by their ids, the newest first
+        self._waiting: dict[str, list[ToolCall]] = {}  # by id, the newest first
 
     def answer(self, message: Message) -> ToolCall | None:
-        """Go on by one message; the call that it answers."""
+        """Add the next message; return the call that it answers, if any."""
         if message.role is not Role.TOOL:
             self._calls = message.tool_calls
             self._waiting = {}
@@ -51,15 +54,15 @@ class OpenCalls:
 
 
 def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[Place]:
-    """Each tool result of a paired transcript (pairing.py) from `start` on, oldest first, with its call.
+    """Each tool result of a paired transcript (pairing.py) from index `start` on, oldest first, with its call.
 
-    Leading system messages make none.
+    Leading system messages are skipped.
     """
     places: list[Place] = []
     treatments: dict[str, tuple[Treatment, str]] = {}
     start = first = max(start, count_leading(messages))
     while 0 < first < len(messages) and messages[first].role is Role.TOOL:
-        first -= 1  # to the message that makes the calls
+        first -= 1  # back to the message that makes the calls
     calls = OpenCalls()
     for index, message in enumerate(messages[first:], first):
         call = calls.answer(message)

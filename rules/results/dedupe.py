@@ -1,8 +1,8 @@
-"""Rung 3: a tool result seen before becomes a pointer to the earlier one; one nearly seen before, a diff against it.
+"""Rung 3: a tool result that repeats an earlier one becomes a pointer to it; one that nearly repeats it, a diff.
 
-Law: what becomes of a result depends on the messages from `start` up to it and on nothing else. What a pointer points
-to stands before it in full, letter for letter: it is no pointer itself, and not of the same step, for the last step
-may be shortened still. Never longer than before, and always easier to read: a diff that saves little is not made.
+Law: the outcome for a result depends only on the messages from `start` up to it. A pointer refers to an earlier result
+that is forwarded in full: not to another pointer, and not to a result of the same step, since the newest step may still
+be shortened. A result never gets longer, and a diff that saves little is not made.
 """
 
 from collections.abc import Sequence
@@ -19,25 +19,26 @@ from rules.text.markers import POINTER, mark_near, mark_same, tells_omission
 from rules.text.sketch import Sketch, sketch_text
 
 MIN_CHARS = 160
-"""Some 40 tokens. A result that is no longer is left alone: a pointer costs 20 to 60."""
+"""A result of at most this length stays unchanged: it has about 40 tokens, and a pointer costs 20 to 60."""
 MIN_SAVED_SHARE = 0.5
-"""Of a result's tokens: what a pointer or a diff must save."""
+"""Share of a result's tokens that a pointer or a diff must save. Chosen: a diff nearly as long as the text is harder to
+read than the text."""
 MAX_CHARS = 1024 * 1024
-"""A longer result is left alone: comparing it would hold the interpreter too long."""
+"""A longer result stays unchanged. Chosen: comparing it would hold the interpreter too long."""
 MAX_DIFF_CHARS = 128 * 1024
-"""A diff of hostile texts of that length takes 30 ms, of others less than 5."""
+"""Longest text for a diff. Chosen: a diff of hostile texts of this length takes 30 ms, of others less than 5 ms."""
 DIFF_CHARS = 8 * 1024
-"""What comparing two results costs of an allowance, as though so many characters were new."""
+"""Characters that comparing two results takes from the allowance. Chosen."""
 RESULT_BYTES = 1600
-"""What a result holds in memory beside its message: its place, and its sketch in the table of lines."""
-NAME_CHARS = 64
-ARGUMENTS_CHARS = 80
+"""Memory of a result without its message: its place, and its sketch in the table of lines. Chosen: a rough estimate."""
+NAME_CHARS = 64  # longest tool name in a pointer; longer than real ones
+ARGUMENTS_CHARS = 80  # beginning of the arguments in a pointer; chosen: enough to recognise a call on one line
 
 
 def dedupe_tool_results(conversation: Conversation, policy: Policy, *, start: int, work: Work) -> Outcome:
-    """Replace results from message `start` on that repeat an earlier one from there on. Raises LargeWorkError.
+    """Replace results that repeat an earlier one; both at or after index `start`. Raises LargeWorkError.
 
-    `start` is the first message behind all that was pruned or cut.
+    `start` is the first message after everything that was pruned or cut.
     """
     view = View(max(start, count_leading(conversation.messages)))
     view.extend(conversation.messages, policy, work)
@@ -45,24 +46,24 @@ def dedupe_tool_results(conversation: Conversation, policy: Policy, *, start: in
 
 
 class View:
-    """The results that stand in full, from message `start` on, and what became of the others: a fold."""
+    """A fold over the messages from `start` on: which results are forwarded in full, and what replaces the others."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.size_bytes = 0
         self._messages: list[Message] = []
-        self._short: dict[int, Message] = {}
+        self._short: dict[int, Message] = {}  # by index: what replaces a result
         self._index = Index()
-        self._step: list[Compared] = []  # results of the newest step, which nothing points to yet
+        self._step: list[Compared] = []  # results of the newest step, to which no pointer may refer yet
         self._number = 0
         self._calls = OpenCalls()
 
     def is_beginning_of(self, messages: Sequence[Message]) -> bool:
-        """Whether the messages from `start` on begin with those seen so far."""
+        """Whether the transcript's messages from `start` on begin with those seen so far."""
         return self._messages == list(messages[self.start : self.start + len(self._messages)])
 
     def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> None:
-        """Go on to the end of a transcript. After a LargeWorkError the view is of no use any more."""
+        """Process the new messages of a transcript. After a LargeWorkError this object must not be used again."""
         first = self.start + len(self._messages)
         for index, message in enumerate(messages[first:], first):
             self._messages.append(message)
@@ -75,7 +76,7 @@ class View:
                 self._begin_step()
 
     def apply(self, conversation: Conversation) -> Outcome:
-        """What becomes of the conversation whose messages these are."""
+        """The conversation with its replaced results. It must consist of the messages seen so far."""
         if not self._short:
             return Outcome(conversation)
         messages = list(conversation.messages)
@@ -88,7 +89,7 @@ class View:
         return Outcome(outcome, (decision,))
 
     def _begin_step(self) -> None:
-        """The results so far may be pointed to from here on."""
+        """A new step begins: from now on, pointers may refer to the results of the step before it."""
         for result in self._step:
             self._index.add(result)
         self._step.clear()
@@ -108,7 +109,7 @@ class View:
 
 
 def _is_kept(result: Compared, policy: Policy) -> bool:
-    """Whether a result is exempt, or its tool's are not deduplicated. It may be pointed to all the same."""
+    """Whether a result is exempt, or its tool's results are not deduplicated. Pointers may still refer to it."""
     message, call = result.message, result.call
     treatment = policy.find_treatment(call.name if call is not None else message.name or "")
     return not treatment.dedupe or Result(message, call, treatment).is_exempt
@@ -120,12 +121,12 @@ def _is_comparable(message: Message) -> bool:
 
 
 def _sketch(message: Message, work: Work) -> Sketch | None:
-    """The sketch of a result that a diff may be written for or against; None for others."""
+    """The sketch of a result that may take part in a diff; None for other results."""
     if len(message.texts) != 1 or len(message.texts[0]) > MAX_DIFF_CHARS:
         return None
     text = message.texts[0]
     if message.edited and tells_omission(text):
-        return None  # a diff would tell of markers that say another count, and of nothing else that is sure
+        return None  # a diff would compare the counts in markers, not the lines that they stand for
     sketch = work.sketches.get(text)
     if sketch is None:
         work.allowance.spend(len(text))
@@ -134,7 +135,7 @@ def _sketch(message: Message, work: Work) -> Sketch | None:
 
 
 def _diff(old: Compared, new: Compared, work: Work) -> str:
-    """What to change in the one to have the other; the empty text if that is no shorter."""
+    """The changes that make `new` of `old`; empty if they are not shorter than `new`."""
     if old.sketch is None or new.sketch is None:
         return ""
     key = (old.sketch.digest, new.sketch.digest)
@@ -148,7 +149,7 @@ def _diff(old: Compared, new: Compared, work: Work) -> str:
 
 
 def _replace(result: Compared, index: Index, work: Work) -> Message:
-    """What is forwarded of a result; the same object if it stays."""
+    """The result as a pointer or a diff; the same object if it stays unchanged."""
     message = result.message
     target = index.find_equal(message)
     text = "" if target is None else mark_same(*_point(result, target), as_shown=_is_short(result, target))
@@ -164,14 +165,15 @@ def _replace(result: Compared, index: Index, work: Work) -> Message:
 
 
 def _is_short(result: Compared, target: Compared) -> bool:
-    """Whether one of the two was shortened: then nobody knows whether they were equal as a whole."""
+    """Whether one of the two was shortened: then the parts that were left out may differ."""
     return result.message.edited or target.message.edited
 
 
 def _point(result: Compared, target: Compared) -> tuple[int, str]:
-    """How many tool results earlier the target is, which no later message changes, and which call it answers.
+    """How many results back the target is, and its call.
 
-    Its id would not help: most models never see ids, and clients use an id twice.
+    The number of results between the two never changes. The id is not used: most models never see ids, and clients
+    reuse them.
     """
     back = result.number - target.number
     if target.call is None:
@@ -184,7 +186,7 @@ def _point(result: Compared, target: Compared) -> tuple[int, str]:
 
 
 def _clip(text: str, max_chars: int) -> str:
-    """The beginning of a text in one line of characters that can be seen."""
+    """The beginning of a text, on one line and with printable characters only."""
     start = text[:max_chars]
     if not start.isprintable():
         start = "".join(char if char.isprintable() else " " for char in start)

@@ -1,7 +1,7 @@
 """One rule on tool results, applied to each of them.
 
-Law: what becomes of a result is decided by the result and by its own call, which stands before it. It never gets
-longer, and a small saving is not worth a change. Each outcome is worked out once and remembered, also "left alone".
+Law: the outcome for a result depends only on the result and its own call. It never gets longer, and a small saving
+changes nothing. Each outcome is computed once and cached, also the outcome "unchanged".
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,14 +16,14 @@ from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget, Treatment
 
 MIN_SAVED_SHARE = 0.05
-"""Of a result's texts: in tokens, or in bytes if it has too many bytes. A smaller saving does not pay for a text that
-differs from what the tool said."""
+"""Share of a result's texts that a rule must save: in tokens, or in bytes if the result exceeds its limit in bytes.
+Chosen: a smaller saving is not worth a text that differs from what the tool said."""
 UNTOUCHED = Shortened((), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One tool result, its call, and how it is to be treated."""
+    """One tool result, its call (None if it has none), and how its tool's results are treated."""
 
     message: Message
     call: ToolCall | None
@@ -31,7 +31,7 @@ class Result:
 
     @property
     def is_exempt(self) -> bool:
-        """Whether it is to be left alone: all of its tool's results are, or its call names what is."""
+        """Whether it stays unchanged: because of its tool, or because of an argument of its call."""
         treatment = self.treatment
         if treatment.is_exempt or not treatment.exempt_arguments:
             return treatment.is_exempt
@@ -39,12 +39,12 @@ class Result:
 
     @property
     def is_error(self) -> bool:
-        """Whether the client or the result's own text calls it an error. The texts are searched each time."""
+        """Whether the client or the result's own text calls it an error. Slow: each use searches the texts."""
         return self.message.is_error or any(map(says_failure, self.message.texts))
 
     @property
     def budget(self) -> Budget:
-        """What it may cost: twice as much for an error."""
+        """What it may cost. An error has ERROR_FACTOR times the budget of another result."""
         budget = self.treatment.budget
         return budget.for_error() if self.is_error else budget
 
@@ -53,8 +53,10 @@ class Result:
 class Editor:
     """One rule on results.
 
-    `wants` is a cheap filter for the results that this rule may change. `edit` returns the new texts, or the same ones
-    if there is nothing to do. `describe` gives the reason if some were changed.
+    rule: name of the rule in decisions.
+    wants: cheap filter for the results that this rule may change.
+    edit: returns the new texts, or the same tuple if there is nothing to do.
+    describe: returns the decision's reason for the results that were changed.
     """
 
     rule: str
@@ -64,7 +66,7 @@ class Editor:
 
 
 def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Message:
-    """One result as the editor has it; the same message if there is nothing to do. Raises LargeWorkError."""
+    """One result as the editor changes it; the same message if there is nothing to do. Raises LargeWorkError."""
 
     def work_out() -> Shortened:
         return _work_out(Result(message, place.call, place.treatment), editor, work.count)
@@ -75,8 +77,8 @@ def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Mess
 def shorten_once(
     message: Message, place: Place | None, rule: str, work: Work, work_out: Callable[[], Shortened]
 ) -> Message:
-    """A message as a rule shortens it, which is worked out if it is not remembered. Raises LargeWorkError."""
-    said = message.texts if message.edited else message.digest
+    """A message as a rule shortens it. `work_out` is called if the cache has no outcome. Raises LargeWorkError."""
+    said = message.texts if message.edited else message.digest  # the digest is that of the client's original texts
     treatment, call = ("", None) if place is None else (place.treatment_name, place.call)
     name, arguments = ("", "") if call is None else (call.name, call.arguments)
     key = (work.counter, rule, treatment, said, message.is_error, name, arguments)
@@ -88,7 +90,7 @@ def shorten_once(
 
 
 def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
-    """What becomes of a result; nothing if that would save too little."""
+    """The shortened result; UNTOUCHED if that saves too little."""
     message = result.message
     texts = message.texts if result.is_exempt else editor.edit(result, count)
     if texts == message.texts:
@@ -100,7 +102,7 @@ def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
 
 
 def _saves_bytes(result: Result, texts: Iterable[str]) -> bool:
-    """Whether a result that has too many bytes has enough of them less with other texts."""
+    """Whether the result exceeds its limit in bytes, and the new texts have enough bytes less."""
     limit = result.budget.max_bytes
     if limit is None:
         return False

@@ -1,8 +1,7 @@
-"""Rung 0: every tool call has exactly one result right behind it, and there is no result without a call.
+"""Rung 0: every tool call has exactly one result right after it, and no result is without a call.
 
-Law: a transcript that was valid stays as it is. What was settled stays settled: once the model has answered (an
-assistant message behind anything but another assistant message), calls before that answer are closed, so a longer
-transcript changes nothing before its last, open stretch.
+Law: a valid transcript stays unchanged. An assistant message that does not follow another assistant message closes all
+earlier calls: a late result is dropped. So a longer transcript never changes anything before its last open calls.
 """
 
 from collections import defaultdict, deque
@@ -17,39 +16,47 @@ from rules.tokens.messages import finish_message
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A call and the index of the result that answers it."""
+    """A call, and the index of the message that answers it."""
 
     call: ToolCall
     result: int | None = None
 
 
 _OpenSlots = defaultdict[str, list[deque[_Slot]]]
-"""Calls without a result by id: the newest message last, and of one message the oldest call first."""
+"""Calls without a result, by id: one queue for each assistant message, newest message last; in a queue, oldest call
+first."""
 
 
 @dataclass(slots=True)
 class _Pairs:
-    """Slots by the index of the assistant message that makes the calls; results that answer nothing."""
+    """Which result answers which call.
+
+    slots: the calls of each assistant message, by its index.
+    orphans: indexes of the results that answer no call.
+    """
 
     slots: dict[int, list[_Slot]] = field(default_factory=dict)
     orphans: set[int] = field(default_factory=set)
 
 
 def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcome:
-    """Answer open calls with a marker, drop results without a call, move results right behind their call."""
+    """Answer open calls with `aborted`, drop results without a call, and move results right after their call.
+
+    A transcript that consists only of results without calls stays unchanged.
+    """
     messages = conversation.messages
     if _is_paired(messages):
         return Outcome(conversation)
     pairs = _match(messages)
     order = _order(messages, pairs)
     if order == list(range(len(messages))) or not order:
-        return Outcome(conversation)
+        return Outcome(conversation)  # no order: only orphans; an empty transcript would be no better than these
     paired = tuple(messages[item] if isinstance(item, int) else _answer(item, count) for item in order)
     origins = tuple(conversation.origins[item] if isinstance(item, int) else None for item in order)
     first = next((index for index, item in enumerate(order) if item != index), len(order))
     outcome = replace(conversation, messages=paired, origins=origins)
     answered = sum(1 for item in order if not isinstance(item, int))
-    # Where the order goes back, a result stands elsewhere than the client put it.
+    # The client's index decreases right after a result that was moved forward.
     moved = sum(right < left for left, right in pairwise(item for item in order if isinstance(item, int)))
     reason = f"{answered} calls answered, {len(pairs.orphans)} results dropped, {moved} results moved"
     touched = answered + len(pairs.orphans) + moved
@@ -58,7 +65,7 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
 
 
 def _is_paired(messages: Sequence[Message]) -> bool:
-    """Whether every call's results stand right behind it in the calls' order, and no others: the usual case."""
+    """Whether exactly the results of its calls follow each message, in the calls' order. The usual case."""
     wanted: Sequence[ToolCall] = ()
     answered = 0
     for message in messages:
@@ -74,7 +81,7 @@ def _is_paired(messages: Sequence[Message]) -> bool:
 
 
 def _match(messages: Sequence[Message]) -> _Pairs:
-    """Give each result to the nearest open call with its id; the oldest where one message makes several of them."""
+    """Give each result to an open call with its id: the nearest message's, and in that message the oldest such call."""
     pairs = _Pairs()
     open_slots: _OpenSlots = defaultdict(list)
     previous_role: Role | None = None
@@ -94,7 +101,7 @@ def _match(messages: Sequence[Message]) -> _Pairs:
 
 
 def _open_slots(open_slots: _OpenSlots, calls: Sequence[ToolCall]) -> list[_Slot]:
-    """A slot for each call of one message, on top of those of earlier messages."""
+    """Make a slot for each call of one message. Results take these before the slots of earlier messages."""
     slots = [_Slot(call) for call in calls]
     own: defaultdict[str, deque[_Slot]] = defaultdict(deque)
     for slot in slots:
@@ -115,7 +122,7 @@ def _take_slot(open_slots: _OpenSlots, call_id: str) -> _Slot | None:
 
 
 def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
-    """The forwarded order: indexes of messages, and the calls that need a made-up result."""
+    """The forwarded order: the index of each message, and in between the calls that get `ABORTED` as their result."""
     order: list[int | ToolCall] = []
     for index, message in enumerate(messages):
         if message.role is Role.TOOL and message.answers is not None:

@@ -1,7 +1,6 @@
-"""The earlier results that a later one may point to, found by their texts or by the lines that they share.
+"""An index of earlier results, to find one with equal texts or with many lines in common.
 
-Law: an index only. It answers which result is equal or nearly so, never what becomes of it. Each question is answered
-in time that does not grow with the number of results.
+Law: it finds results and decides nothing about them. The time of a search does not grow with the number of results.
 """
 
 from collections import Counter
@@ -11,12 +10,17 @@ from rules.conversation import Message, ToolCall
 from rules.text.sketch import Sketch
 
 MIN_SHARED = 0.25
-"""Of a sketch: below it, more than half of the lines differ, nearly always."""
+"""Share of a sketch's lines that two results must share. Chosen: two of eight lines. In a simulation, 95 % of pairs of
+texts with half of their 100 lines in common share that many. A diff of less similar texts would save too little."""
 
 
 @dataclass(slots=True, eq=False)
 class Compared:
-    """A result that stands in full, the `number`th of those looked at, and the call that it answers."""
+    """A result, the call that it answers, and its sketch.
+
+    number: its rank among all results that are compared, from 1 on.
+    sketch: None if the result takes no part in diffs, or if an equal one was added before.
+    """
 
     number: int
     message: Message
@@ -32,7 +36,7 @@ class Index:
         self._by_line: dict[int, Compared] = {}  # the newest result with the line in its sketch
 
     def add(self, result: Compared) -> None:
-        """From here on the result may be pointed to."""
+        """Add a result: searches may find it from now on."""
         self._equal.setdefault(result.message.texts, result)
         if result.sketch is not None:
             self._by_line.update(dict.fromkeys(result.sketch.lines, result))
@@ -42,7 +46,7 @@ class Index:
         return self._equal.get(message.texts)
 
     def find_near(self, sketch: Sketch | None) -> Compared | None:
-        """The result that shares the most of a sketch; None if all share little."""
+        """The result that shares most lines with a sketch; None if none shares MIN_SHARED of them."""
         lines = () if sketch is None else sketch.lines
         found = [other for line in lines if (other := self._by_line.get(line)) is not None]
         if not found or len(found) < len(lines) * MIN_SHARED:

@@ -1,6 +1,6 @@
-"""What the rules on results count with, what they may remember, and how much they may work through at once.
+"""What the rules on results need to run: a token counter, caches, and a bound on the text to process at once.
 
-Law: what is remembered saves time and changes nothing else. Whatever a cache has forgotten is worked out again.
+Law: a cache saves time and changes no outcome. An entry that a cache has dropped is computed again.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,40 +14,40 @@ V = TypeVar("V")
 
 
 class Cache(Protocol[K_contra, V]):
-    """What was worked out before, by key. It may forget anything at any time."""
+    """Values computed before, by key. It may drop any entry at any time."""
 
     def get(self, key: K_contra, /) -> V | None:
-        """What was kept under `key`, if anything."""
+        """The value of `key`; None if it is not stored."""
 
     def __setitem__(self, key: K_contra, value: V, /) -> None:
-        """Keep it for as long as there is room."""
+        """Store a value for as long as there is room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """What became of a result's texts: the new ones and the tokens saved. No texts: it was left alone."""
+    """The new texts of a result, and the tokens that they save. Empty `texts`: the result stays unchanged."""
 
     texts: tuple[str, ...]
     saved_tokens: int
 
 
 ResultKey = tuple[int, str, str, bytes | tuple[str, ...], bool, str, str]
-"""Everything that the outcome for one result depends on: the counter, the rule, the treatment, what the result says,
-whether it is an error, and the name and the arguments of its call."""
+"""Everything that the outcome for one result depends on, in this order: the counter, the rule, the treatment, the
+result's content, whether the client marked it as an error, and the name and arguments of its call."""
 
 
 class LargeWorkError(Exception):
-    """There is more text to work through than the caller allowed for."""
+    """There is more text to process than the caller allowed."""
 
 
 class Allowance:
-    """How many characters may be worked through; None for any number."""
+    """How many characters may still be processed; `max_chars` is None for no bound."""
 
     def __init__(self, max_chars: int | None = None) -> None:
         self._left = max_chars
 
     def spend(self, chars: int) -> None:
-        """Note that so many are about to be worked through. Raises LargeWorkError if that is more than is left."""
+        """Call this before processing `chars` characters. Raises LargeWorkError if fewer are left."""
         if self._left is not None:
             self._left -= chars
             if self._left < 0:
@@ -56,11 +56,16 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the rules on results work with. Without caches of a caller's, it remembers for as long as it is there.
+    """What the rules on results work with. If the caller gives no caches, it has its own.
 
-    If more than `max_chars` are in none of the caches, the rules raise LargeWorkError; what was worked out until
-    then is remembered. `counter` names `count` among all that share the caches. Sketches (by text) and diffs (by the
-    digests of the older and the newer text) depend on neither the counter nor the policy.
+    count: counts the tokens of a text.
+    results: outcomes of earlier results.
+    allowance: how many characters may still be processed.
+    counter: number that identifies `count` among all users of the same caches.
+    sketches: by text; they depend on neither the counter nor the policy.
+    diffs: by the digests of the older and the newer text; they depend on neither the counter nor the policy.
+    max_chars: if more new characters than this have to be processed, the rules raise LargeWorkError. What they computed
+        until then is in the caches. None for no bound.
     """
 
     count: CountTokens
@@ -72,5 +77,5 @@ class Work:
     max_chars: int | None = None
 
     def begin(self) -> "Work":
-        """The same for one piece of work, of which nothing is spent yet."""
+        """The same for the next piece of work, with the full allowance of `max_chars`."""
         return self if self.max_chars is None else replace(self, allowance=Allowance(self.max_chars))

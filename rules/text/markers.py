@@ -16,9 +16,9 @@ TABLE = f"{START}table]"
 keys, once) and `rows` (the values of each object, in that order). Nothing is missing."""
 POINTER = f"{START}same as the tool result "
 """Begins a marker that stands for a repeated tool result; `mark_same` and `mark_near` write it."""
-NO_RESULT = f"{START}no result was sent for this call; check whether it ran]"
+NO_RESULT = "aborted"
 """The result of a tool call for which the client sent none. The call may or may not have run: look before you repeat
-it."""
+it. Source: the wording of Codex, which models know."""
 _MARKER = re.compile(re.escape(START) + r"[^\]\n]{0,1000}\]")
 _OMISSION = re.compile(re.escape(START) + r"[^\]\n]{0,300}\d (?:tokens|bytes)\)")
 _NARROW = "; narrow the query"

@@ -17,7 +17,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION_ID = 0x7472696D
 """The letters `trim`, in the header of the file."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1  # raised whenever SCHEMA changes
 SCHEMA = f"""
 CREATE TABLE summaries (id TEXT PRIMARY KEY, sealed BLOB NOT NULL, size_bytes INTEGER NOT NULL, used_at REAL NOT NULL);
 CREATE INDEX summaries_by_use ON summaries (used_at, size_bytes);

@@ -1,6 +1,6 @@
-"""What kind of text a tool result is, told from its lines, and what its lines matter.
+"""The kind of a text, recognised by its lines, and how the lines of each kind are scored.
 
-Law: a table of small functions, one for each kind. A kind is told from a sample spread over the whole text.
+Law: a table of small functions, one for each kind. A kind is recognised in a sample spread over the whole text.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +15,19 @@ from rules.results.excerpt.scores.source import is_source, score_source
 from rules.results.excerpt.select import Shares
 
 SAMPLE_RUNS, RUN_LINES = 8, 40
-"""A sample has so many runs of so many neighbouring lines: all lines of most texts."""
+"""A sample has 8 runs of 40 neighbouring lines. Chosen: that is all lines of most texts."""
 MAX_SIGNALLED_SHARE = 0.04
-"""Code and prose have fewer lines with signals of how something went."""
+"""Share of lines with signals (of failures, warnings, totals) that code and prose do not exceed. Chosen."""
 _ENDS = Shares(0.06, 0.06)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of text, but for JSON, which is told by being JSON: what scores its lines, and what its ends get."""
+    """A kind of text. There is none for JSON, which is recognised by reading it as JSON.
+
+    score: scores lines by their index; lines that it leaves out have no score.
+    ends: what the first and the last lines get of the budget, whatever they contain.
+    """
 
     score: Callable[[Sequence[str]], dict[int, float]]
     ends: Shares = _ENDS
@@ -46,7 +50,7 @@ _TELLS: tuple[tuple[Kind, Callable[[Sequence[str]], bool]], ...] = (
 
 
 def tell_kind(lines: Sequence[str]) -> Kind:
-    """The kind of a text; a log where none is told."""
+    """The kind of a text; a log if no other is recognised."""
     sample = _sample(lines)
     kind = next((kind for kind, tells in _TELLS if sample and tells(sample)), LOG)
     return LOG if kind in {SOURCE, PROSE} and _is_signalled(sample) else kind
@@ -61,7 +65,7 @@ def _sample(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _is_signalled(sample: Sequence[str]) -> bool:
-    """Whether it is a log after all: lines that begin as logs' do, and tell how something went."""
+    """Whether the text is a log after all: enough lines begin like those of logs and report how something went."""
     heads = [line[:400].partition("\n")[0].rstrip() for line in sample]
     telling = (line for line in heads if not line[:1].isspace() and holds_word(line))
     loud = sum(line.startswith(STARTS) or _is_statement(line) for line in telling)

@@ -1,6 +1,6 @@
-"""A text as the units that are kept or left out: its lines, and pieces of those that are too long.
+"""A text as units, each of which is kept or left out: lines, and pieces of lines that are too long.
 
-Law: the units joined are the text. No unit ends within a character as readers see it.
+Law: the units joined are the text. No unit ends within a grapheme.
 """
 
 import re
@@ -11,18 +11,20 @@ from itertools import accumulate
 from rules.text.chunks import cut_lines
 from rules.text.graphemes import floor_boundary
 
-MAX_BLANK = 200
+MAX_BLANK = 200  # empty lines that make one unit; chosen: bounds the units of a text of empty lines
 _BREAKS = (" ", ",", ";", ">", "}")
-_BREAK_SHARE = 0.8
+_BREAK_SHARE = 0.8  # a piece ends after a break in its last fifth, if there is one; chosen
 _LINE = re.compile(r"[^\n]*+\n|[^\n]++")
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The units of a text, oldest first: each with the number of its first line, from 1 on, and where it begins.
+    """The units of a text, in order.
 
-    `lines` and `offsets` have one more: the line behind the last one, and where the text ends. `texts` is what is read
-    of each unit to judge it: all of it, but for the long gaps of a very long text (windows.py).
+    whole: the text.
+    texts: what is read of each unit to score it: all of it, except for the gaps of a very long text (windows.py).
+    lines: the number of each unit's first line, from 1 on; then the number of the line after the last one.
+    offsets: the position at which each unit begins; then the length of the text.
     """
 
     whole: str
@@ -35,7 +37,7 @@ class Units:
         return self.whole[self.offsets[start] : self.offsets[stop]]
 
     def chars(self, index: int) -> int:
-        """The length of a unit."""
+        """The length of a unit in characters."""
         return self.offsets[index + 1] - self.offsets[index]
 
     def last_line(self, index: int) -> int:
@@ -51,7 +53,10 @@ class Units:
 
 
 def split_units(text: str, max_chars: int) -> Units:
-    """Lines with their line breaks; one longer than `max_chars` in pieces, cut behind a blank or a comma if near."""
+    """Lines with their line breaks; a run of empty lines is one unit.
+
+    A line longer than `max_chars` is cut into pieces, if possible after a blank or one of the other _BREAKS.
+    """
     whole_lines = list(_read_lines(text))
     if "\n\n" not in text and max(map(len, whole_lines), default=0) <= max_chars:
         starts = list(accumulate(map(len, whole_lines), initial=0))
@@ -70,13 +75,13 @@ def split_units(text: str, max_chars: int) -> Units:
 
 
 def _read_lines(text: str) -> Iterator[str]:
-    """The lines with their line breaks, those of one piece at a time: no call holds the interpreter for long."""
+    """The lines with their line breaks, read piece by piece so that no call holds the interpreter for long."""
     for piece in cut_lines(text):
         yield from _LINE.findall(piece)
 
 
 def _join_blank(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Each line, as one; a run of empty lines as so many."""
+    """Each line with the count 1; a run of empty lines as one text with their number."""
     blank = 0
     for line in lines:
         if line == "\n" and blank < MAX_BLANK:

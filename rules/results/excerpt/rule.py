@@ -1,8 +1,8 @@
-"""Rung 2: a tool result over its budget keeps what matters of it, or head and tail.
+"""Rung 2: a tool result over its budget keeps the lines that matter, or its head and its tail.
 
-Law: by the result and its own call alone, never by its age or its place, so the forwarded prefix stays as it is. Never
-a tool call's arguments. Never longer than before. A marker says how much is missing, unless it would cost more tokens
-than the text does.
+Law: depends only on the result and its own call, never on its age or its position. So the forwarded prefix does not
+change. Arguments of tool calls are never cut. A result never gets longer. A marker says how much is missing, unless the
+marker would cost more tokens than the whole text.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,19 +17,21 @@ from rules.text.markers import READ_PART
 from rules.treatment import Budget, Truncation
 
 MIN_SHARE = 16
-"""Where each of many texts would get less than this, they become one text: none is emptied."""
+"""If the budget gives each text less than this, the texts are joined into one. Chosen: else some would be emptied."""
 BYTES_A_UNIT = 4
-"""Of a limit in bytes: about a token's, so that what is known of the cost of markers and lines holds for it, too."""
+"""A limit in bytes is counted in units of 4 bytes. Chosen: that is about a token, so the costs of markers and lines,
+which are known in tokens, hold for it too."""
 
 Shorten = Callable[[str, Budget], str]
-"""A text within a budget."""
+"""Shortens a text to a budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Gauge:
-    """One limit in one unit: a text keeps it by `measure` exactly if it keeps its whole budget.
+    """A budget in tokens and bytes as one limit: `measure` of a text is within it exactly if the text is within both.
 
-    `unit` is what the budget that is the tighter for this text is in, and `count` counts that.
+    unit: name of the unit, tokens or bytes, whose limit is tighter for this text.
+    count: counts that unit.
     """
 
     limit: int
@@ -54,7 +56,7 @@ def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
 
 
 def _excerpt(text: str, gauge: _Gauge, asked: Asked) -> str:
-    """What matters of a text; head and tail if its limit leaves no choice."""
+    """The lines of a text that matter; its head and tail if the limit is too small for that."""
     if gauge.measure(text) <= gauge.limit:
         return text
     short = excerpt_text(text, gauge.limit, gauge.measure, asked)
@@ -71,7 +73,10 @@ def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
 
 
 def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple[str, ...]:
-    """The result's texts within a budget, truncated as its treatment says: one cut of each, by the tighter limit."""
+    """The result's texts, each truncated at most once, to a budget, in the way that the result's treatment says.
+
+    Never more tokens than before: if markers would cost more than the texts, only the beginning of each is kept.
+    """
     asked = Asked(result.call, count)
 
     def shorten(text: str, budget: Budget) -> str:
@@ -91,7 +96,10 @@ def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple
 
 
 def share_budget(texts: tuple[str, ...], budget: Budget, count: CountTokens, shorten: Shorten) -> tuple[str, ...]:
-    """Several texts within one budget: the short ones whole, the long ones an equal share of what is left."""
+    """Shorten several texts to one budget: short ones stay whole, long ones get equal shares of what is left.
+
+    May return one text instead of many, see MIN_SHARE.
+    """
     measures = (count,) if budget.max_bytes is None else (count, measure_bytes)
     limits = (budget.max_tokens,) if budget.max_bytes is None else (budget.max_tokens, budget.max_bytes)
     sizes = [[measure(text) for measure in measures] for text in texts]
@@ -121,7 +129,7 @@ def _may_exceed(message: Message, budget: Budget) -> bool:
 
 
 def _describe(changed: Sequence[Place]) -> str:
-    """Without their limits: an error's is twice another's, and the model's tokens are others than ours."""
+    """Does not name the limits: those of errors are larger, and the model's tokens differ from the counted ones."""
     return f"{len(changed)} tool results over their limits"
 
 

@@ -1,7 +1,8 @@
-"""Which units are kept within a budget, and the markers for the gaps between them.
+"""Chooses the units to keep within a budget, and writes markers for the gaps between them.
 
-Budgets and costs are tokens, or units of about that size if the limit is in another unit; markers name tokens always.
-Law: exact to the budget. What is kept is kept as it stands; a marker says what is missing, and how to get it.
+Budgets and costs are in tokens, or in units of about that size if the limit is in bytes. Markers always name tokens.
+
+Law: never over the budget. Kept units stay unchanged; a marker says what is missing and how to get it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,18 +14,18 @@ from rules.text.head_tail import Measure
 from rules.text.markers import READ_LINES, READ_PART, mark_gap, mark_next_gap
 
 GAP_TOKENS = 14
-"""What a marker costs, about. A gap that is shorter is filled."""
+"""About what a marker costs. A gap of at most this size is kept instead of marked."""
 FILLED_FIRST = 0.5
-"""Of what is left once nothing is wanted any more: for the beginning; the rest is for the end."""
-ROUNDS = 8
-SORTED_AT_ONCE = 8192
+"""Share of the room left after all scored units for the beginning of the text; the rest is for the end. Chosen."""
+ROUNDS = 8  # attempts to come near the limit; chosen
+SORTED_AT_ONCE = 8192  # chosen: sorting many more scores at once would hold the interpreter
 USED_SHARE = 0.97
-"""A selection that takes so much of the budget is not made any larger."""
+"""A selection that takes this share of the budget is not enlarged. Chosen: one more attempt would gain little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of the budget: what the first and the last lines get, whatever stands in them."""
+    """Shares of the budget for the first and the last lines of a text, whatever they contain."""
 
     head: float
     tail: float
@@ -34,8 +35,9 @@ class Shares:
 class Guide:
     """What is known of a text's units.
 
-    `scores` are those of units that matter; `numbers` are the lines that markers speak of, as a reader would ask for
-    them: those that the text itself shows, or counted; none if a reader could not ask for them.
+    scores: how much units matter, by their index; units without a score do not.
+    numbers: the line number of each unit for the markers, as a reader would ask for it: shown in the text, or counted.
+        Empty if a reader cannot ask for lines.
     """
 
     scores: Mapping[int, float]
@@ -43,10 +45,10 @@ class Guide:
 
 
 class Selection:
-    """The units of one text in the order in which they are wanted."""
+    """Selects units of one text by their scores."""
 
     def __init__(self, units: Units, total: int, guide: Guide, tokens: int | None = None) -> None:
-        """`total` is the text's size in the unit of its limit; `tokens` its tokens, if they are not that unit."""
+        """`total`: the text's size in the unit of its limit. `tokens`: its tokens, if the limit is in another unit."""
         chars = max(units.offsets[-1], 1)
         self._units = units
         self._rate = total / chars
@@ -55,15 +57,15 @@ class Selection:
         self._numbers = guide.numbers
 
     def write(self, limit: int, shares: Shares, measure: Measure) -> str | None:
-        """The text of at most `limit` by `measure`; None where not even its ends and a marker fit."""
+        """The excerpt, of at most `limit` by `measure`; None if not even the ends and a marker fit."""
         fixed = self._take_ends(limit, shares)
         wanted = ((score, -index) for index, score in self._scores.items() if index not in fixed)
-        # Each costs a token at least. Sorting a million would hold the interpreter.
+        # Each unit costs a token or more, so `limit` of them are enough. Sorting a million would hold the interpreter.
         most = sorted(wanted, reverse=True) if len(self._scores) <= SORTED_AT_ONCE else nlargest(limit, wanted)
         return self._fit(limit, fixed, [-place for _, place in most], measure)
 
     def _fit(self, limit: int, fixed: set[int], wanted: Sequence[int], measure: Measure) -> str | None:
-        """The largest selection found that keeps the limit, nearing it by proportion."""
+        """The largest selection found within the limit. Each round corrects the room, or bisects it."""
         room, best, best_size = float(limit), None, 0
         low, high = 0.0, float("inf")
         for _ in range(ROUNDS):
@@ -82,7 +84,7 @@ class Selection:
         return best
 
     def _choose(self, room: float, fixed: set[int], wanted: Sequence[int]) -> set[int]:
-        """What fits `room` by estimate: the ends, then the units that are wanted most."""
+        """Units that cost about `room`: the ends, then those with the highest scores, then more from both ends."""
         kept = set(fixed)
         left = room - sum(map(self._cost, fixed)) - 2 * GAP_TOKENS
         for index in wanted:
@@ -101,7 +103,7 @@ class Selection:
         return self._cost(index) + (GAP_TOKENS if alone else 0)
 
     def _fill(self, kept: set[int], left: float) -> set[int]:
-        """More of the beginning and of the end, where nothing else is wanted and there is room."""
+        """Add more units at the beginning and at the end, as far as there is room."""
         total = len(self._units.texts)
         for places, share in ((range(total), FILLED_FIRST), (range(total - 1, -1, -1), 1.0)):
             room = left * share
@@ -136,7 +138,7 @@ class Selection:
         return self._units.chars(index) * self._rate + 1
 
     def _join(self, kept: set[int]) -> str:
-        """The units kept, and a marker for each gap that is longer than one."""
+        """The kept units, and a marker for each gap that costs more than a marker."""
         units, offsets = self._units, self._units.offsets
         pieces: list[str] = []
         previous, is_first, total = -1, True, len(units.texts)
@@ -155,7 +157,7 @@ class Selection:
         return "".join(pieces)
 
     def _mark(self, start: int, stop: int, tokens: int, *, is_first: bool) -> str:
-        """The marker for units [start, stop); the first of a text says what is to be done about it."""
+        """The marker for units [start, stop). The first one of a text also says how to get what is missing."""
         first, last = self._units.lines[start], self._units.last_line(stop - 1)
         if first == last:
             chars = self._units.offsets[stop] - self._units.offsets[start]
@@ -169,7 +171,7 @@ class Selection:
         return mark_next_gap(where or what, tokens) + "\n"
 
     def _name(self, start: int, stop: int) -> str:
-        """Which lines they are; nothing where that is not known, or they are parts of one line."""
+        """The numbers of the lines; empty if they are not known, or if the units are a part of one line."""
         if not self._numbers or self._units.is_part(start, stop):
             return ""
         first = self._numbers[start]

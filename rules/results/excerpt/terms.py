@@ -1,6 +1,6 @@
-"""What was asked for: the terms of a tool call's own arguments, and the lines that hold them.
+"""What the call asked for: the terms in its arguments, and the lines that contain them.
 
-Law: a term that stands in more than a few lines tells nothing, and adds nothing.
+Law: a term that occurs in more than a few lines carries no information and raises no score.
 """
 
 import re
@@ -9,14 +9,16 @@ from collections.abc import Sequence
 
 from rules.conversation import ToolCall
 
-TERM_SCORE = 9.0
+TERM_SCORE = 9.0  # chosen: between the scores of loud lines and of errors (scores/signals.py)
 NEAR_LINES, NEAR_SHARE = range(-1, 9), 0.75
-"""Lines around one that was asked for, and their share: what follows a definition is its body."""
+"""Lines around one with a term, relative to it, and their share of its score. After a definition comes its body."""
+# A term may be in this share of the lines, or in 6 lines if that is more. Chosen: in more, it selects nothing.
 MAX_LINES_SHARE = 0.05
 MIN_MAX_LINES = 6
+# Chosen: each term costs a search of the whole text, and short words are in too many lines.
 MAX_TERMS = 24
 MIN_TERM_CHARS = 4
-MAX_ARGUMENT_CHARS = 4000
+MAX_ARGUMENT_CHARS = 4000  # part of the arguments that is read; chosen: longer ones carry files
 _WORD = re.compile(r"[A-Za-z_\u0080-\U0010ffff][\w.$-]{3,63}")
 _COMMON = frozenset(
     {
@@ -29,7 +31,7 @@ _COMMON = frozenset(
 
 
 def find_terms(call: ToolCall | None) -> tuple[str, ...]:
-    """Words of the arguments that may stand in the result: identifiers, names, phrases' words; oldest first."""
+    """Words of the call's arguments that the result may contain, in their order: identifiers, names, other words."""
     if call is None:
         return ()
     words = dict.fromkeys(_WORD.findall(call.arguments[:MAX_ARGUMENT_CHARS].replace("\\n", " ").replace("\\", " ")))
@@ -38,7 +40,10 @@ def find_terms(call: ToolCall | None) -> tuple[str, ...]:
 
 
 def add_terms(scores: dict[int, float], text: str, offsets: Sequence[int], terms: Sequence[str]) -> None:
-    """Raise the scores of units with a term, and of those around them; each of them begins at its offset."""
+    """Raise the scores of units that contain a term, and of those around them. A higher score stays.
+
+    offsets: the position in `text` at which each unit begins; then the length of the text.
+    """
     units = len(offsets) - 1
     most = max(MIN_MAX_LINES, int(units * MAX_LINES_SHARE))
     for term in terms:
@@ -53,7 +58,7 @@ def add_terms(scores: dict[int, float], text: str, offsets: Sequence[int], terms
 
 
 def _find_units(text: str, offsets: Sequence[int], term: str, most: int) -> list[int]:
-    """The first `most` units in which the term stands, or begins."""
+    """The first `most` units that contain the term, or its beginning."""
     found: list[int] = []
     at = text.find(term)
     while at >= 0 and len(found) < most:

@@ -1,6 +1,6 @@
-"""A text that is too long, brought within its budget: what matters in it is kept.
+"""Shortens a text to a budget: what matters in it is kept.
 
-Law: a function of the text, the budget and the tool's own call. Never longer than the budget.
+Law: a function of the text, the budget and the tool's own call. Never over the budget.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,18 @@ from rules.results.excerpt.windows import Scan, is_large, split_large, tell_larg
 from rules.text.head_tail import Measure
 
 LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
-"""Of the budget: a line that has more is taken in pieces of so much."""
+"""A line that costs more than this share of the budget, and more than 24 tokens, is cut into pieces. Chosen."""
 MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000
+"""Bounds of the length of such a piece. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is known beside the text.
+    """What is known about a text.
 
-    `call` is the call that it answers. `count` counts the tokens that markers name, if the limit is in another unit.
-    `is_numbered` says whether a reader could ask for lines by their number.
+    call: the call that it answers, if any.
+    count: counts tokens for the markers; None if the limit is in tokens.
+    is_numbered: whether a reader can ask for lines by their numbers.
     """
 
     call: ToolCall | None = None
@@ -35,7 +37,7 @@ class Asked:
 
 
 def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
-    """At most `limit` of `text` by `measure`, which has more; None where that leaves no room for a choice.
+    """An excerpt of a longer text, of at most `limit` by `measure`; None if the limit leaves no room for a choice.
 
     `measure` counts tokens, or units of about that size.
     """
@@ -62,13 +64,13 @@ def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str
 
 
 def _number(units: Units, kind: Kind, asked: Asked) -> Sequence[int]:
-    """The lines' numbers as the text shows them, else as they are counted, if a reader could ask for them."""
+    """The numbers that the text shows, else those that are counted; empty if a reader cannot ask for lines."""
     shown = read_numbers(units.texts) if kind is SOURCE else ()
     return shown or (units.lines if asked.is_numbered else ())
 
 
 def _shorten_within(measure: Measure, asked: Asked) -> Shorten:
-    """How a long text within JSON is shortened: as it would be alone, but that its lines have no numbers."""
+    """Shortens a long text within JSON as if it were alone, but markers do not name line numbers."""
     within = replace(asked, is_numbered=False)
 
     def shorten(text: str, limit: int) -> str | None:

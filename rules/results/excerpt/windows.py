@@ -1,7 +1,7 @@
-"""A very long text as few units: window by window, the units that matter, and the gaps between them as one unit each.
+"""A very long text as few units. It is read window by window; only units that may be kept stay, and gaps between them.
 
-Law: the units joined are the text, with the true numbers of its lines. The objects at work are bounded, whatever the
-text is: one window's, and those of the units that are kept. A function of the text, the budget and the call.
+Law: the units joined are the text, with its true line numbers. A function of the text, the budget and the call. For any
+text, memory is bounded by the objects of one window and of the units that may be kept.
 """
 
 from collections import deque
@@ -16,19 +16,25 @@ from rules.results.excerpt.terms import add_terms
 from rules.text.graphemes import floor_boundary
 
 LARGE_CHARS, LARGE_LINES = 1024 * 1024, 20_000
-"""A longer text, or one of more lines, is looked at window by window."""
-WINDOW_CHARS = 256 * 1024
+"""A longer text, or one with more lines, is read window by window. Chosen: tests/attack/test_memory.py measures what
+such texts cost in memory."""
+WINDOW_CHARS = 256 * 1024  # chosen: bounds the objects of one window
 MOST_UNITS, MOST_CHARS = 8192, 512 * 1024
-"""Of the units that are kept of a text, beside its ends; of a larger budget so many times its size:"""
-BUDGETS_KEPT = 2
+"""Bounds of the units kept, without the two ends; for a large budget, BUDGETS_KEPT times the budget. Chosen."""
+BUDGETS_KEPT = 2  # chosen: more candidates than can be selected
 GAP_CHARS = 400
-"""Of a gap, for those who judge its first line."""
+"""Part of a gap's first line that is read to score it. Chosen: as much as scores/signals.py reads of a line."""
 SAMPLES, SAMPLE_LINES = 8, 40
-"""What tells the kind of a text: so many runs of neighbouring lines, spread over the whole of it."""
+"""The kind is recognised in 8 runs of 40 neighbouring lines, spread over the text, as in kinds.py."""
 
 
 class _Found(NamedTuple):
-    """A unit that may be kept: the best come first in order, and of equals the earliest."""
+    """A unit that may be kept. Sorted, the highest scores come first, and of equal ones the earliest.
+
+    loss: the negative score.
+    start, stop: its positions in the text.
+    line: number of its first line.
+    """
 
     loss: float
     start: int
@@ -38,9 +44,12 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """How a text is looked at: its units have at most `line_chars`, its budget is `limit` tokens, about `chars`.
+    """How a text is read.
 
-    Units with one of the `terms` matter. `most_units` are kept at most, beside the ends.
+    line_chars: longest unit.
+    limit, chars: the budget in tokens, and about the same in characters.
+    terms: units that contain one of these matter.
+    most_units: how many units are kept at most, without the two ends; more for a large budget.
     """
 
     line_chars: int
@@ -52,12 +61,12 @@ class Scan:
 
 
 def is_large(text: str) -> bool:
-    """Whether a text is too long to be taken apart all at once."""
+    """Whether a text is too long to be split into units at once."""
     return len(text) > LARGE_CHARS or (len(text) > LARGE_LINES and text.count("\n") > LARGE_LINES)
 
 
 def tell_large_kind(text: str, line_chars: int) -> Kind:
-    """The kind of a large text."""
+    """The kind of a large text, recognised in samples."""
     run_chars = SAMPLE_LINES * line_chars
     step = max(len(text) - run_chars, 0) // (SAMPLES - 1)
     starts = (text.rfind("\n", 0, at) + 1 if at else 0 for at in range(0, step * (SAMPLES - 1) + 1, max(step, 1)))
@@ -66,7 +75,7 @@ def tell_large_kind(text: str, line_chars: int) -> Kind:
 
 
 def split_large(text: str, kind: Kind, scan: Scan) -> Units:
-    """The units that may be kept within a budget, and what stands between them."""
+    """Split a text into the units that may be kept within a budget, and the gaps between them."""
     head, tail = min(scan.chars, len(text)), max(len(text) - scan.chars, 0)
     beginning: list[_Found] = []
     end: deque[_Found] = deque(maxlen=scan.limit)
@@ -82,24 +91,25 @@ def split_large(text: str, kind: Kind, scan: Scan) -> Units:
             elif start + units.offsets[index + 1] > tail:
                 end.append(_place(units, index, 0.0, start, line))
         best.take(_place(units, index, score, start, line) for index, score in scores.items() if score > best.floor)
+        # A window that ends within a line leaves that line to the next window.
         line += units.lines[-1] - 1 - (not units.whole.endswith("\n"))
     return _join(text, _sort(beginning, best.found(), end), line + (not text.endswith("\n")))
 
 
 def _sort(*found: Iterable[_Found]) -> list[_Found]:
-    """Units in the order of the text, each once."""
+    """The units in the order of the text, without duplicates."""
     places = {unit.start: unit for unit in chain.from_iterable(found)}
     return [places[start] for start in sorted(places)]
 
 
 def _place(units: Units, index: int, score: float, start: int, line: int) -> _Found:
-    """A unit of the window that begins at `start`, within a line of that number."""
+    """A unit of the window that begins at position `start`, in line number `line`."""
     offsets = units.offsets
     return _Found(-score, start + offsets[index], start + offsets[index + 1], line - 1 + units.lines[index])
 
 
 def _cut_windows(text: str, size: int) -> Iterator[tuple[int, int]]:
-    """Windows of whole lines, and parts of very long ones, none with more than LARGE_LINES."""
+    """Windows that end after a line, unless it is very long; none has more than LARGE_LINES lines."""
     start = 0
     while start < len(text):
         stop = min(start + size, len(text))
@@ -112,7 +122,7 @@ def _cut_windows(text: str, size: int) -> Iterator[tuple[int, int]]:
 
 
 class _Best:
-    """The best units of a stream. Those with no more than `floor` are not among them."""
+    """The best units of a stream. A unit with a score of at most `floor` cannot be among them any more."""
 
     def __init__(self, most_units: int, most_chars: int) -> None:
         self.floor = 0.0
@@ -120,7 +130,7 @@ class _Best:
         self._kept: list[_Found] = []
 
     def take(self, units: Iterator[_Found]) -> None:
-        """More of them."""
+        """Add units."""
         for unit in units:
             self._kept.append(unit)
             if len(self._kept) >= 2 * self._most_units:
@@ -133,7 +143,7 @@ class _Best:
             self.floor = -self._kept[-1].loss
 
     def found(self) -> list[_Found]:
-        """The best ones that have at most so many characters together."""
+        """The best units, as many as the bound on their characters allows."""
         self._shrink()
         left = self._most_chars
         for number, unit in enumerate(self._kept):
@@ -144,7 +154,7 @@ class _Best:
 
 
 def _join(text: str, found: Sequence[_Found], line: int) -> Units:
-    """The units of a whole text, which has as many lines as stand before `line`."""
+    """The units of the whole text: those found, and the gaps between them. `line` is the line number after its end."""
     texts: list[str] = []
     lines: list[int] = []
     offsets = [0]
@@ -165,7 +175,7 @@ def _join(text: str, found: Sequence[_Found], line: int) -> Units:
 
 
 def _cut_gap(text: str, start: int, stop: int) -> Iterator[int]:
-    """Where a gap's parts end: the rest of the line that it begins in, whole lines, the beginning of the last one."""
+    """The ends of a gap's parts: the rest of a line, then whole lines, then the beginning of a line."""
     if start >= stop:
         return
     first = text.find("\n", start, stop) + 1

@@ -1,4 +1,4 @@
-"""What a tool result loses without losing meaning.
+"""Removes what carries no meaning from tool results.
 
-Law: never longer than what came in; a second pass changes nothing.
+Law: never longer than the input; a second pass changes nothing.
 """

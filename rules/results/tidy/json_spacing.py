@@ -1,28 +1,30 @@
-"""JSON with less around its values: no white space between them, arrays of like objects as tables.
+"""Shorter JSON: no white space between values, and arrays of objects with equal keys as tables.
 
-Law: a text's own characters stay within its strings, numbers and keys; nothing is decoded and written again. What is
-not JSON to the letter (JSON5, Python's literals, a lone surrogate) stays as it is; so do JSON lines, which are compact
-already.
+Law: strings, numbers and keys keep their own characters; no value is decoded and written again. A text that is not
+strictly JSON (JSON5, Python literals, a lone surrogate) stays unchanged. So do JSON lines, which are compact already.
 """
 
 import msgspec
 
 from rules.results.tidy.json_tables import make_tables
 
-MIN_JSON_CHARS = 64
+MIN_JSON_CHARS = 64  # chosen: a shorter text has almost nothing to save
 MAX_JSON_CHARS = 524_288
-"""A longer text stays as it is: it would not fit any usual budget, and its check holds the interpreter too long."""
+"""A longer text stays unchanged. Chosen: it would not fit any usual budget, and checking it holds the interpreter too
+long."""
 MAX_DEPTH = 64
-"""Deeper nesting is not taken for JSON: the same everywhere, however much of the stack is in use."""
+"""A text nested deeper is not treated as JSON. Chosen: far below the decoder's own limit, which depends on the stack in
+use, so that the outcome is the same everywhere."""
 _ENDS = frozenset({"{}", "[]"})
 _ONLY_BRACKETS = str.maketrans("", "", ",:0123456789+-.eEtrufalsn")
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 
 
 def shorten_json(text: str, *, spaces: bool, tables: bool) -> str | None:
-    """A JSON object or array in the shortest form among those allowed; None if it has that form, or is no JSON.
+    """A JSON object or array in the shortest form that is allowed; None if that is not shorter, or if it is not JSON.
 
-    White space around it stays. A text with a table is re-spaced, too.
+    spaces: white space between values may be removed; that around the whole text stays.
+    tables: arrays of objects may become tables. A text that gets a table also loses its white space.
     """
     if not (spaces or tables) or not may_be_json(text):
         return None
@@ -38,7 +40,7 @@ def shorten_json(text: str, *, spaces: bool, tables: bool) -> str | None:
 
 
 def may_be_json(text: str) -> bool:
-    """Whether a text may be a JSON object or array, of a length that is looked at, by its ends alone."""
+    """Whether a text may be a JSON object or array, judged by its length and its two ends alone."""
     if not MIN_JSON_CHARS <= len(text) <= MAX_JSON_CHARS:
         return False
     body = text.strip()
@@ -46,9 +48,9 @@ def may_be_json(text: str) -> bool:
 
 
 def respace_json(text: str) -> str | None:
-    """A JSON text without the white space outside of its strings, every other character as it was.
+    """A JSON text without the white space outside its strings; every other character stays.
 
-    None if the text is not JSON to the letter (RFC 8259), or is deeper than MAX_DEPTH.
+    None if the text is not strictly JSON (RFC 8259), or is nested deeper than MAX_DEPTH.
     """
     try:
         _RAW.decode(text)
@@ -60,13 +62,15 @@ def respace_json(text: str) -> str | None:
 
 def _is_shallow(compact: str) -> bool:
     """Whether the brackets of a JSON text without blanks nest no deeper than MAX_DEPTH."""
-    # One that stands right behind another that closes takes its place. In a string neither counts, or both do.
+    # An upper bound of the depth: a bracket that opens right after `},` or `],` adds no level. In strings, these pairs
+    # cancel out, and other brackets only raise the bound.
     opening = compact.count("[") + compact.count("{")
     if opening - compact.count("},{") - compact.count("],[") <= MAX_DEPTH:
         return True
-    # There is no control character in JSON: while the text is split at its quotes, they stand for escaped ones.
+    # JSON has no unescaped control characters. So \x00 can stand for escaped backslashes and quotes while the text is
+    # split at its quotes; every other piece is outside of strings.
     brackets = "".join(compact.replace("\\\\", "\x00").replace('\\"', "\x00").split('"')[::2]).translate(_ONLY_BRACKETS)
-    # Each round takes the innermost away.
+    # Each round removes the innermost level.
     for _ in range(MAX_DEPTH):
         brackets = brackets.replace("[]", "").replace("{}", "")
         if not brackets:

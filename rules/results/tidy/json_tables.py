@@ -1,19 +1,21 @@
-"""Arrays of like objects as tables: the keys once, then the values as rows.
+"""Arrays of objects with equal keys as tables: the keys once, then the values as rows.
 
-Law: the table is JSON and holds every value as its text was; `[{"a":1,"b":2},...]` becomes
-`{"[trimtab: table] columns":["a","b"],"rows":[[1,2],...]}`. Whoever puts the columns back before the values of each row
-has the original's text again. A text that holds that marker itself is never given a table, so no table is ambiguous.
+`[{"a":1,"b":2},...]` becomes `{"[trimtab: table] columns":["a","b"],"rows":[[1,2],...]}`.
+
+Law: the table is JSON and keeps the text of every value. Writing the columns before the values of each row gives the
+original text again. A text that contains the marker itself never gets a table, so no table is ambiguous.
 """
 
 import msgspec
 
 from rules.text.markers import TABLE
 
-MIN_ROWS = 3
+MIN_ROWS = 3  # chosen: two objects repeat each key only once, which hardly pays for the table's marker
 MIN_SHARE_SAVED = 0.1
-"""Of the array's characters: below this a table is harder to read for nothing."""
+"""Share of an array's characters that its table must save. Chosen: for less, a table is not worth being harder to
+read."""
 MAX_DEPTH = 16
-"""Of the values that hold a table. What lies deeper stays; each level is read once more."""
+"""Deepest nesting at which tables are made. Chosen: each level reads its values once more, so it bounds the time."""
 
 _LIKELY = b'[{"'
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
@@ -22,7 +24,10 @@ _OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def make_tables(compact: str) -> str:
-    """A JSON text without blanks between its values, with tables for arrays of like objects where they are shorter."""
+    """A JSON text with tables for arrays of objects with equal keys, if these are shorter.
+
+    `compact` has no white space between its values.
+    """
     if TABLE in compact or compact.count("},{") < MIN_ROWS - 1:
         return compact
     return _tabulate(compact.encode(), 0).decode()
@@ -43,7 +48,7 @@ def _tabulate(value: bytes, depth: int) -> bytes:
         return _tabulate_items(value, depth)
     rows = [tuple(map(bytes, item.values())) for item in objects]
     if _write_objects(names, rows) != value:
-        return value  # a key is escaped, or stands there twice: not to be written again
+        return value  # a key is escaped or occurs twice in an object: the original could not be written again
     plain = value
     if value.count(_LIKELY) > 1:
         rows = [tuple(_tabulate(cell, depth + 1) if _LIKELY in cell else cell for cell in row) for row in rows]

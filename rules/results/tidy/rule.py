@@ -1,6 +1,7 @@
 """Rung 1: a tool result loses what carries no information.
 
-Law: by the result and its own call alone, never by its age or its place, so the forwarded prefix stays as it is.
+Law: depends only on the result and its own call, never on its age or its position. So the forwarded prefix does not
+change.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from rules.text.head_tail import measure_bytes
 from rules.treatment import Budget
 
 MIN_CHARS = 160
-"""Some 40 tokens. A shorter result is left alone: it has nothing to lose."""
+"""A result of at most this length stays unchanged. Chosen: it has about 40 tokens, so there is little to save."""
 
 
 def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:
@@ -23,7 +24,7 @@ def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:
         return texts
 
     def fits(text: str) -> bool:
-        # What fits any result's budget fits an error's: only in between it matters which of them it is.
+        # An error has the larger budget. `is_error` is slow, so it is asked only if the two budgets differ in effect.
         if _fits_share(text, budget, len(texts), count):
             return True
         return _fits_share(text, budget.for_error(), len(texts), count) and result.is_error
@@ -35,7 +36,7 @@ def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:
 
 
 def _fits_share(text: str, budget: Budget, texts: int, count: CountTokens) -> bool:
-    """Whether one of so many texts keeps to its share of their budget."""
+    """Whether a text fits its equal share of a budget for `texts` texts."""
     max_bytes = budget.max_bytes
     if max_bytes is not None and measure_bytes(text) > max_bytes // texts:
         return False

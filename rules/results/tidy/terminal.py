@@ -1,6 +1,6 @@
-"""What was meant for a terminal: colours, links, titles, and progress that paints over itself.
+"""Removes output meant for a terminal: colours, links, titles, and progress lines that overwrite themselves.
 
-Law: each function returns the same text if there is nothing of its kind in it; none makes a text longer.
+Law: each function returns the same text if it finds nothing to remove; none makes a text longer.
 """
 
 import re
@@ -20,14 +20,15 @@ _ESCAPE = re.compile(
     r")?"
 )
 _REPAINT = re.compile(r"\x1b\[[01]?G")
-"""Goes back to the line's start: what follows paints over it, as behind a carriage return."""
+"""Moves to the start of the line, like a carriage return: the text after it overwrites the line."""
 _ERASED = "\r \r"
-"""The line was erased: as one that was painted over with blanks."""
+"""Replaces a sequence that erases the line: the same as overwriting the line with blanks."""
 _HUNK = "@@ -"
 MAX_STATE_CHARS = 1024
-"""A longer state was not painted on a line of a terminal."""
+"""A longer state is not progress. Chosen: wider than the line of any terminal."""
 MANY_FORMS = 2
-"""More forms of progress in one line say nothing else."""
+"""Forms of progress that are told apart in one line. Two are enough: the only question is whether there is more than
+one."""
 _WORD = re.compile(r"(?<![^\W\d_])(?!(?i:eta)\b)[^\W\d_]{3,}+")
 _STEP = re.compile(
     r"\d ?%"
@@ -38,8 +39,8 @@ _STEP = re.compile(
     r"|\[(?=[^\]]{4})[=#>*.]*+[ .\-]*+\]|(?<![=#])[=#]{3,}+>|[\u2580-\u259f]"
     r"|[\u25d0-\u25d5\u2800-\u28ff](?:\s|$)"
 )
-"""What only progress shows: a percentage, n/m with its unit or in brackets, a rate, an ETA, a bar, a spinner. A time
-or a fraction alone is found in any text."""
+"""Signs of progress: a percentage, n/m with its unit or in brackets, a rate, an ETA, a bar, a spinner. A time or a
+fraction alone is not enough, as it occurs in any text."""
 _ERRORS = (
     "error", "fail", "fatal", "exception", "traceback", "panic", "abort", "crash", "denied", "refused", "critical",
     "warn", "cannot", "unable", "invalid", "not found", "no such", "lost", "corrupt", "kill", "timed out", "timeout",
@@ -47,10 +48,9 @@ _ERRORS = (
 
 
 def strip_escapes(text: str, *, repaint: bool) -> str:
-    """The text without ANSI, VT and OSC sequences; a link's text stays, its address goes.
+    """The text without ANSI, VT and OSC sequences, and without any escape character. Of a link, the text stays.
 
-    With `repaint`, a sequence that erases the line becomes a carriage return, for `settle_progress`.
-    No escape character is left.
+    With `repaint`, sequences that erase the line or move to its start become carriage returns, for `settle_progress`.
     """
     if not holds(text, "\x1b"):
         return text
@@ -66,11 +66,12 @@ def _strip_piece(piece: str, *, repaint: bool) -> str:
 
 
 def settle_progress(text: str) -> str:
-    r"""The text with only the last state of each line of progress, which painted over itself with carriage returns.
+    r"""The text with only the last state of each progress line, which overwrote itself with carriage returns.
 
-    A line is progress if all states but the last show it (a percentage, a bar, a rate, an ETA, n/m with a unit) with
-    the same words before, or with the line erased in between, and none of them tells of an error. Any other line stays
-    as it is: carriage returns may be line ends. So does a text with a diff in it, which may be a patch.
+    A line is progress if all its states but the last show progress (a percentage, a bar, a rate, an ETA, n/m with a
+    unit) and none of them mentions an error. Also, either all states have the same words before the sign of progress,
+    or the line is erased in between. Any other line stays unchanged, as its carriage returns may be line ends. So does
+    a text that contains a diff, as it may be a patch.
     """
     if not holds(text, "\r") or holds(text, _HUNK):
         return text
@@ -90,7 +91,7 @@ def _settle_line(line: str) -> str:
         form = _read_form(state)
         if form is not None and len(forms) < MANY_FORMS:
             forms.add(form)
-        elif form is None and not last.startswith(state.rstrip()):
+        elif form is None and not last.startswith(state.rstrip()):  # a state that the next one repeats is not lost
             return line
     if not forms or not (is_erased or (len(forms) == 1 and _begins_with(last, *forms))):
         return line
@@ -98,12 +99,12 @@ def _settle_line(line: str) -> str:
 
 
 def _cut_states(body: str) -> Iterator[str]:
-    """The states of a line, one at a time: there may be millions."""
+    """The states of a line, one at a time, because there may be millions."""
     return (state for piece in cut_lines(body, "\r") for state in piece.split("\r"))
 
 
 def _read_form(state: str) -> tuple[str, ...] | None:
-    """The words before what shows progress, or the first word if there are none; None if it is not progress."""
+    """The words before the sign of progress, else the first one; None if the state is an error or shows no progress."""
     step = _STEP.search(state) if len(state) <= MAX_STATE_CHARS else None
     lowered = state[:MAX_STATE_CHARS].lower()
     if step is None or any(word in lowered for word in _ERRORS):

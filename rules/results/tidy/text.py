@@ -1,7 +1,7 @@
-"""Rung 1: a tool result without what nobody reads, lossless or declared.
+"""Rung 1: a tool result without what nobody reads.
 
-Law: by the text alone. Never longer than the input; idempotent; the same object if nothing changed. These functions
-know texts only: `rule.py` decides which results are tidied, and whether it is worth it.
+Law: depends on the text and the settings alone. Never longer than the input; idempotent; the same object if nothing
+changed. `rule.py` decides which results are tidied, and `edit.py` whether it saves enough.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,14 @@ from rules.treatment import Tidying
 
 
 def tidy_text(text: str, tidying: Tidying, *, is_file: Callable[[], bool], fits: Callable[[str], bool]) -> str:
-    """The text without what the switches of `tidying` name; the same object if there is nothing of that.
+    """The text without what the switches of `tidying` remove; the same object if there is nothing to remove.
 
-    `is_file` says that a file was read: its JSON stays as it is, because the agent may copy it into an exact edit.
-    `fits` says whether a text is within its budget; JSON is written anew only if it then fits, because a reader must
-    find the excerpt of a truncated text again to the letter. Each is asked once at most.
-    A text of which only white space would be left stays unchanged: some upstreams refuse an empty one.
+    is_file: whether the text is a file that was read. Its JSON stays unchanged, as the agent may copy it into an exact
+        edit. Called at most once.
+    fits: whether a text is within its budget. JSON is shortened only if the short form fits. Otherwise it is truncated,
+        and a reader must be able to find the excerpt again in the original. Called at most once.
+
+    If only white space would be left, the text stays unchanged, because some upstreams refuse an empty text.
     """
     tidied = text
     if tidying.ansi:

@@ -1,4 +1,4 @@
-"""What calls and results say of themselves: arguments, command lines, exit status.
+"""What can be read from calls and results: arguments, command lines, exit status.
 
-Law: what is not certain is not said.
+Law: in doubt, nothing is concluded.
 """

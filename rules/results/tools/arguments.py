@@ -1,6 +1,6 @@
-"""What a tool call asks for, told from its name and its arguments alone.
+"""What a tool call asks for, read from its name and its arguments alone.
 
-Law: linear, and total on any arguments: no JSON at all, megabytes of them, deeply nested ones. Only the beginning of
+Law: linear time, and no error whatever the arguments are: no JSON, megabytes long, deeply nested. Only the beginning of
 a very long argument is read.
 """
 
@@ -15,13 +15,13 @@ import msgspec
 from rules.conversation import ToolCall
 
 MAX_ARGUMENT_CHARS = 4096
-"""Of one argument: no path is longer, and hardly a command."""
+"""Characters of one argument that are read. Chosen: no path is longer (PATH_MAX of Linux), and few commands are."""
 MAX_ARGUMENTS_CHARS = 256 * 1024
-"""Longer arguments carry a file to be written: they are not taken apart."""
+"""Longer arguments are not decoded. Chosen: they usually carry a file to be written."""
 MAX_STRINGS = 256
-"""Of one call's arguments."""
+"""Strings of one call's arguments that are read. Chosen: more than real calls have."""
 MAX_DEPTH = 6
-"""Of nested arguments: deeper ones are not looked into."""
+"""Deepest level of nested arguments that is read. Chosen: deeper than the arguments of real tools."""
 
 _READING = frozenset({"read", "view", "cat", "open"})
 _FILE = frozenset({"file", "files", "contents", "source", "code", "symbol", "resource", "notebook"})
@@ -29,7 +29,7 @@ _JSON_FILE = re.compile(
     r"\.(?:\w*json\w*|\w+rc|avsc|code-workspace|gltf|har|importmap|ipynb|lock|map|tfstate|tfvars|webmanifest)\Z",
     re.IGNORECASE,
 )
-"""The end of a path whose file holds JSON, as a rule."""
+"""The end of a path whose file usually holds JSON."""
 
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _WORDS = re.compile(r"[^\s\"'`;|&<>()]+")
@@ -39,10 +39,11 @@ _decode = msgspec.json.Decoder().decode
 
 
 def reads_json_file(call: ToolCall) -> bool:
-    """Whether JSON in the result may be that of a file, which the agent may copy into an exact edit.
+    """Whether JSON in the result may be the content of a file, which the agent may copy into an exact edit.
 
-    So it is if the tool's name says that it reads, or speaks of files, or if an argument names a file of JSON.
+    True if the tool's name says that it reads or mentions files, or if an argument names a JSON file.
     """
+    # Names are short; the slice only bounds the work on a hostile one.
     parts = {part.lower() for part in _NAME_PARTS.findall(call.name[:MAX_STRINGS])}
     if not parts.isdisjoint(_FILE) or (parts and parts <= _READING):
         return True
@@ -51,24 +52,25 @@ def reads_json_file(call: ToolCall) -> bool:
 
 
 def has_argument(call: ToolCall, globs: Iterable[str]) -> bool:
-    """Whether one of the globs matches an argument: any text in the arguments, or a word of one.
+    """Whether one of the globs matches a string in the arguments, or a word of one.
 
-    A path also matches without the lines that may be named behind it.
+    A path with line numbers after it also matches without them.
     """
     texts = list(_find_strings(_read_arguments(call)))
     words = (word for text in texts for word in _WORDS.findall(text))
+    # Here the constant bounds the number of strings and words.
     wanted = dict.fromkeys(islice((*texts, *words), MAX_ARGUMENT_CHARS))
     wanted |= dict.fromkeys(map(_without_lines, wanted))
     return any(fnmatchcase(value, glob) for glob in globs for value in wanted)
 
 
 def _without_lines(path: str) -> str:
-    """A path without the lines that some tools take behind it: `a.py:10-20`, `a.py#L10`."""
+    """A path without the line numbers that some tools accept after it: `a.py:10-20`, `a.py#L10`."""
     return _LINES_BEHIND.sub("", path)
 
 
 def _read_arguments(call: ToolCall) -> Any:
-    """The arguments, decoded; their text and its words if they are not JSON."""
+    """The arguments, decoded; a list of their text and its words if they are not JSON."""
     if len(call.arguments) > MAX_ARGUMENTS_CHARS:
         return ""
     try:
@@ -79,7 +81,7 @@ def _read_arguments(call: ToolCall) -> Any:
 
 
 def _find_strings(value: Any) -> Iterator[str]:
-    """The texts in decoded arguments, in order; a list of words is a command line, too."""
+    """The strings in decoded arguments, in order. A list of strings also yields them joined, as a command line."""
     return islice(_walk(value, MAX_DEPTH), MAX_STRINGS)
 
 

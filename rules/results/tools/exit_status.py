@@ -1,23 +1,23 @@
 """Whether a tool's result says that the tool failed.
 
-Law: linear, and by the first and last lines alone: what stands in between was read by the tool, not said by it.
+Law: linear time, and only the first and last lines count. The text between them is what the tool has read.
 """
 
 import re
 
 EDGE_CHARS = 600
-"""Of either end: where harnesses and shells say how a command ended."""
+"""Characters at each end that are searched. Chosen: harnesses and shells report there how a command ended."""
 
 _NUMBER = r"-?(?:0x0{0,8}[1-9a-f][0-9a-f]{0,8}|0{0,8}[1-9][0-9]{0,10})(?![\w-]|\.\d)"
 _RETURNED = r"-?0{0,8}(?:[1-9][0-9]?|1[0-9]{2}|2[4-9][0-9])(?![\w-]|\.\d)"
-"""Not 200 and the like: those are HTTP's."""
+"""Numbers from 1 to 299, except 200 to 239: such a "return code" is usually an HTTP status."""
 _IS = r"""["']?[ \t]{0,2}[:=>]?[ \t]{0,2}["']?"""
 _CODE = rf"(?:exit[ _-]?(?:code|status|value){_IS}{_NUMBER}|return[ _-]?(?:code|status){_IS}{_RETURNED})"
 _LABEL = rf"""
-    (?:^|[\[({{<>"'`,;|:] ?)                                   # at a line's beginning, or behind a sign
+    (?:^|[\[({{<>"'`,;|:] ?)                                   # at the start of a line, or after a sign
     (?:process[ ]|command[ ]|shell[ ]|with[ ]|non-?zero[ ])?
     {_CODE}
-    (?=["'`]?[ \t]*(?:$|[\])}}<>,;|]|\.(?:[ \t\])}}<"']|$)     # and nothing behind it: prose goes on
+    (?=["'`]?[ \t]*(?:$|[\])}}<>,;|]|\.(?:[ \t\])}}<"']|$)     # and nothing after it: prose would continue
         |\([^()\n]{{1,40}}\)[ \t]*$))
 """
 _SENTENCE = rf"""
@@ -55,11 +55,12 @@ _FORMS = (
     (("***", "segmentation", "dumped", "killed", "npm"), _compile(_TOOLS)),
     (("is_error", "iserror"), _compile(_FLAG)),
 )
-"""Each form has one of its hints, and all of its patterns: most texts have no hint, and are done with quickly."""
+"""Each form of a failure: hints, of which one must occur, then patterns, all of which must match. Searching the hints
+first is fast, and most texts contain none."""
 
 
 def says_failure(text: str) -> bool:
-    """Whether the text's first or last lines tell that a command failed, or call the result an error."""
+    """Whether the text's first or last lines say that a command failed, or call the result an error."""
     edges = (text,) if len(text) <= 2 * EDGE_CHARS else (text[:EDGE_CHARS], text[-EDGE_CHARS:])
     return any(map(_tells_of_failure, edges))
 

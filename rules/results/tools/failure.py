@@ -1,6 +1,7 @@
 """Whether a tool's result says that its call failed, or was never carried out.
 
-Law: linear, and by the result's beginning and its edges alone. A long text that begins like an error was only read.
+Law: linear time, and only the beginning and the end of the result count. A long text that begins like an error is taken
+for text that the tool has read.
 """
 
 import re
@@ -9,7 +10,8 @@ from rules.conversation import Message
 from rules.results.tools.exit_status import EDGE_CHARS, says_failure
 
 SHORT_CHARS = 4000
-"""A longer result is what a tool has read or printed, whatever it begins with."""
+"""The beginning of a longer result does not count. Chosen: error messages of tools are shorter, and a longer result is
+text that the tool has read or printed."""
 
 _REFUSED = re.compile(
     r"""(?:Error:\s{0,2})?(?:
@@ -40,7 +42,7 @@ _FAILED = re.compile(
 
 
 def tells_failure(result: Message) -> bool:
-    """Whether the client, or the result itself, says that the call failed."""
+    """Whether the client or the result itself says that the call failed."""
     if result.is_error:
         return True
     text = result.text
@@ -50,7 +52,7 @@ def tells_failure(result: Message) -> bool:
 
 
 def was_refused(result: Message) -> bool:
-    """Whether the call was not carried out at all."""
+    """Whether the result says that the call was not carried out."""
     text = result.text
     return len(text) <= SHORT_CHARS and _REFUSED.match(_begin(text)) is not None
 

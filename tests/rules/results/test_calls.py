@@ -20,7 +20,7 @@ def calls_of(*messages: Message) -> list[str | None]:
 
 
 def test_a_result_has_the_last_call_of_its_id() -> None:
-    """Ids come again; what a later message calls is no news to an earlier result."""
+    """Ids are reused. A later call with the same id does not change the call of an earlier result."""
     first, second = call("a", arguments="1"), call("a", arguments="2")
     messages = (assistant(None, first), result("a"), assistant(None, second), result("a"), result("b"))
     assert calls_of(*messages) == ["1", "2", None]
@@ -28,7 +28,7 @@ def test_a_result_has_the_last_call_of_its_id() -> None:
 
 
 def test_of_calls_with_one_id_in_one_message_results_get_the_oldest_first() -> None:
-    """Some clients leave all ids empty. Wherever one begins to look, each result has the same call."""
+    """Some clients leave all ids empty. Each result has the same call, whatever `start` is."""
     calls = [call("", arguments=number) for number in "123"]
     messages = (assistant(None, *calls), *[result("")] * 3, assistant(None, calls[0]), result(""))
     assert calls_of(*messages) == ["1", "2", "3", "1"]
@@ -37,7 +37,7 @@ def test_of_calls_with_one_id_in_one_message_results_get_the_oldest_first() -> N
 
 
 def test_a_result_that_names_a_tool_only_has_the_last_call_of_that_tool() -> None:
-    """As the form before tools has it: no ids."""
+    """The legacy form, before tools, has no ids."""
     called = assistant(None, call("a", "run", "1"), call("b", "read", "2"), call("c", "run", "3"))
     assert calls_of(called, function_result()) == ["3"]
     assert calls_of(assistant("nothing"), function_result()) == [None]
@@ -45,7 +45,7 @@ def test_a_result_that_names_a_tool_only_has_the_last_call_of_that_tool() -> Non
 
 @given(transcripts())
 def test_a_paired_result_has_its_call_wherever_one_begins_to_look(messages: tuple[Message, ...]) -> None:
-    """Each has the call with its id, in the message right before its step's results; so has every end of the list."""
+    """It is the call with its id in the message before its step's results, whatever `start` is."""
     paired = pair_tool_calls(conversation(*messages), count=count).conversation.messages
     places = find_results(paired, POLICY)
     for place in places:
@@ -57,7 +57,7 @@ def test_a_paired_result_has_its_call_wherever_one_begins_to_look(messages: tupl
 
 
 def test_every_call_of_a_message_is_answered_once() -> None:
-    """A message that is no result closes what was open before it."""
+    """A message that is not a result closes all earlier calls."""
     calls = OpenCalls()
     one, other = call("a", arguments="1"), call("b", arguments="2")
     seen = (assistant(None, one, other), result("b"), result("b"), result("a"), system(), result("a"))
@@ -66,13 +66,13 @@ def test_every_call_of_a_message_is_answered_once() -> None:
 
 
 def test_a_result_of_the_legacy_kind_has_the_last_call_of_its_name() -> None:
-    """It answers no id."""
+    """Such a result has no call id."""
     messages = (function_result(), assistant(None, call("a", arguments="1")), function_result())
     assert calls_of(*messages) == [None, "1"]
 
 
 def test_without_a_call_the_results_own_name_tells_its_tool() -> None:
-    """Some clients name results; what the call says goes before that."""
+    """Some clients name results. The call's name takes precedence."""
     policy = replace(POLICY, tools=(ToolRule("search", Treatment(POLICY.result_budget, is_exempt=True)),))
     named = (result("a", name="search"), result("a", name="other"))
     assert [place.treatment.is_exempt for place in find_results(named, policy)] == [True, False]

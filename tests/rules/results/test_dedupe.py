@@ -1,4 +1,4 @@
-"""Results seen before: pointers, diffs, and that what they point to is there."""
+"""Repeated results: pointers and diffs, and that their targets are forwarded."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ CHANGED = listing(1, 7)
 
 
 def steps(*texts: str | tuple[str, ...], name: str = "read", arguments: str = '{"path":"a.py"}') -> list[Message]:
-    """A step for each result; the calls are told apart by the ids alone."""
+    """A step for each result; the calls differ only in their ids."""
     messages: list[Message] = []
     for number, text in enumerate(texts):
         parts = (text,) if isinstance(text, str) else text
@@ -55,7 +55,7 @@ def steps(*texts: str | tuple[str, ...], name: str = "read", arguments: str = '{
 
 
 def dedupe(*messages: Message, start: int = 0, policy: Policy | None = None, work: Work | None = None) -> Outcome:
-    """The rule, over messages."""
+    """Apply the rule to messages."""
     return dedupe_tool_results(conversation(*messages), policy or Policy(), start=start, work=work or Work(count))
 
 
@@ -65,14 +65,14 @@ def results_of(messages: Sequence[Message]) -> list[Message]:
 
 
 def replaced(outcome: Outcome) -> list[int]:
-    """How many results back each result points; 0 for those that stand in full."""
+    """How many results back each result points; 0 for those that are forwarded in full."""
     return [
         read_pointer(message.text) if message.edited else 0 for message in results_of(outcome.conversation.messages)
     ]
 
 
 def test_an_equal_result_becomes_a_pointer() -> None:
-    """One line that says where the earlier one stands; the call is named where it is another one."""
+    """One line says how many results back the earlier one is. It names the call if that is another one."""
     first, second = steps(TEXT), steps(TEXT, arguments='{"path": "b.py"}')
     outcome = dedupe(*first, *second)
     assert outcome.conversation.messages[3].texts == (
@@ -86,7 +86,7 @@ def test_an_equal_result_becomes_a_pointer() -> None:
 
 
 def test_no_diff_is_made_of_results_that_lost_lines() -> None:
-    """It would tell of markers that say another count, as though what they stand for had changed."""
+    """It would compare the counts in markers, as if the omitted lines had changed."""
     old, new = (f"{TEXT}\n[trimtab: omitted 90 lines (~{tokens} tokens); narrow it]" for tokens in (773, 774))
     messages = [replace(message, edited=message.role == "tool") for message in steps(old, new)]
     assert dedupe(*messages).decisions == ()
@@ -95,7 +95,7 @@ def test_no_diff_is_made_of_results_that_lost_lines() -> None:
 
 @pytest.mark.parametrize("edited", [1, 3])
 def test_a_pointer_says_no_more_of_shortened_results_than_is_known(edited: int) -> None:
-    """What was cut out of them may have been different; the same of a diff."""
+    """The omitted parts may differ. The same holds for a diff."""
     for text in (TEXT, CHANGED):
         messages = steps(TEXT, text)
         messages[edited] = replace(messages[edited], edited=True)
@@ -121,7 +121,7 @@ def test_a_nearly_equal_result_becomes_a_diff() -> None:
 
 
 def test_the_decision_says_what_was_done() -> None:
-    """How many, what that saved, and from where on the bytes differ."""
+    """It says how many results, the tokens before and after, and the first message that changed."""
     before = steps(TEXT, CHANGED, "other", TEXT)
     outcome = dedupe(*before)
     (decision,) = outcome.decisions
@@ -131,7 +131,7 @@ def test_the_decision_says_what_was_done() -> None:
 
 
 def test_pointers_point_to_what_stands_in_full() -> None:
-    """Never to another pointer: to the first of equal ones, and a diff to the newest that stands in full."""
+    """Never to another pointer. A pointer refers to the first of equal results, a diff to the newest one in full."""
     assert replaced(dedupe(*steps(TEXT, TEXT, TEXT, CHANGED, CHANGED))) == [0, 1, 2, 3, 4]
     other = listing(2)
     assert replaced(dedupe(*steps(TEXT, other, listing(2, 3), TEXT))) == [0, 0, 1, 3]
@@ -159,7 +159,7 @@ def test_each_replacement_saves_half(messages: tuple[Message, ...]) -> None:
 
 
 def test_what_stands_before_the_start_is_not_seen() -> None:
-    """What was pruned or cut is no target: the next one stands in full, and later ones point to it."""
+    """Nothing points to a pruned or cut result. The next equal one is forwarded in full, and later ones point to it."""
     messages = steps(TEXT, TEXT, TEXT)
     assert replaced(dedupe(*messages, start=2)) == [0, 0, 1]
     assert replaced(dedupe(*messages, start=4)) == [0, 0, 0]
@@ -167,7 +167,7 @@ def test_what_stands_before_the_start_is_not_seen() -> None:
 
 
 def test_results_of_one_step_do_not_point_to_each_other() -> None:
-    """The last step may be shortened still; so its own results are no targets, but those before it are."""
+    """The newest step may still be shortened. So its results point only to results of earlier steps."""
     together = [assistant(None, call("a"), call("b"), call("c"))]
     together += [result("a", TEXT), result("b", TEXT), result("c", CHANGED)]
     assert replaced(dedupe(*together)) == [0, 0, 0]
@@ -175,7 +175,7 @@ def test_results_of_one_step_do_not_point_to_each_other() -> None:
 
 
 def test_exempt_results_are_targets_only() -> None:
-    """They stand as they came, and others point to them."""
+    """They stay unchanged, and others point to them."""
     policy = Policy(tools=(ToolRule("look", Treatment(Budget(300), is_exempt=True)),))
     parts = (steps(TEXT), steps(TEXT, name="look"), steps(TEXT), steps(CHANGED, name="look"))
     assert replaced(dedupe(*chain(*parts), policy=policy)) == [0, 0, 2, 0]
@@ -201,13 +201,13 @@ def test_exempt_results_are_targets_only() -> None:
     ],
 )
 def test_what_is_left_alone(twice: Message) -> None:
-    """Small and huge results, those with media, those that look like ours, and whatever is no result."""
+    """Small and huge results, results with media or with trimtab's own text, and all other messages."""
     before = conversation(assistant(None, call("c0")), twice, assistant(None, call("c0")), replace(twice))
     assert dedupe_tool_results(before, Policy(), start=0, work=Work(count)).conversation is before
 
 
 def test_a_large_text_is_compared_as_a_whole_only() -> None:
-    """Beyond a size, and where lines are too short, only what is equal is replaced."""
+    """If a text is too long or its lines are too short, only an equal text is replaced."""
     large = "\n".join(f"a line of a large file: {number}" for number in range(MAX_DIFF_CHARS // 24))
     assert replaced(dedupe(*steps(large, large + "\nmore", large))) == [0, 0, 2]
     narrow = "\n".join(f"{number}" for number in range(2000))
@@ -215,20 +215,20 @@ def test_a_large_text_is_compared_as_a_whole_only() -> None:
 
 
 def test_several_texts_are_equal_only_one_by_one() -> None:
-    """Two parts are not the one text that they make together, nor is there a diff of them."""
+    """Two parts do not equal one text with the same content, and there is no diff of them."""
     parts = (TEXT, CHANGED)
     assert replaced(dedupe(*steps(parts, parts))) == [0, 1]
     assert replaced(dedupe(*steps(parts, "\n".join(parts), parts, (*parts, "more"), parts[::-1]))) == [0, 0, 2, 0, 0]
 
 
 def test_legacy_results_are_results() -> None:
-    """They count, and are replaced; where no call is known, only the place is said."""
+    """They are counted and replaced. If the call is not known, the pointer has only the number of results."""
     outcome = dedupe(assistant("x"), function_result(TEXT), assistant("y"), function_result(TEXT))
     assert outcome.conversation.messages[-1].text == "[trimtab: same as the tool result 1 before this]"
 
 
 def test_double_ids_do_not_name_the_wrong_call() -> None:
-    """Of two calls with one id, the first result is the first one's; the place alone tells results apart."""
+    """If two calls have the same id, the first result answers the first one. Only positions tell results apart."""
     pair = assistant(None, call("a", "read", '{"path":"1"}'), call("a", "list", '{"path":"2"}'))
     results = [result("a", TEXT), result("a", listing(2))]
     more = [pair, result("a", listing(3)), result("a", listing(4))]
@@ -246,7 +246,7 @@ _HOSTILE = st.text(st.sampled_from("a]\n\r\x00\x1b\x85\u2028\u202e\ud800, 1back:
 @given(name=_HOSTILE, arguments=_HOSTILE)
 @example(name="x" * 10_000, arguments="y" * 10_000)
 def test_a_pointer_is_one_short_line_whatever_the_call_says(name: str, arguments: str) -> None:
-    """Names and arguments are the model's: no line break, no control character, no bound of their own."""
+    """Names and arguments come from the model: they may be long and contain line breaks and control characters."""
     before = assistant(None, call("c"))
     hostile = replace(before, tool_calls=(ToolCall("c", name, arguments),))
     text = listing(1, lines=40)
@@ -262,7 +262,7 @@ def test_a_pointer_is_one_short_line_whatever_the_call_says(name: str, arguments
 
 
 def test_what_differs_in_lone_surrogates_alone_differs() -> None:
-    """Two halves of a broken character are not the same, though neither has bytes of its own in UTF-8."""
+    """Two different lone surrogates are not the same text, though UTF-8 has no bytes for either."""
     texts = [TEXT, *(f"{TEXT}\n{half}" for half in ("\ud800", "\udfff"))]
     messages = steps(*texts[:1] * 3)
     messages[1::2] = [replace(message, texts=(text,)) for message, text in zip(messages[1::2], texts, strict=True)]
@@ -273,7 +273,7 @@ def test_what_differs_in_lone_surrogates_alone_differs() -> None:
 
 
 def test_caches_change_nothing_but_the_time() -> None:
-    """The outcome is the same with them, and what they hold is used."""
+    """The outcome is the same with caches, and their entries are used."""
     messages = rereading(20)
     work = Work(count)
     assert dedupe(*messages, work=work) == dedupe(*messages) == dedupe(*messages, work=work)
@@ -286,12 +286,12 @@ def test_caches_change_nothing_but_the_time() -> None:
 
 
 def bounded(max_chars: int, sketches: dict[str, Sketch], diffs: dict[tuple[bytes, bytes], str]) -> Work:
-    """Work that may go through so many characters."""
+    """Work that may process this many new characters."""
     return Work(count, allowance=Allowance(max_chars), sketches=sketches, diffs=diffs)
 
 
 def test_more_work_than_is_allowed_is_not_begun() -> None:
-    """Texts that were not sketched before, and pairs that were not compared; what is remembered costs nothing."""
+    """New texts and new pairs take from the allowance. Cached ones do not."""
     texts, sketches = (TEXT, CHANGED), dict[str, Sketch]()
     diffs = dict[tuple[bytes, bytes], str]()
     plain = dedupe(*steps(*texts))
@@ -305,7 +305,7 @@ def test_more_work_than_is_allowed_is_not_begun() -> None:
 
 
 def test_each_result_is_held_against_one_other_at_most() -> None:
-    """However many are alike: otherwise the time would go by their number squared."""
+    """However many are similar. Otherwise the time would grow with the square of their number."""
     texts = [
         listing(1, 3, lines=40) + "\n" + "\n".join(f"own {number} {line}" * 3 for line in range(45))
         for number in range(60)
@@ -316,7 +316,7 @@ def test_each_result_is_held_against_one_other_at_most() -> None:
 
 
 def test_a_diff_that_is_no_shorter_is_not_remembered() -> None:
-    """That there is none is."""
+    """The cache only holds that there is no diff."""
     lines = [f"{number}: a line that both of them have" for number in range(9)]
     unlike = ["\n".join([*lines, *(f"{number}: a line of {one} alone" for number in range(15))]) for one in "xy"]
     diffs = dict[tuple[bytes, bytes], str]()
@@ -325,24 +325,24 @@ def test_a_diff_that_is_no_shorter_is_not_remembered() -> None:
 
 
 def _count_dedupe_steps(number: int) -> int:
-    """Of as many results, none of which is like another."""
+    """Steps to process this many results without similar ones."""
     conversation = steps(*(listing(index, index, lines=8) for index in range(number)))
     return count_steps(lambda: dedupe(*conversation))
 
 
 def test_the_work_goes_by_the_number_of_results() -> None:
-    """Twice the results are twice the work; four times if each was held against each, or looked at at each step."""
+    """Twice the results are twice the work. Comparing each result with each would be four times the work."""
     assert 1.5 < _count_dedupe_steps(400) / _count_dedupe_steps(200) < 2.5
 
 
 def test_sessions_without_repeats_are_left_alone() -> None:
-    """Results that differ in each line are forwarded as they came."""
+    """Results that differ in each line are forwarded unchanged."""
     before = conversation(*session(20, result_tokens=100))
     assert dedupe_tool_results(before, Policy(), start=0, work=Work(count)).conversation is before
 
 
 def test_a_call_that_names_what_is_excluded_keeps_its_result() -> None:
-    """Other results of the tool are replaced."""
+    """Other results of this tool are replaced."""
     policy = Policy(tools=(ToolRule("read", Treatment(Budget(300), exempt_arguments=("*.md",))),))
     for path, pointers in (("AGENTS.md", [0, 0]), ("a.log", [0, 1])):
         messages = (*steps(TEXT, name="run"), *steps(TEXT, arguments=f'{{"path":"{path}"}}'))
@@ -355,14 +355,14 @@ def test_what_a_tool_says_of_deduplication_goes_before_the_policy(
     policy_wide: bool,  # noqa: FBT001
     expected: list[int],
 ) -> None:
-    """And the policy says it of all other tools."""
+    """The policy holds for all other tools."""
     policy = Policy(dedupe=policy_wide, tools=(ToolRule("read", Treatment(Budget(300), dedupe=tool)),))
     assert replaced(dedupe(*steps(TEXT, TEXT), policy=policy)) == expected
     assert replaced(dedupe(*steps(TEXT, TEXT, name="run"), policy=policy)) == [0, int(policy_wide)]
 
 
 def test_a_result_without_a_call_is_treated_by_its_own_name() -> None:
-    """Results of the legacy kind name a tool."""
+    """Legacy results name a tool."""
     policy = Policy(tools=(ToolRule("run", Treatment(Budget(300), is_exempt=True)),))
     messages = [one for _ in range(2) for one in (assistant("on"), function_result(TEXT))]
     assert replaced(dedupe(*messages, policy=policy)) == [0, 0]

@@ -1,4 +1,4 @@
-"""One rule on each result: what is exempt, what an error gets, what is worth a change, what is remembered."""
+"""One rule on each result: exempt results, the budget of errors, small savings, caches."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,12 +21,12 @@ PLAIN_GREEN = GREEN.replace("\x1b[32m", "").replace("\x1b[0m", "")
 
 
 def tidy(*messages: Message, policy: Policy = POLICY, work: Work | None = None) -> Outcome:
-    """What tidying makes of a transcript."""
+    """The transcript, tidied."""
     return tidy_tool_results(conversation(*messages), policy=policy, work=work or Work(count))
 
 
 def test_what_else_a_message_costs_is_no_matter() -> None:
-    """A saving is weighed against the texts: reasoning and images are not in the memo's key."""
+    """A saving is compared with the texts alone, because reasoning and images are not in the cache's key."""
     memo = {}
     plain = result("a", GREEN)
     for message in (replace(plain, tokens=90_000), plain):
@@ -38,7 +38,7 @@ def test_what_else_a_message_costs_is_no_matter() -> None:
 
 
 def test_exempt_results_stand_as_they_are() -> None:
-    """All of a tool, or those of calls that name what is excluded; others of the tool do not."""
+    """All results of a tool, or those of calls with an excluded argument. Other results of the tool are changed."""
     read = [call("a", "read", '{"path":"AGENTS.md"}'), call("b", "read", '{"path":"a.log"}'), call("c", "look", "{}")]
     rules = (
         ToolRule("read", replace(PLAIN, tidying=Tidying(), exempt_arguments=("*.md",))),
@@ -64,7 +64,7 @@ def test_exempt_results_stand_as_they_are() -> None:
     ],
 )
 def test_an_error_has_twice_the_budget(message: Message, factor: int) -> None:
-    """Said by the client, or by the text's own last lines; in tokens and in bytes."""
+    """An error according to the client, or to the last lines of the text. In tokens and in bytes."""
     for budget, measure in ((Budget(100), count), (Budget(1000, 400), len)):
         policy = replace(POLICY, result_budget=budget)
         outcome = truncate_tool_results(conversation(message), policy=policy, work=Work(count))
@@ -74,7 +74,7 @@ def test_an_error_has_twice_the_budget(message: Message, factor: int) -> None:
 
 
 def test_little_is_not_worth_a_change() -> None:
-    """Under 5 % of a result's tokens it stays."""
+    """A result stays if less than 5 % of its tokens would be saved."""
     text = fill("line", 400)
     almost = truncate_tool_results(
         conversation(result("a", text)), policy=replace(POLICY, result_budget=Budget(398)), work=Work(count)
@@ -96,7 +96,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object]) -> None:
-    """Whatever else is the same: another policy, call or text is looked at anew, and the same one is not."""
+    """With another policy, call or text, the outcome is computed again; with the same ones it is not."""
     looked: list[Message] = []
 
     def edit(one: Result, _: CountTokens) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
 
 
 def test_more_work_than_is_allowed_is_not_begun() -> None:
-    """What was done until then is remembered, so that it is not done again; what is remembered costs nothing."""
+    """What was done until then is cached and not done again. Cached outcomes take nothing from the allowance."""
     memo = {}
     messages = (result("a", GREEN), result("b", GREEN + "more\n"))
     with pytest.raises(LargeWorkError):

@@ -1,4 +1,4 @@
-"""The rules on results over a transcript that grows."""
+"""The rules on results for a growing transcript."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ EDITORS = (TIDY, TRUNCATE)
 
 @given(messages=transcripts(), stops=st.lists(st.integers(0, 40), max_size=4))
 def test_edits_step_by_step_are_those_of_all_at_once(messages: tuple[Message, ...], stops: list[int]) -> None:
-    """Whatever the steps; and a head that changes between them enters as it is in the end."""
+    """Whatever the steps are. If leading messages change in between, the last ones count."""
     messages = (system(), user("Mend the build."), *messages)
     edits = Edits(1, EDITORS)
     for number, stop in enumerate(sorted(stops)):
@@ -32,7 +32,7 @@ def test_edits_step_by_step_are_those_of_all_at_once(messages: tuple[Message, ..
 
 
 def test_a_transcript_begins_with_equal_messages() -> None:
-    """Whatever is different in one of them counts; leading messages may be others."""
+    """Any difference in a message counts. Leading messages may differ."""
     messages = rereading(4)
     edits = Edits(1, EDITORS)
     edits.extend(messages[:6], POLICY, Work(count))
@@ -44,7 +44,7 @@ def test_a_transcript_begins_with_equal_messages() -> None:
 
 
 def test_a_message_weighs_what_it_holds() -> None:
-    """Bytes, texts and arguments; one character beyond the first plane makes four bytes of each."""
+    """Bytes, texts and arguments. One character beyond the first plane makes each character take four bytes."""
     assert weigh_message(Message(Role.USER, ("made here",))) > len("made here")
     text = "a" * 10_000 + "\U0001f600"
     assert weigh_message(Message(Role.USER, (text,))) > 40_000

@@ -23,19 +23,19 @@ from rules.text.markers import NO_RESULT
 
 
 def pair(*messages: Message) -> tuple[Message, ...]:
-    """The messages paired."""
+    """The messages after pairing."""
     return pair_tool_calls(conversation(*messages), count=count).conversation.messages
 
 
 @given(messages=valid_transcripts())
 def test_a_valid_transcript_stays(messages: tuple[Message, ...]) -> None:
-    """What was valid is the same object."""
+    """A valid transcript is returned as the same object."""
     before = conversation(*messages)
     assert pair_tool_calls(before, count=count).conversation is before
 
 
 def test_an_open_call_is_answered() -> None:
-    """A call without a result gets one that says so, behind the results that there are; it bears the call's id."""
+    """A call without a result gets one that says so, with the call's id, after the results that there are."""
     head = (user(), assistant(None, call("1"), call("2")), result("2"))
     outcome = pair_tool_calls(conversation(*head, fixed_tokens=3), count=count)
     assert outcome.conversation.messages[:3] == head
@@ -46,7 +46,7 @@ def test_an_open_call_is_answered() -> None:
 
 
 def test_a_result_without_call_is_dropped() -> None:
-    """Results that answer nothing go; those whose call was answered already, too."""
+    """Results without a call are dropped. A second result for the same call is dropped, too."""
     ask, answer = assistant(None, call("1")), result("1")
     assert pair(user(), result("9"), ask, answer, result("1", "again"), result(None)) == (user(), ask, answer)
 
@@ -67,54 +67,54 @@ def test_results_keep_their_order() -> None:
 
 
 def test_results_go_to_the_nearest_call() -> None:
-    """Where two assistant messages use one id, the nearer call takes the first result."""
+    """If two assistant messages use the same id, the nearer call takes the first result."""
     far, near = assistant("far", call("1")), assistant("near", call("1"))
     first, second = result("1", "first"), result("1", "second")
     assert pair(user(), far, near, first, second) == (user(), far, second, near, first)
 
 
 def test_one_message_may_use_an_id_twice() -> None:
-    """Two calls of one id in one message want two results."""
+    """Two calls with the same id in one message get two results."""
     ask = assistant(None, call("1"), call("1"))
     assert [message.text for message in pair(ask, result("1", "a"), result("1", "b"))] == ["", "a", "b"]
     assert [message.text for message in pair(ask, result("1", "a"))] == ["", "a", NO_RESULT]
 
 
 def test_empty_ids_pair() -> None:
-    """A call with an empty id is answered by a result with an empty one, or with none."""
+    """A result with an empty id, or without an id, answers a call with an empty id."""
     ask = assistant(None, call(""))
     assert pair(ask, result(None)) == (ask, result(None))
     assert pair(ask, result("")) == (ask, result(""))
 
 
 def test_an_answered_stretch_is_closed() -> None:
-    """Once the model has gone on, a late result is an orphan: what was forwarded stays as it was."""
+    """Once the model has gone on, a late result is dropped, so the forwarded prefix does not change."""
     ask = assistant(None, call("1"))
     early = (user(), ask, user("wait"), assistant("so be it"))
     assert pair(*early, result("1")) == pair(*early)
 
 
 def test_an_assistant_message_behind_another_closes_nothing() -> None:
-    """Some clients write the words and the calls of one answer as two messages."""
+    """Some clients write the text and the calls of one answer as two messages."""
     ask, words, answer = assistant(None, call("1")), assistant("words"), result("1")
     assert pair(user(), ask, words, answer) == (user(), ask, answer, words)
 
 
 @pytest.mark.parametrize("messages", [(), (result("1"),), (result("1"), result(None))])
 def test_nothing_is_not_made_of_something(messages: tuple[Message, ...]) -> None:
-    """A transcript of results alone stays: an empty one would be no better, and the upstream judges."""
+    """A transcript of results alone stays. An empty one would be no better; the upstream decides."""
     before = conversation(*messages)
     assert pair_tool_calls(before, count=count).conversation is before
 
 
 def test_results_of_the_legacy_kind_stay() -> None:
-    """A function's result answers no id and is left where it is."""
+    """The result of a legacy function call has no id and stays in its position."""
     messages = (user(), function_result(), assistant("a"))
     assert pair(*messages) == messages
 
 
 def test_pairing_is_linear_in_calls_however_they_are_ordered() -> None:
-    """Calls answered in reverse, and callers in a row, cost no more than their number."""
+    """Results in reverse order and many calling messages in a row take linear time."""
     number = 20_000
     calls = [call(str(index)) for index in range(number)]
     reverse = conversation(assistant(None, *calls), *(result(str(index), "x") for index in reversed(range(number))))

@@ -1,4 +1,4 @@
-"""The index of results that may be pointed to."""
+"""The index of earlier results."""
 
 from support.builders import listing, result
 
@@ -12,7 +12,7 @@ def compared(number: int, text: str) -> Compared:
 
 
 def test_the_first_of_equal_results_is_found() -> None:
-    """What a pointer points to stays the same when more equal results come."""
+    """The target of a pointer does not change when more equal results come."""
     index, results = Index(), [compared(number, listing(1)) for number in range(3)]
     for one in results:
         index.add(one)
@@ -21,7 +21,7 @@ def test_the_first_of_equal_results_is_found() -> None:
 
 
 def test_the_newest_of_those_that_share_the_most_lines_is_found() -> None:
-    """A file that is read again is most like its latest version."""
+    """A file that is read again is most similar to its latest version."""
     index, results = Index(), [compared(number, listing(1, number)) for number in range(3)]
     for one in results:
         index.add(one)
@@ -29,7 +29,7 @@ def test_the_newest_of_those_that_share_the_most_lines_is_found() -> None:
 
 
 def test_little_in_common_is_nothing() -> None:
-    """A line or two, or no sketch at all."""
+    """Few lines in common, or no sketch: nothing is found."""
     index = Index()
     index.add(compared(1, listing(1)))
     one_shared = listing(1).splitlines()[0] + "\n" + listing(2)

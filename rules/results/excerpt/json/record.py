@@ -1,6 +1,6 @@
-"""One record of many, as far as its share of the budget goes: what tells most about it first.
+"""One record of a collection, shortened to its share of the budget: the values with most information are kept.
 
-Law: members keep their order and their text; what all records share is left out after the first one.
+Law: members keep their order and their text. Values that all records share are left out of all but the first record.
 """
 
 import re
@@ -11,26 +11,37 @@ from rules.results.excerpt.json.spans import Part, Parts, Signs, Thinning, split
 from rules.text.graphemes import floor_boundary
 from rules.text.markers import mark_characters, mark_items
 
+# The weights are chosen. `python -m bench.retention.run --only facts` measures what the excerpts keep.
 SAYS_FACTOR, NAME_FACTOR = 2.0, 2.0
-"""For what is said in words, and for the first text of a record."""
-DEPTH_FACTOR = 0.8
+"""For a string of several words, and for the first string of a record, which often is its name."""
+DEPTH_FACTOR = 0.8  # of a value's weight, for each level of nesting
 ARRAY_FACTOR, RANK_DECAY = 0.2, 0.6
 """For an item of an array of plain values, and the exponent of its rank in any array."""
 MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
+"""Items of an array that may be kept: of plain values, and at all."""
 LONG_STRING_TOKENS = 60
+"""A longer string is cut to this length, about."""
 UNFIT_FACTOR = 4
-"""A container of so many times the tokens that a record may have is never kept whole."""
+"""In a large document, a container with more tokens than this many times `most_leaves` is never kept whole."""
 BASE_TOKENS = 8.0
+"""Added to a value's tokens before its weight is divided by them, so that very short values are not preferred."""
 MARKER_CHARS = 45
+"""About the length of the marker at the end of a cut string."""
 _ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
-"""What is left of an escape, and the first half of a pair whose second half is gone."""
+"""The end of a cut string that is an incomplete escape, or the first half of a surrogate pair."""
 MAX_LEVELS = 4
-"""How deep a record is looked into: each level is read anew."""
+"""Levels of a record that are read. Chosen: each level reads its text again, and reading deeper hardly changed which
+facts are kept (`bench.retention.run`)."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """A value of the record: a leaf with its text, or a container with those of its parts that may be kept."""
+    """A value of the record: a leaf with its text, or a container with the parts that may be kept.
+
+    tokens: estimated cost; of a container, without its parts.
+    opening: the bracket that opens a container; empty for a leaf.
+    total: number of all parts of a container.
+    """
 
     key: str
     parent: "_Node | None"
@@ -46,9 +57,11 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document's text, its tokens a character, about, and how it is written.
+    """The document that holds the records.
 
-    `most_leaves` is how many values of one record may be weighed, if the document is large.
+    rate: estimated tokens a character.
+    signs: how the document separates keys and values.
+    most_leaves: how many values of one record may be weighed; None for all. Set if the document is large.
     """
 
     text: str
@@ -58,7 +71,7 @@ class Document:
 
 
 class Record:
-    """One record of a collection, read once and written for any room."""
+    """One record of a collection: read once, then written in any size."""
 
     def __init__(self, document: Document, part: Part, number: int, news: News) -> None:
         self._document = document
@@ -71,7 +84,7 @@ class Record:
         )
 
     def write(self, tokens: float) -> str:
-        """As much of it as fits about so many tokens; the first of its collection whole where it does."""
+        """The record in about this many tokens. The first one of a collection stays whole if it fits."""
         rate = self._document.rate
         if self._is_first and (self._part.stop - self._part.start) * rate < 20 * tokens:
             whole = unbreak(self._document.text[self._part.start : self._part.stop])
@@ -88,7 +101,7 @@ class Record:
 
 
 def cut_string(raw: str, max_chars: int) -> str:
-    """A JSON string, its quotes included, of about so many characters; never cut within an escape or a character."""
+    """A JSON string with its quotes, cut to about `max_chars`; never cut within an escape or a character."""
     kept = max(12, max_chars - MARKER_CHARS)
     if len(raw) <= kept + MARKER_CHARS:
         return raw
@@ -113,7 +126,7 @@ class _Reader:
         self.leaves: list[_Node] = []
 
     def read(self, part: Part, parent: _Node | None, path: str, depth: int, weight: float) -> _Node:
-        """The node of one value."""
+        """Read a value into a node."""
         opening = self._text[part.start]
         key_tokens = (len(part.key) + 3) * self._rate if part.key else 0.7
         level = parent.level + 1 if parent else 0
@@ -132,7 +145,7 @@ class _Reader:
         return node
 
     def _read_items(self, node: _Node, parts: Parts, path: str, depth: int, weight: float) -> None:
-        """The first items of an array."""
+        """Read the first items of an array."""
         for rank in range(min(len(parts), MAX_ITEMS)):
             inner = parts[rank]
             is_plain = self._text[inner.start] not in "[{"
@@ -144,7 +157,7 @@ class _Reader:
     def _read_leaf(self, part: Part, parent: _Node | None, path: str, weight: float, key_tokens: float) -> _Node:
         tokens = (part.stop - part.start) * self._rate
         if self._most is not None and tokens > UNFIT_FACTOR * self._most and self._text[part.start] in "[{":
-            return _Node(part.key, parent, tokens + key_tokens)
+            return _Node(part.key, parent, tokens + key_tokens)  # without weight, so it is never kept
         raw = self._text[part.start : part.stop]
         if raw[0] == '"' and len(raw) * self._rate > LONG_STRING_TOKENS:
             raw = cut_string(raw, int(LONG_STRING_TOKENS / self._rate))
@@ -162,7 +175,7 @@ class _Reader:
 
 
 def _forget(node: _Node) -> None:
-    """Nothing of it is kept any longer."""
+    """Mark the node and its parts as not kept."""
     node.is_kept = False
     for part in node.parts:
         if part.is_kept:
@@ -170,7 +183,7 @@ def _forget(node: _Node) -> None:
 
 
 def _needed(leaf: _Node) -> float:
-    """What a leaf costs, with the containers around it that are not kept yet."""
+    """Tokens of a leaf, with the containers around it that are not kept yet."""
     tokens, node = leaf.tokens, leaf.parent
     while node is not None and not node.is_kept:
         tokens += node.tokens

@@ -1,6 +1,7 @@
-"""JSON as text: where the parts of an object or an array stand, without decoding anything.
+"""Positions of the parts of a JSON object or array in its text. Nothing is decoded.
 
-Law: every value is the client's own text. Linear, whatever the text; what is no JSON raises NotJsonError.
+Law: every value is the client's own text. Linear time for any text. A text that is not JSON raises NotJsonError, as far
+as its brackets and strings show that.
 """
 
 import re
@@ -9,38 +10,42 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _STRING = r'"(?:[^"\\]{1,1024}+|\\.){0,128}+"'
-"""Not a very long one: matching it would hold the interpreter."""
+"""A string, unless it is very long: matching that in one call would hold the interpreter."""
 _TOKEN = re.compile(
     rf'{_STRING}|[\[{{][^{{}}\[\]"]{{0,512}}+(?:{_STRING}[^{{}}\[\]"]{{0,512}}+){{0,64}}+[\]}}]|'
     r'[\[{]{4,1024}+|[\]}]{4,1024}+|[\[\]{},:]|"',
     re.DOTALL,
 )
-"""A string, a small container that holds no other, a row of brackets, a sign, or the quote that opens a very long
+"""A string, a small container that holds no other, a run of brackets, a sign, or the quote that opens a very long
 string."""
 _BLANKS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', re.DOTALL)
-"""A string, also one that is never closed: nothing is looked at twice. Or a line break with the blanks around it."""
+"""A string, or a line break with the white space around it. A string without an end matches too, so that no text is
+searched twice."""
 _PIECE = re.compile(
     r"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?+|\\(?:u[0-9a-fA-F]{4}|.)){1,256}+",
     re.DOTALL,
 )
-"""A part of a string that ends neither within an escape nor between the two of a character beyond the first plane."""
+"""A part of a string that ends neither within an escape nor between the two escapes of a surrogate pair."""
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1, ",": 0, ":": 0, '"': 0}
 _OPENS, _CLOSES = "[{", "]}"
 _COLON = re.compile(r'"\s*:( ?)')
 _COMMA = re.compile(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
-SAMPLE_CHARS = 4000
+SAMPLE_CHARS = 4000  # chosen: enough of a document to show how it separates its values
 MIN_WINDOW = 32
-"""Parts. Fewer are not compared with each other."""
+"""Parts. A smaller window is not thinned out, however long it is. Chosen: it has too few parts to compare."""
 
 
 class NotJsonError(ValueError):
-    """The text is no JSON."""
+    """The text is not JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A member of an object, or an item of an array; `key` is the text of its key, quotes included, or empty."""
+    """A member of an object, or an item of an array: text[start:stop] is its value.
+
+    key: the text of its key with the quotes; empty for an item.
+    """
 
     key: str
     start: int
@@ -49,10 +54,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Thinning:
-    """What is kept of a container's parts that are too many: `head` at its beginning, `tail` at its end.
+    """Which parts of a container with very many parts are kept.
 
-    What is between is gone through in windows of at most `parts`, or fewer with `chars` of text. If all parts are
-    containers, `choose` says which of a window are kept.
+    head, tail: parts that are kept at both ends.
+    parts, chars: those between are read in windows of this many parts, or of fewer parts with this many characters.
+    choose: returns the indexes of a window's parts to keep. Not called, so that none is kept, once one of the parts was
+        not a container.
     """
 
     head: int
@@ -63,7 +70,7 @@ class Thinning:
 
 
 def split_parts(text: str, start: int, stop: int, thinning: Thinning | None = None) -> "Parts":
-    """The parts of the container in text[start:stop]. Raises NotJsonError."""
+    """Find the parts of the container in text[start:stop]. Raises NotJsonError."""
     parts = Parts(text, is_object=text[start] == "{", thinning=thinning)
     depth, begin = 0, start + 1
     for found in _read_tokens(text, start + 1, stop):
@@ -82,16 +89,17 @@ def split_parts(text: str, start: int, stop: int, thinning: Thinning | None = No
 
 
 class Parts:
-    """The parts of one container, oldest first; kept as numbers, which no garbage collector has to visit.
+    """The parts of one container, in order; after thinning, those that are kept.
 
-    If they are thinned out, those that are kept; `total` tells how many there are, `head` and `tail` how many of the
-    first and of the last are all kept.
+    Positions are kept in arrays of numbers, which the garbage collector does not have to visit.
+
+    total: how many parts the container has.
     """
 
     def __init__(self, text: str, *, is_object: bool, thinning: Thinning | None = None) -> None:
         self.total = 0
         self._thinning = thinning
-        self._settled = -1  # parts that stay, once any was dropped
+        self._settled = -1  # how many of the first parts are final; -1 if none was dropped yet
         self._has_plain = False
         self._keys: list[str] = []
         self._starts = array("q")
@@ -101,7 +109,7 @@ class Parts:
         self._key = ""
 
     def take_sign(self, sign: str, begin: int, found: re.Match[str]) -> int:
-        """A comma or a colon of the container itself; returns where what comes next begins."""
+        """Take a comma or a colon of the container itself; return the position where the next value begins."""
         if sign == ",":
             self.add(begin, found.start())
         elif self._is_object and not self._key:
@@ -111,7 +119,7 @@ class Parts:
         return found.end()
 
     def add(self, start: int, stop: int) -> None:
-        """A value, with blanks around it; none where there is nothing else."""
+        """Add the value in text[start:stop] without the white space around it, unless it is only white space."""
         text = self._text
         while start < stop and text[start] in _WHITE:
             start += 1
@@ -127,7 +135,7 @@ class Parts:
                 self._thin(self._thinning, stop)
 
     def _thin(self, thinning: Thinning, stop: int) -> None:
-        """Drop what is not to be kept of a full window."""
+        """If a window is full, drop the parts that are not to be kept."""
         first = max(self._settled, thinning.head)
         last = len(self._starts) - thinning.tail
         is_full = last - first >= thinning.parts or (
@@ -145,12 +153,12 @@ class Parts:
 
     @property
     def head(self) -> int:
-        """How many of the first parts are all there."""
+        """How many parts from the first one on are all kept."""
         return len(self) if self._settled < 0 or self._thinning is None else self._thinning.head
 
     @property
     def tail(self) -> int:
-        """How many of the last parts are all there."""
+        """How many parts before the end are all kept."""
         return len(self) if self._settled < 0 else len(self) - self._settled
 
     def __len__(self) -> int:
@@ -163,12 +171,12 @@ class Parts:
         return map(Part, self._keys, self._starts, self._stops)
 
     def are_containers(self) -> bool:
-        """Whether none of them is plain."""
+        """Whether all parts are objects or arrays."""
         return not self._has_plain and all(self._text[start] in _OPENS for start in self._starts)
 
 
 def _read_tokens(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
-    """The tokens, but for very long strings, which are passed over. Raises NotJsonError where a string has no end."""
+    """The tokens; very long strings are skipped. Raises NotJsonError if a string has no end."""
     while start < stop:
         for found in _TOKEN.finditer(text, start, stop):
             if found[0] == '"':
@@ -180,7 +188,7 @@ def _read_tokens(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
 
 
 def _close_string(text: str, start: int, stop: int) -> int:
-    """Where the string ends whose text begins at `start`."""
+    """The end of a string, after its closing quote. Its text begins at `start`."""
     at = text.find('"', start, stop)
     while at >= 0:
         slashes = 0
@@ -193,32 +201,32 @@ def _close_string(text: str, start: int, stop: int) -> int:
 
 
 def split_string(raw: str) -> Iterator[str]:
-    """A JSON string as several that joined are the same: decoding a very long one would hold the interpreter."""
+    """Split a JSON string into shorter ones with the same text in all, as decoding a long one holds the interpreter."""
     return (f'"{found[0]}"' for found in _PIECE.finditer(raw, 1, len(raw) - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What a document writes between a key and its value, and between two values."""
+    """What a document writes between a key and its value (`colon`), and between two values (`comma`)."""
 
     colon: str
     comma: str
 
     def member(self, key: str, value: str) -> str:
-        """A member; the value alone where there is no key."""
+        """A member of an object; with an empty key, the value alone."""
         return f"{key}{self.colon}{value}" if key else value
 
     def object(self, members: Iterable[str]) -> str:
-        """An object of these members."""
+        """Write an object."""
         return "{" + self.comma.join(members) + "}"
 
     def array(self, items: Iterable[str]) -> str:
-        """An array of these items."""
+        """Write an array."""
         return "[" + self.comma.join(items) + "]"
 
 
 def read_signs(text: str) -> Signs:
-    """How a document is written: with blanks behind its colons and commas, or without."""
+    """Find out whether a document has a blank after its colons and its commas."""
     sample = text[:SAMPLE_CHARS]
     colon, comma = _COLON.search(sample), _COMMA.search(sample)
     spaced = "\n" in sample or (comma is not None and comma[1] != "")
@@ -226,7 +234,7 @@ def read_signs(text: str) -> Signs:
 
 
 def unbreak(text: str) -> str:
-    """JSON without its line breaks and indentation; blanks within a line stay as they are."""
+    """JSON without its line breaks and indentation. Blanks within a line stay."""
     if "\n" not in text:
         return text
     return _BLANKS.sub(lambda found: "" if found[1] is not None else found[0], text)

@@ -1,4 +1,4 @@
-"""Changes: diffs, and the log of commits.
+"""Scores of changes: diffs, and logs of commits.
 
 Law: a score is a function of the lines.
 """
@@ -6,6 +6,7 @@ Law: a score is a function of the lines.
 import re
 from collections.abc import Sequence
 
+# Chosen: a line that names a file before the changed lines, and these before the headers of hunks.
 FILE_SCORE, HUNK_SCORE, CHANGE_SCORE, SUBJECT_SCORE, COMMIT_SCORE = 4.8, 1.5, 2.4, 6.0, 1.0
 _FILE = ("diff --git ", "Index: ")
 _HEADER = (
@@ -16,7 +17,10 @@ _COMMIT = re.compile(r"commit [0-9a-f]{7,40}\b")
 
 
 def mark_changes(lines: Sequence[str]) -> dict[int, float]:
-    """Scores of the lines that belong to diffs: files, then changes, then hunks."""
+    """Scores of the lines that belong to diffs: files matter most, then changed lines, then headers of hunks.
+
+    All lines of a diff are in the result, those that do not matter with 0.
+    """
     scores: dict[int, float] = {}
     for start in [index for index, line in enumerate(lines) if line.startswith(_FILE[0])]:
         if start in scores:
@@ -43,7 +47,7 @@ def _score_change(line: str) -> float:
 
 
 def score_commits(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of a log of commits: what each is about."""
+    """Scores of the lines in a log of commits: the subject of each commit matters most."""
     scores: dict[int, float] = {}
     waits_for_subject = False
     for index, text in enumerate(texts):

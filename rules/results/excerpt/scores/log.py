@@ -1,7 +1,8 @@
-"""Logs of tests, builds, linters and servers, and any text of no other kind: how much each line matters.
+"""Scores of logs (of tests, builds, linters and servers), and of any text of no other kind.
 
-Law: a score is a function of the lines. Lines with signals and lines of rare shape have one; those next to a strong
-signal have a share of its; all others have none.
+Law: a score is a function of the lines. Lines with a signal and lines of a rare shape have a score. Lines next to a
+strong signal have a share of its score. Frames of tracebacks and lines of diffs have scores of their own. Other lines
+have no score.
 """
 
 from collections import Counter
@@ -13,17 +14,18 @@ from rules.results.excerpt.scores.shapes import find_rare
 from rules.results.excerpt.scores.signals import ALL_STEMS, MAX_CHARS, NO_SIGNAL, WARNING, Signal, read_signal
 
 FAMILY_DECAY = 0.6
-"""The second line of a kind says less than the first; the exponent of its rank."""
+"""Exponent of a line's rank in its family of signals: the second line of a family says less than the first. Chosen."""
 NEIGHBOURS = ((1, 0.45), (-1, 0.27))
-"""Lines around a strong signal, and their share."""
-FRAMES_LOOKED_AT = 400
+"""Lines around a strong signal: distance, and share of its score. Chosen: the line after it gets more than the one
+before."""
+FRAMES_LOOKED_AT = 400  # lines after the start of a traceback; chosen: longer than usual tracebacks
 _TRACEBACK = "Traceback (most recent call last)"
 RARE_SCORE = 3.0
-"""Of a line whose shape no other has, if all others have one shape."""
+"""Score of a line with a unique shape in a text whose other lines have all the same shape. Chosen."""
 
 
 def score_log(texts: Sequence[str]) -> dict[int, float]:
-    """Scores by the number of a unit."""
+    """Scores of a log's units, by their index."""
     cut = {text: text[:MAX_CHARS].partition("\n")[0].rstrip() for text in dict.fromkeys(texts)}
     lines = list(map(cut.__getitem__, texts))
     changes = mark_changes(lines)
@@ -39,7 +41,7 @@ def score_log(texts: Sequence[str]) -> dict[int, float]:
 
 
 def _read_signals(lines: Sequence[str]) -> dict[int, Signal]:
-    """The signals of lines that have any; equal lines are read once."""
+    """The signals of lines that have any, by index; equal lines are read once."""
     different = dict.fromkeys(lines)
     stems = ALL_STEMS.find("\n".join(different))
     read = ((line, read_signal(line, stems)) for line in different)
@@ -48,7 +50,7 @@ def _read_signals(lines: Sequence[str]) -> dict[int, Signal]:
 
 
 def _score_signals(signals: Mapping[int, Signal]) -> dict[int, float]:
-    """Of each family the first lines matter most, the last ones next."""
+    """Scores by index. In each family of signals, the first line matters most, then the second and the last one."""
     totals = Counter(signal.family for signal in signals.values())
     seen: Counter[object] = Counter()
     scores = {}
@@ -61,7 +63,7 @@ def _score_signals(signals: Mapping[int, Signal]) -> dict[int, float]:
 
 
 def _add_neighbours(scores: dict[int, float], lines: Sequence[str], signals: Mapping[int, Signal]) -> None:
-    """What is around a strong signal, but for other strong ones."""
+    """Add scores for the lines next to a strong signal, except if they have a strong signal themselves."""
     strong = {index for index, signal in signals.items() if signal.weight >= WARNING}
     for index, score in [(index, scores[index]) for index in signals if index in strong]:
         for distance, share in NEIGHBOURS:
@@ -72,7 +74,7 @@ def _add_neighbours(scores: dict[int, float], lines: Sequence[str], signals: Map
 
 
 def _add_frames(scores: dict[int, float], lines: Sequence[str]) -> None:
-    """The frames of Python's tracebacks, the innermost first, by what the exception matters."""
+    """Add scores for the frames of Python tracebacks: shares of the exception's score, most for the innermost frame."""
     opening = {line for line in dict.fromkeys(lines) if _TRACEBACK in line}
     for start in [index for index, line in enumerate(lines) if line in opening] if opening else ():
         stop = start + 1 + sum(1 for _ in takewhile(_is_frame, lines[start + 1 : start + 1 + FRAMES_LOOKED_AT]))

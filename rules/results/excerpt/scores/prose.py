@@ -1,4 +1,4 @@
-"""Documents and pages: headings, and how each paragraph begins.
+"""Scores of documents and HTML pages: headings, and the beginning of each paragraph.
 
 Law: a score is a function of the lines.
 """
@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+# Chosen: headings, then first lines of paragraphs, then other lines, then lines of tags only.
 HEADING_SCORE, OPENING_SCORE, LINE_SCORE, TAG_SCORE = 6.0, 3.0, 1.0, 0.2
 MAX_OPENING_SHARE = 0.2
-"""Of a document's lines that begin with the same word; logs have more."""
+"""Share of a document's lines that may begin with the same word. Chosen: in logs, more lines do."""
 _HEADING = re.compile(r"#{1,6} \S|[A-Z][A-Z0-9 ,'()/-]{3,60}$|\s*<(?:h[1-6]|title|th|caption)\b", re.ASCII)
 _UNDERLINE = re.compile(r"(?:=+|-+|~+|\^+)\s*$")
 _PAGE = re.compile(r"\s*(?:<!doctype html|<html|<\?xml|<head|<body)", re.IGNORECASE)
@@ -18,7 +19,7 @@ _IN_PAGE = re.compile(r"(?i)\s*</?(?:script|style|svg|path|link|meta)\b")
 
 
 def score_prose(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of a document's lines, of an HTML page's too."""
+    """Scores of the lines of a document or an HTML page."""
     scores: dict[int, float] = {}
     for index, text in enumerate(texts):
         line = text[:400].rstrip()
@@ -36,12 +37,12 @@ def score_prose(texts: Sequence[str]) -> dict[int, float]:
 
 
 def is_page(lines: Sequence[str]) -> bool:
-    """Whether a sample of lines begins as an HTML page does."""
+    """Whether a sample of lines begins like an HTML page."""
     return any(_PAGE.match(line[:200]) for line in lines[:5])
 
 
 def is_prose(lines: Sequence[str]) -> bool:
-    """Whether a sample of lines is a document: headings, and lines of many words without the signs of code or logs."""
+    """Whether a sample of lines is a document: it has headings, or mostly lines of many words and few signs."""
     filled = [line.strip() for line in lines if line.strip()]
     openings = Counter(line.split()[0] for line in filled if line[0].isalnum())
     if openings and openings.most_common(1)[0][1] > MAX_OPENING_SHARE * len(filled):

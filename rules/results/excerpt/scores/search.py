@@ -1,4 +1,4 @@
-"""Search results and listings: something of every file or folder before more of any.
+"""Scores of search results and listings: the first lines of every file or folder come before more lines of any.
 
 Law: a score is a function of the lines.
 """
@@ -8,20 +8,21 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+# Chosen: matches before their context, headings of folders before entries.
 MATCH_SCORE, CONTEXT_SCORE, HEADING_SCORE, ENTRY_SCORE = 4.0, 1.0, 5.0, 2.0
-FILE_DECAY = 0.5
+FILE_DECAY = 0.5  # exponent of a line's rank in its file or folder; chosen
 _GREP = re.compile(
     r"(?P<file>(?!\d+[-/:.]\d)(?:[A-Za-z]:)?(?=[^\s:]*[A-Za-z])[^\s:]+?(?=[:-]\d+[:-]))?(?(file)[:-])(?P<line>(?!0\d)\d+)(?P<sign>[:-])"
 )
 _VERDICT = re.compile(r"(?:\d+:)?\s*(?:(?:fatal )?error|warning|note|info|[EWFCRN]\d{3,4})\b\s*[:\[(]?(?! ?=)")
-"""How a compiler or a linter goes on behind a place; code that was searched for says something else."""
+"""What a compiler or a linter writes after a position in a file. The lines of a search result have code there."""
 _LONG_LISTING = re.compile(r"[-dlbcps][rwxsStT-]{9}[.+@]?\s")
 _FOLDER = re.compile(r"\S.*:$")
 _PATH = re.compile(r"(?:\./|/|[\w.@+-]+/)[^\s:]*$")
 
 
 def score_matches(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of the lines that grep and its like print: matches before context, the first ones of each file first."""
+    """Scores of the lines of grep and similar tools: matches before context, the first matches of each file first."""
     scores: dict[int, float] = {}
     seen: Counter[str] = Counter()
     for index, text in enumerate(texts):
@@ -38,7 +39,7 @@ def score_matches(texts: Sequence[str]) -> dict[int, float]:
 
 
 def score_listing(texts: Sequence[str]) -> dict[int, float]:
-    """Scores of a listing's lines: folders' headings, then the first entries of each."""
+    """Scores of a listing's lines: headings of folders, then the first entries of each folder."""
     scores: dict[int, float] = {}
     seen: Counter[str] = Counter()
     folder = ""
@@ -55,12 +56,17 @@ def score_listing(texts: Sequence[str]) -> dict[int, float]:
 
 
 def is_matches(lines: Sequence[str]) -> bool:
-    """Whether a sample of lines is what a search printed: a file and a line's number, or a number alone, in each."""
+    """Whether a sample of lines is the output of a search.
+
+    Its lines begin with a file and a line number, or with a number alone. If messages of a compiler or a linter follow,
+    it is not a search.
+    """
     found = [match for line in lines if (match := _GREP.match(line[:400]))]
     if len(found) < 0.6 * len(lines) or not any(match["sign"] == ":" for match in found):
         return False
     named = sum(match["file"] is not None for match in found)
     if named < 0.9 * len(found):
+        # Without files: a search in one file has rising numbers with gaps; `cat -n` has no gaps.
         steps = [int(after["line"]) - int(before["line"]) for before, after in pairwise(found)]
         return not named and sum(step > 0 for step in steps) >= 0.9 * len(steps) and any(step != 1 for step in steps)
     return not any(_VERDICT.match(match.string, match.end()) for match in found)

@@ -1,7 +1,7 @@
-"""Lines by their shape: what stays of them without numbers, paths, identifiers and quoted words.
+"""Lines by their shape: what is left of a line without numbers, paths, identifiers and quoted words.
 
-A line whose shape occurs once among thousands is the news. Where what was taken out hardly varies (a message code that
-only three lines have), it is no name but content, and the line itself is the shape.
+A line whose shape occurs once among thousands matters. If the parts that were taken out hardly vary within a shape (an
+error code, for example), they are content and not names; then the line itself is the shape.
 """
 
 import re
@@ -10,16 +10,21 @@ from collections.abc import Sequence
 
 _DIGITS = b"0123456789"
 _NAMED = re.compile(rb"(?<![^\s,;|])[^\s,;|/.\"'=_\\`\xe2]*+[/.\"'=_\\`\xe2][^\s,;|]*+")
-"""A word that holds a sign of names: a slash, a dot, a quote (0xE2 begins the curly ones)."""
+"""A word that contains a sign of names, such as a slash, a dot or a quote. 0xE2 is the first byte of curly quotes."""
+# If a shape has at least 8 lines, and at least 8 for each distinct line, each distinct line counts as a shape. Chosen:
+# fewer lines do not show that the parts taken out hardly vary.
 MIN_GROUP = 8
 LINES_A_VALUE = 8
-"""A group of lines so large, with so many lines for each different one, is told apart by the lines themselves."""
 
 Shape = bytes | str
 
 
 def find_rare(lines: Sequence[str]) -> tuple[list[int], float]:
-    """The lines whose shape no other has, and how much that says: from 0, all shapes differ, to 1, all are one."""
+    """Find the lines with a unique shape.
+
+    Returns their indexes, and how much that says: 0 if all lines have different shapes, nearly 1 if nearly all have the
+    same.
+    """
     by_line: dict[str, Shape] = {line: _read_shape(line) for line in dict.fromkeys(lines)}
     counts, values = Counter(map(by_line.__getitem__, lines)), Counter(by_line.values())
     coded = {

@@ -1,8 +1,8 @@
-"""What a line says about how things went: words of failure, warnings, totals; and which lines speak alike.
+"""Signals: what a line says about how things went (failures, warnings, totals), and which lines say the same.
 
-Law: a signal is a function of the line alone. The words are those that compilers, test runners, linters, package
-managers and servers use, whatever they are about. Each stands here once: the patterns and the stems, by which lines are
-chosen that are worth a pattern, are both made of it.
+Law: a signal is a function of the line alone. The words are those of compilers, test runners, linters, package managers
+and servers. Each is written here once: the patterns and the stems are both made of it. A line without any stem is not
+matched against the patterns, which are slow.
 """
 
 import re
@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_CHARS = 400
-"""Of a line, looked at."""
+"""Part of a line that is read. Chosen: bounds the time that a long line takes."""
 
+# Weights of signals. Chosen: errors, summaries, HTTP errors, banners, warnings, then words that may be harmless.
 ERROR, LOUD, SUMMARY, BANNER, WARNING, CALM = 10.0, 8.0, 9.0, 7.0, 6.0, 5.0
 QUIET_FACTOR = 0.3
-"""Of a signal in a line of code that a tool quotes."""
+"""Factor for a signal in a line of code that a tool quotes. Chosen: code that mentions errors reports none."""
 
 Words = Mapping[str, str]
-"""Stems, each with the pattern of what may follow it, case and all."""
+"""Stems, each with the pattern of what may follow it; case matters unless the pattern made of them ignores it."""
 
 
 def _plain(*words: str) -> Words:
@@ -52,7 +53,7 @@ _COUNTED: Words = {
     ),
     " vulnerabilit": "(?:y|ies)",
 }  # fmt: skip
-"""What totals count, behind a number."""
+"""What totals count: words after a number."""
 _EXIT = r"(?:ed)?(?: with)?(?: (?:status|code))?[: ]+\d+"
 _ENDINGS: Words = {
     "Exit": _EXIT, "exit": _EXIT, "Successfully": r"\b",
@@ -66,7 +67,7 @@ _TOTALS: Words = {
 
 
 def _any_of(*words: Words) -> str:
-    """The pattern of any word of these."""
+    """A pattern that matches any of these words."""
     return "|".join(re.escape(stem) + ending for each in words for stem, ending in each.items())
 
 
@@ -82,18 +83,18 @@ _STEMS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Stems:
-    """Stems to look for: `small` in any case, `capitals` as they stand.
+    """Stems to search for: `small` ignoring case, `capitals` with case.
 
-    Capitals are a part of many words in small letters ("get", "err").
+    Ignoring case, capitals such as GET and ERR would be found in very many words.
     """
 
     small: tuple[str, ...]
     capitals: tuple[str, ...]
 
     def find(self, text: str) -> "Stems":
-        """Those that stand in a text: a line of it holds no other."""
+        """The stems that occur in a text. Its lines contain no others."""
         lowered = text.lower()
-        # No `filter` and `map`: they hold the interpreter from the first stem to the last, 50 ms of a megabyte.
+        # Not `filter` and `map`: these hold the interpreter from the first stem to the last, for 50 ms a megabyte.
         return Stems(
             tuple([stem for stem in self.small if stem in lowered]),
             tuple([stem for stem in self.capitals if stem in text]),
@@ -108,12 +109,12 @@ STARTS = (
     "___", "===", "---", "E   ", ">   ", "Traceback", "Caused by", ">>>>>", "***", "diff --git ", "FAIL",
     "ERROR", "not ok",
 )  # fmt: skip
-"""How a line begins that is looked at without any of the words."""
+"""Beginnings of lines that may have a signal without any of the words."""
 
 _STATUS = re.compile(
     rf"(?:\b(?:{_any_of(_METHODS)})\s+|{_any_of(_PROTOCOL)}\s+)(?:[^\s\d]\S*\s+)?(?P<status>[45]\d\d)\b"
 )
-"""A request that was answered by an error."""
+"""A request that was answered with an error status."""
 _WORDS = (
     (ERROR, "fatal", re.compile(rf"(?<![\w.-])(?:{_any_of(_FATAL)})\b(?![\w(.])", re.IGNORECASE)),
     (
@@ -141,13 +142,19 @@ _PASSES = re.compile(
 )
 _FAILS = re.compile(r"\b(?:FAIL|ERROR|not ok)")
 _QUOTES_CODE = re.compile(r"\s*\d+ +\| (?!.* \| )")
+# A family consists of the signal's kind, the word before the signal (within 12 characters) and 4 words after it (within
+# 60). Chosen: enough to tell different errors apart.
 BEFORE_CHARS, BEHIND_CHARS = 12, 60
-WORDS_BEHIND = 4
+WORDS_BEHIND = 4  # chosen, as above
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """How much a line matters by its words, and what other lines it stands for: those with the same `family`."""
+    """The signal of a line.
+
+    weight: how much the line matters; 0 for no signal.
+    family: lines that say the same have the same family.
+    """
 
     weight: float
     family: tuple[str, ...]
@@ -157,12 +164,16 @@ NO_SIGNAL = Signal(0.0, ())
 
 
 def holds_word(line: str, stems: Stems = ALL_STEMS) -> bool:
-    """Whether a line holds the stem of any word. One without carries no signal but by how it begins."""
+    """Whether a line contains any stem. A line without one has a signal only by its beginning, see STARTS."""
     return any(map(line.lower().__contains__, stems.small)) or any(map(line.__contains__, stems.capitals))
 
 
 def read_signal(line: str, stems: Stems = ALL_STEMS) -> Signal:
-    """The signal of a line of at most MAX_CHARS, without its trailing blanks; `stems` are those that it may hold."""
+    """The signal of a line.
+
+    line: at most MAX_CHARS long, without trailing blanks.
+    stems: only these are searched for; the line must not contain any other.
+    """
     if not (holds_word(line, stems) or line.startswith(STARTS)):
         return NO_SIGNAL
     sums_up = _OPENS_SUMMARY.match(line) or _SUMMARY.search(line)
@@ -176,7 +187,7 @@ def read_signal(line: str, stems: Stems = ALL_STEMS) -> Signal:
 
 
 def _read_form(line: str, weight: float, family: tuple[str, ...]) -> tuple[float, tuple[str, ...]]:
-    """The same with what the line's form says: a banner, pytest's mark, a line of code."""
+    """The weight and the family after a look at the line's form: a banner, pytest's mark, or a line of quoted code."""
     if _QUOTES_CODE.match(line):
         return weight * QUIET_FACTOR, ("code",)
     if _BANNER.match(line):
@@ -203,5 +214,5 @@ def _read_words(line: str) -> tuple[float, tuple[str, ...]]:
 
 
 def mask_names(text: str) -> str:
-    """The text with what names a thing - paths, identifiers, quoted words, numbers - taken out."""
+    """The text with a NUL character in place of each name: paths, identifiers, quoted words, numbers."""
     return _NAMES.sub("\0", text)

@@ -1,14 +1,14 @@
-"""Source files, as a tool reads them: the head, the definitions, and the lines that were asked for.
+"""Scores of source files: definitions.
 
-Law: a score is a function of the lines. Gutters with line numbers, as `cat -n` and agents' viewers print them, are no
-part of the code.
+Law: a score is a function of the lines. The line numbers that `cat -n` and agents' viewers print before each line are
+not part of the code.
 """
 
 import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-DEFINITION_SCORE = 6.0
+DEFINITION_SCORE = 6.0  # chosen: below that of lines with a term of the call, TERM_SCORE
 _GUTTER = re.compile(r"\s*\d+(?:\t|\u2192|[|:] ?| {1,2})")
 _DEFINES = re.compile(
     r"\s*(?:export\s+|default\s+|pub(?:\([a-z]+\))?\s+|public\s+|private\s+|protected\s+|internal\s+|static\s+|final\s+|"
@@ -23,7 +23,7 @@ _MEMBER = re.compile(
     r"(?:export\s+)?(?:const|let|var)\s+\w+\s*=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*=>|\w+\s*=>)|"
     r"#{2,4} \S|\[[\w.\"-]+\]\s*$"
 )
-MAX_NUMBERED_LOOKED_AT = 1000
+MAX_NUMBERED_LOOKED_AT = 1000  # lines that show whether a text is numbered; chosen
 _NUMBER = re.compile(r"\s*\d{1,7}(?=[\t\u2192|: ])")
 SAMPLE_CODE = re.compile(
     r"\s*+(?:(?:def|class|import|from|return|if|elif|else|for|while|try|except|with|raise|function|const|let|var|export|"
@@ -40,20 +40,20 @@ def score_source(texts: Sequence[str]) -> dict[int, float]:
 
 
 def strip_gutter(line: str) -> str:
-    """The line without its number."""
+    """The line without the line number before it."""
     found = _GUTTER.match(line)
     return line[found.end() :] if found else line
 
 
 def is_numbered(lines: Sequence[str]) -> bool:
-    """Whether a sample of lines is numbered, each number larger than the one before."""
+    """Whether nearly all lines of a sample begin with a number, and nearly each number is larger than the last one."""
     numbers = [int(found[0]) for line in lines if (found := _NUMBER.match(line))]
     rising = sum(before < after for before, after in pairwise(numbers))
     return len(numbers) >= 0.9 * len(lines) and rising >= 0.95 * (len(numbers) - 1)
 
 
 def read_numbers(lines: Sequence[str]) -> list[int]:
-    """The number that each line shows, or the one before it; nothing where the lines are not numbered."""
+    """The number that each line shows, else that of the line before it; empty if the lines are not numbered."""
     if not is_numbered([line for line in lines if line.strip()][:MAX_NUMBERED_LOOKED_AT]):
         return []
     numbers = []

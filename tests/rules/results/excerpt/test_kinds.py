@@ -1,4 +1,4 @@
-"""A text's kind is told from its lines; what only looks like a kind is not taken for it."""
+"""The kind of a text is recognised by its lines, and not by lines that only look similar."""
 
 import pytest
 
@@ -90,19 +90,19 @@ LOGS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_kind_is_told(name: str) -> None:
-    """By a made-up text of each."""
+    """A made-up text of each kind."""
     kind, text = KINDS[name]
     assert tell_kind(text.splitlines(keepends=True)) is kind
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_what_only_looks_like_a_kind_is_a_log(name: str) -> None:
-    """Numbers before colons, signs of code at a line's end, and places in files are not enough."""
+    """Numbers before colons, signs of code at the end of a line, and positions in files are not enough."""
     assert tell_kind(LOGS[name].splitlines(keepends=True)) is kinds.LOG
 
 
 def test_code_among_errors_is_a_log() -> None:
-    """A text that looks like code but tells how something went."""
+    """A text that looks like code but reports how something went."""
     lines = []
     for number in range(60):
         lines += [f"ERROR: case {number} failed\n", "    def f(x):\n", "        return x\n"]
@@ -111,7 +111,7 @@ def test_code_among_errors_is_a_log() -> None:
 
 @pytest.mark.parametrize("kind", [kinds.COMMITS, kinds.MATCHES, kinds.LISTING, kinds.SOURCE, kinds.PROSE, kinds.LOG])
 def test_each_kind_has_its_scores_and_ends(kind: Kind) -> None:
-    """Scores are of lines that are there, for any text; the ends leave most of the budget to what stands between."""
+    """For any text, scores are those of existing lines. The ends leave most of the budget to the lines between."""
     for _, text in KINDS.values():
         lines = text.splitlines(keepends=True)
         scores = kind.score(lines)

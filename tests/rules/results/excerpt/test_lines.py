@@ -1,4 +1,4 @@
-"""A text as the units that are kept or left out."""
+"""A text as units, each of which is kept or left out."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ TEXTS = st.builds(
 
 @given(TEXTS, st.integers(200, 500))
 def test_the_units_joined_are_the_text(text: str, max_chars: int) -> None:
-    """Each stands at its offset, with the number of the line that it begins in, and is no longer than it may be."""
+    """Each unit begins at its offset, has the number of the line in which it begins, and is not too long."""
     units = split_units(text, max_chars)
     assert "".join(units.texts) == text
     assert units.offsets[0] == 0
@@ -32,7 +32,7 @@ def test_the_units_joined_are_the_text(text: str, max_chars: int) -> None:
 
 
 def test_a_long_line_is_cut_behind_a_blank() -> None:
-    """Where one is near, and no mark stands on it."""
+    """If a blank is near, and no combining mark follows it."""
     assert all(piece.endswith(" ") for piece in split_units("word " * 300, 100).texts)
     pieces = split_units("word \u0301" * 300, 100).texts
     assert not any(piece.startswith("\u0301") for piece in pieces)

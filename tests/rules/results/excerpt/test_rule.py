@@ -31,7 +31,7 @@ def test_a_result_keeps_its_budget(texts: list[str], tokens: int, limit: int | N
     short = _truncate(before, Budget(tokens, limit))
     assert short is before or sum(map(count, short.texts)) <= tokens
     assert short is before or limit is None or sum(map(measure_bytes, short.texts)) <= limit
-    # Left alone only where little would be saved.
+    # A text over its budget stays only if little would be saved.
     assert short is not before or sum(map(count, short.texts)) <= tokens + 0.05 * before.tokens
     assert short.tokens == before.tokens - sum(map(count, before.texts)) + sum(map(count, short.texts))
     assert short.original_tokens == before.tokens
@@ -40,7 +40,7 @@ def test_a_result_keeps_its_budget(texts: list[str], tokens: int, limit: int | N
 
 @given(sizes=st.lists(st.integers(1, 200), min_size=1, max_size=12))
 def test_no_text_is_emptied(sizes: list[int]) -> None:
-    """Each part of a truncated result says something still."""
+    """Each part of a truncated result keeps some text."""
     before = result("1", *(fill(f"part {number}", size) for number, size in enumerate(sizes)))
     assert all(_truncate(before, Budget(64)).texts)
 
@@ -60,7 +60,7 @@ def test_short_parts_stay_whole() -> None:
 
 
 def test_only_results_are_truncated() -> None:
-    """Words of user and assistant, arguments of calls, and results within their budget stay as they are."""
+    """Messages of user and assistant, arguments of calls, and results within their budget stay unchanged."""
     long = fill("long", 500)
     messages = (user(long), assistant(long, call("1", arguments=long)), result("1", "short"))
     before = conversation(*messages)
@@ -68,7 +68,7 @@ def test_only_results_are_truncated() -> None:
 
 
 def test_a_decision_tells_what_was_done() -> None:
-    """How many results, over which budget, from where on, and at what gain."""
+    """It says how many results were over their budget, the first message that changed, and what was saved."""
     long = result("2", LOG)
     before = conversation(user(), result("1"), long, user(), result("3", LOG), fixed_tokens=5)
     outcome = _shorten(before, Budget(100))
@@ -80,7 +80,7 @@ def test_a_decision_tells_what_was_done() -> None:
 
 
 def test_each_tools_results_have_its_own_budget() -> None:
-    """Whatever the others' is; the reason names none of them."""
+    """Whatever budgets other tools have. The reason names no budget."""
     rules = (ToolRule("small", Treatment(Budget(100))),)
     calls = (call("a", "small"), call("b", "large"))
     messages = (assistant(None, *calls), result("a", fill("a", 999)), result("b", fill("b", 999)))
@@ -97,7 +97,7 @@ PADDED = "".join(f"{number:<6}|{f'n{number}':<250}|{'':<250}|\n" for number in r
 
 @pytest.mark.parametrize("limit", [256, 1000, 4000])
 def test_a_budget_in_bytes_is_used(limit: int) -> None:
-    """Also where bytes and tokens have little to do with each other; and what is missing is said."""
+    """Also for texts with very many or very few bytes a token. A marker says what is missing."""
     for text in (PADDED, "-" * 5000 + "\nERROR\n" + "=" * 5000, " " * 20_000):
         (short,) = _truncate(result("1", text), Budget(4000, limit), truth).texts
         assert limit / 2 <= measure_bytes(short) <= limit
@@ -107,7 +107,7 @@ def test_a_budget_in_bytes_is_used(limit: int) -> None:
 
 @pytest.mark.parametrize("truncation", Truncation)
 def test_what_costs_few_tokens_keeps_a_budget_in_bytes(truncation: Truncation) -> None:
-    """Where a marker would cost more than the text does, the text's beginning is kept."""
+    """If a marker would cost more than the text, the beginning of the text is kept."""
     text = "=" * 400
     policy = Policy(result_budget=Budget(4000, 256), truncation=truncation)
     before = conversation(result("1", text))
@@ -117,16 +117,16 @@ def test_what_costs_few_tokens_keeps_a_budget_in_bytes(truncation: Truncation) -
 
 
 def test_media_of_a_result_stay() -> None:
-    """Parts that are not text are no text, and are kept."""
+    """Parts that are not text are kept."""
     before = replace(result("1", LOG), media=(IMAGE,))
     assert _truncate(before, Budget(100)).media == (IMAGE,)
-    # And what they cost does not make its texts worth less.
+    # The cost of media does not change which savings in the texts are worth it.
     many = replace(before, media=(IMAGE,) * 60, tokens=before.tokens + 90_000)
     assert _truncate(many, Budget(100)).texts == _truncate(before, Budget(100)).texts
 
 
 def test_a_memo_changes_nothing() -> None:
-    """With a memo the outcome is the same, and what stands in it is used."""
+    """With a cache the outcome is the same, and what is in the cache is used."""
     memo = {}
     budget = Budget(100)
     before = conversation(user(), result("1", LOG), result("2", fill("fits by words", 98)))
@@ -143,7 +143,7 @@ def test_a_memo_changes_nothing() -> None:
 
 
 def test_a_memo_is_not_believed_about_other_bytes() -> None:
-    """Messages that say the same in other bytes are not taken for each other."""
+    """Messages with the same text in other bytes are not confused."""
     memo = {}
     budget = Budget(100)
     first = result("1", LOG)

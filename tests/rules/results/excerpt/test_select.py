@@ -13,7 +13,7 @@ TEXT = "".join(f"{line}\n" for line in LINES)
 
 
 def select(scores: dict[int, float], limit: int, shares: Shares = NO_ENDS) -> str:
-    """What is kept of the text."""
+    """The excerpt of the text."""
     return Selection(split_units(TEXT, 400), count(TEXT), Guide(scores)).write(limit, shares, count) or ""
 
 
@@ -23,7 +23,7 @@ def select(scores: dict[int, float], limit: int, shares: Shares = NO_ENDS) -> st
     st.sampled_from([NO_ENDS, Shares(0.2, 0.1), Shares(0.06, 0.14)]),
 )
 def test_a_selection_keeps_its_limit(scores: dict[int, float], limit: int, shares: Shares) -> None:
-    """Whatever is wanted; what is kept stands in its order."""
+    """Whatever the scores are. Kept units stay in their order."""
     short = select(scores, limit, shares)
     assert count(short) <= limit
     kept = [line for line in short.splitlines() if not line.startswith("[trimtab: ")]
@@ -32,7 +32,7 @@ def test_a_selection_keeps_its_limit(scores: dict[int, float], limit: int, share
 
 
 def test_what_is_wanted_most_is_kept() -> None:
-    """And nothing that nobody wants, but for gaps that would cost as much as their markers."""
+    """Units without a score are not kept, except in gaps that cost as much as their markers."""
     kept = select({10: 0.1, 200: 9.0, 300: 5.0}, 72).splitlines()
     assert LINES[200] in kept
     assert LINES[300] in kept
@@ -48,7 +48,7 @@ def test_a_short_gap_is_filled() -> None:
 
 
 def test_the_ends_are_kept_by_their_shares() -> None:
-    """Whatever stands in them."""
+    """Whatever they contain."""
     kept = select({}, 400, Shares(0.25, 0.5)).splitlines()
     marker = next(index for index, line in enumerate(kept) if line.startswith("[trimtab: "))
     assert kept[:marker] == LINES[:marker]
@@ -57,7 +57,7 @@ def test_the_ends_are_kept_by_their_shares() -> None:
 
 
 def test_without_room_for_the_ends_there_is_none() -> None:
-    """The caller keeps head and tail then."""
+    """Then the caller keeps head and tail."""
     assert Selection(split_units(TEXT, 400), count(TEXT), Guide({})).write(5, NO_ENDS, count) is None
 
 

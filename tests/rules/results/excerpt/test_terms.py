@@ -8,14 +8,14 @@ from rules.results.excerpt.terms import MAX_TERMS, MIN_TERM_CHARS, add_terms, fi
 
 
 def score(texts: list[str], *terms: str) -> dict[int, float]:
-    """What the terms add to no scores."""
+    """The scores that the terms alone give."""
     scores: dict[int, float] = {}
     add_terms(scores, "".join(texts), [0, *accumulate(map(len, texts))], terms)
     return scores
 
 
 def test_terms_are_the_words_of_the_arguments() -> None:
-    """Not those that any call has; each once, without the signs around it, and none that is short."""
+    """Not the words of any call, and no short ones; each term once, without the signs around it."""
     terms = find_terms(
         call("1", "bash", '{"command":"grep -rn read_header src/parse.c | head\\nread_header... x--- ab"}')
     )
@@ -32,13 +32,13 @@ def test_there_are_never_many_terms() -> None:
 
 
 def test_a_range_of_lines_has_no_terms() -> None:
-    """What says which lines to read is not looked for in them."""
+    """Arguments that only say which lines to read make no terms."""
     assert find_terms(call("1", "bash", '{"command":"sed -n 100,200p"}')) == ()
     assert find_terms(call("1", "view", '{"view_range":[1,200]}')) == ()
 
 
 def test_lines_with_a_term_and_those_behind_it_are_raised() -> None:
-    """Most the line itself; a score that is larger stays."""
+    """The line itself is raised most. A higher score stays."""
     texts = [f"line {number}\n" for number in range(200)]
     texts[100] = "def read_header():\n"
     scores = score(texts, "read_header")
@@ -51,7 +51,7 @@ def test_lines_with_a_term_and_those_behind_it_are_raised() -> None:
 
 
 def test_a_term_that_stands_in_many_lines_adds_nothing() -> None:
-    """It tells nothing. Nor does one that stands nowhere."""
+    """It carries no information. A term that does not occur adds nothing, either."""
     texts = [f"common {number}\n" for number in range(200)]
     assert score(texts, "common", "nowhere") == {}
     assert set(score(["common common\n"] * 3, "common")) == {0, 1, 2}

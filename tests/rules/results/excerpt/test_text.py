@@ -1,4 +1,4 @@
-"""A text that is too long is brought within its budget, and says what is missing."""
+"""A text that is too long is shortened to its budget, and markers say what is missing."""
 
 import re
 from collections.abc import Callable
@@ -38,7 +38,7 @@ _LATER = re.compile(r"\[trimtab: omitted lines? (\d+)(?:-(\d+))? \(~(\d+) tokens
 @pytest.mark.parametrize("measure", [count, count_words])
 @given(text=TEXTS, limit=st.one_of(st.integers(0, 63), st.integers(64, 400)))
 def test_a_result_never_exceeds_its_budget(measure: CountTokens, text: str, limit: int) -> None:
-    """Whatever it holds; the same text where it fits; the same outcome each time, and nothing more to do for it."""
+    """For any text: unchanged if it fits, the same outcome each time, and a second pass changes nothing."""
     short = shorten_text(text, limit, measure)
     assert measure(short) <= limit
     assert short == shorten_text(text, limit, measure)
@@ -55,7 +55,7 @@ def test_a_result_never_exceeds_its_budget(measure: CountTokens, text: str, limi
     st.integers(100, 400),
 )
 def test_lines_and_markers_cover_the_text(some: list[str], times: int, limit: int) -> None:
-    """Each kept line stands where the markers before it say, unaltered; each covers what is missing, and no more."""
+    """Each kept line is unchanged and has the number that the markers imply. Each marker covers exactly its gap."""
     lines = some * times
     short = shorten_text("".join(f"{line}\n" for line in lines), limit, count)
     number = 1
@@ -81,7 +81,7 @@ def _read_marker(line: str) -> tuple[int, int, int] | None:
 
 
 def test_the_first_marker_says_how_to_get_at_what_is_missing() -> None:
-    """Those behind it are short."""
+    """Later markers are short."""
     short = excerpt_text(LOG, 400, count, Asked())
     assert short is not None
     markers = [line for line in short.split("\n") if line.startswith("[trimtab: ")]
@@ -91,7 +91,7 @@ def test_the_first_marker_says_how_to_get_at_what_is_missing() -> None:
 
 
 def test_what_matters_is_kept_between_head_and_tail() -> None:
-    """The first and the last line, the error, and the line that is like no other."""
+    """The first and the last line, the error, and the line with a unique shape."""
     short = excerpt_text(LOG, 400, count, Asked())
     assert short is not None
     for line in (LINES[0], LINES[700], LINES[1100], LINES[-1]):
@@ -107,7 +107,7 @@ def test_most_of_the_budget_is_used() -> None:
 
 
 def test_a_long_line_is_kept_in_pieces() -> None:
-    """Each as it stands, in order; the marker says in which line what is missing stands."""
+    """The pieces are unchanged and in order. The marker names the line that misses characters."""
     line = ", ".join(f"item {number}" for number in range(9000))
     short = excerpt_text(f"first\n{line}\nlast\n", 500, count, Asked())
     assert short is not None
@@ -122,7 +122,7 @@ def test_a_long_line_is_kept_in_pieces() -> None:
     "unit", ["\n", " ", "a", "[", '"', "\\", "\r", "\0", "\ud800", "\u0301", "error\n", "a/", "_", '{"a":']
 )
 def test_what_repeats_without_end_is_shortened(unit: str) -> None:
-    """To the budget, and a little of it stays."""
+    """To the budget, and some of the text stays."""
     text = unit * (60_000 // len(unit))
     short = shorten_text(text, 200, count)
     assert short
@@ -130,7 +130,7 @@ def test_what_repeats_without_end_is_shortened(unit: str) -> None:
 
 
 def test_what_was_asked_for_is_kept() -> None:
-    """A line with a term of the call's own arguments, that nothing else makes stand out."""
+    """A line with a term of the call's own arguments, which has no other score."""
     lines = [f"def function_{number}(value):\n    return value + {number}\n" for number in range(900)]
     lines[450] = "def function_wanted(value):\n    return value * 7\n"
     text = "".join(lines)
@@ -144,7 +144,7 @@ def test_what_was_asked_for_is_kept() -> None:
     "wrap", [lambda text: {"output": text, "metadata": {"exit_code": 1}}, lambda text: [{"type": "text", "text": text}]]
 )
 def test_a_log_within_json_is_shortened_like_a_log(wrap: Callable[[str], object]) -> None:
-    """Agents' tools put what a command printed into JSON: its failures and its end are kept, and it stays JSON."""
+    """Agents' tools wrap the output of a command in JSON. Its failures and its end are kept; it stays JSON."""
     lines = [f"tests/test_a.py::test_{number} PASSED" for number in range(900)]
     lines[400] = "E       AssertionError: assert 3 == 4"
     text = "\n".join([*lines, "1 failed, 899 passed in 3.2s"])
@@ -173,7 +173,7 @@ def test_markers_name_lines_as_the_reader_can_ask_for_them() -> None:
 
 
 def test_no_change_of_a_diff_stands_without_its_file() -> None:
-    """Whatever is kept, the last file named before it is its own."""
+    """The last file named before a kept change is the file of that change."""
     files = [
         f"diff --git a/f{file}.py b/f{file}.py\n--- a/f{file}.py\n+++ b/f{file}.py\n"
         + "".join(f"@@ -{hunk * 9} +{hunk * 9} @@\n-old {file} {hunk}\n+new {file} {hunk}\n" for hunk in range(12))
@@ -187,14 +187,14 @@ def test_no_change_of_a_diff_stands_without_its_file() -> None:
 
 
 def test_what_is_uniform_fills_its_budget() -> None:
-    """Where nothing matters more than anything else, there is more of both ends."""
+    """If no line matters more than another, more lines of both ends are kept."""
     text = "".join(f"tests/test_a.py::test_{number} PASSED\n" for number in range(3000))
     assert count(shorten_text(text, 1000, count)) > 900
 
 
 @pytest.mark.parametrize("sign", ["\u6f22", "\U0001f600", "a", "\u05d0"])
 def test_one_long_line_keeps_both_ends(sign: str) -> None:
-    """Whatever it is written in."""
+    """In any script."""
     text = f"begin{sign * 20000}end"
     short = shorten_text(text, 400, count)
     assert short.startswith("begin")

@@ -1,4 +1,4 @@
-"""Tests of very long texts: they are looked at window by window."""
+"""Very long texts are read window by window."""
 
 from unittest import mock
 
@@ -39,7 +39,7 @@ def test_only_a_very_long_text_or_one_of_very_many_lines_is_large() -> None:
 
 @given(TEXTS)
 def test_the_units_joined_are_the_text(text: str) -> None:
-    """Whatever is a gap, and whatever is kept."""
+    """For any text, with its gaps."""
     units = split_large(text, LOG, SCAN)
     assert "".join(units.cut(index, index + 1) for index in range(len(units.texts))) == text
     assert len(units.texts) == len(units.lines) - 1 == len(units.offsets) - 1
@@ -47,7 +47,7 @@ def test_the_units_joined_are_the_text(text: str) -> None:
 
 @given(TEXTS)
 def test_the_numbers_of_lines_are_true(text: str) -> None:
-    """A unit has the number of its first line, and knows that of its last one, gaps as well."""
+    """Each unit has the numbers of its first and its last line; gaps do, too."""
     units = split_large(text, LOG, SCAN)
     for index in range(len(units.texts)):
         start, stop = units.offsets[index], units.offsets[index + 1]
@@ -58,12 +58,12 @@ def test_the_numbers_of_lines_are_true(text: str) -> None:
 
 @given(TEXTS)
 def test_the_same_text_has_the_same_units(text: str) -> None:
-    """What becomes of a result is replayed."""
+    """The outcome for a result must be the same each time."""
     assert split_large(text, LOG, SCAN) == split_large(text, LOG, SCAN)
 
 
 def test_what_matters_most_is_kept_of_the_whole_text() -> None:
-    """An error in any window has a unit of its own, and so have the lines at both ends."""
+    """Errors in any window are units of their own; the lines at both ends are, too."""
     lines = [f"line {number} is fine\n" for number in range(50_000)]
     for place in (4, 25_000, 49_990):
         lines[place] = f"error: {place} is not\n"
@@ -74,7 +74,7 @@ def test_what_matters_most_is_kept_of_the_whole_text() -> None:
 
 
 def test_a_line_that_was_asked_for_is_kept() -> None:
-    """By the terms of the call, unless they stand everywhere."""
+    """By the terms of the call, unless they are in very many lines."""
     lines = [f"ordinary {number % 7}\n" for number in range(30_000)]
     lines[17_000] = "this is wanted_name here\n"
     units = split_large("".join(lines), LOG, Scan(400, 100, 1000, ("wanted_name", "ordinary")))
@@ -91,7 +91,7 @@ def test_no_more_units_are_kept_than_wanted(line: str) -> None:
 
 
 def test_the_kind_is_told_from_all_parts_of_the_text() -> None:
-    """As that of a short text."""
+    """As for a short text."""
     code = "".join(f"def function_{number}(value):\n    return value + {number}\n\n" for number in range(10_000))
     assert tell_large_kind(code, 400) is SOURCE
     assert tell_large_kind("x y\n" * 30_000, 400) is LOG
@@ -104,7 +104,7 @@ def test_the_kind_is_told_from_all_parts_of_the_text() -> None:
     )
 )
 def test_the_markers_of_a_large_text_are_true(pieces: list[str]) -> None:
-    """They name the lines and the tokens that are missing, gaps between windows included; and it is never longer."""
+    """They name the missing lines and tokens, also across windows. The excerpt is never longer than the text."""
     text = "".join(pieces) * 2
     with mock.patch.multiple(windows, LARGE_CHARS=100, LARGE_LINES=20):
         short = shorten_text(text, 80, count)

@@ -31,7 +31,7 @@ JSON = st.recursive(SCALARS | STRINGS, nest, max_leaves=20)
 
 
 def tokens(text: str) -> list[str]:
-    """The JSON text's tokens, blanks between them left out: read a character at a time, for comparison."""
+    """The tokens of a JSON text without the blanks between them. Read character by character, for comparison."""
     found: list[str] = []
     inside = escaped = False
     for char in text:
@@ -49,7 +49,7 @@ def tokens(text: str) -> list[str]:
 
 @given(text=JSON)
 def test_only_blanks_between_values_go(text: str) -> None:
-    """Every string, number, key and escape stays to the letter, duplicate keys and their order too."""
+    """Every string, number, key and escape stays exactly; duplicate keys and their order do, too."""
     compact = respace_json(text)
     assert compact is not None
     assert compact == "".join(tokens(text))
@@ -75,7 +75,7 @@ def test_what_is_not_json_to_the_letter_is_left(text: str) -> None:
     siblings=st.lists(st.sampled_from(['"},{"', '"],["', '"[[[["', '"\\\\"', '[{"a":{}},{"b":[]}]']), max_size=60),
 )
 def test_it_may_be_so_deep_and_no_deeper(depth: int, siblings: list[str], *, is_object: bool) -> None:
-    """Whatever stands beside it, brackets in strings too; siblings that follow each other add nothing."""
+    """Whatever else the text contains, also brackets in strings. Siblings add no depth."""
     field = '"a":' if is_object else ""
     opening, closing = ("{", "}") if is_object else ("[", "]")
     beside = "".join(f',"b":{sibling}' if is_object else f",{sibling}" for sibling in siblings)
@@ -117,13 +117,13 @@ def test_white_space_around_it_stays() -> None:
     ids=lambda text: text[:20],
 )
 def test_other_texts_stay(text: str) -> None:
-    """JSON lines too, which are compact already, and what would not fit any budget."""
+    """Also JSON lines, which are compact already, and texts that would not fit any budget."""
     assert shorten_json(text, spaces=True, tables=True) is None
 
 
 @given(text=JSON)
 def test_it_decodes_to_the_same(text: str) -> None:
-    """To whoever reads numbers as they are written."""
+    """For a decoder that keeps numbers as they are written."""
     compact = respace_json(text)
     assert compact is not None
     if "E+400" not in text:

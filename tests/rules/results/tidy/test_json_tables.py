@@ -1,4 +1,4 @@
-"""Arrays of like objects as tables, and back."""
+"""Arrays of objects with equal keys as tables, and back."""
 
 import msgspec
 from hypothesis import given
@@ -33,7 +33,7 @@ JSON = st.recursive(CELLS, nest, max_leaves=40)
 
 
 def restore_tables(text: str) -> str:
-    """The text with every table written as the array of objects that it stands for."""
+    """The text with every table written as the array of objects that it replaces."""
     if TABLE not in text:
         return text
     raw = msgspec.json.decode(text, type=msgspec.Raw)
@@ -60,7 +60,7 @@ def _restore(value: bytes) -> bytes:
 
 @given(text=JSON)
 def test_tables_can_be_taken_back(text: str) -> None:
-    """The original, to the letter; and the table is JSON and shorter, or there is none."""
+    """The original is restored exactly. A table is JSON and shorter; otherwise there is none."""
     table = make_tables(text)
     assert restore_tables(table) == text
     assert table == text or len(table) < len(text)
@@ -88,7 +88,7 @@ def test_arrays_within_are_tables_too() -> None:
 
 
 def test_unlike_objects_stay() -> None:
-    """Other keys, another order, a key twice, escaped, too few of them, or nothing to save."""
+    """Different keys, another order, a duplicate or escaped key, too few objects, or nothing to save."""
     same = '{"number":1,"description":"a"},'
     for odd in (
         '{"description":"a","number":1}', '{"number":1}', '{"number":1,"description":"a","x":1}', "1", "[]", "null",
@@ -101,7 +101,7 @@ def test_unlike_objects_stay() -> None:
 
 
 def test_what_looks_like_a_table_is_given_none() -> None:
-    """So whoever reads a table knows that we wrote it."""
+    """So a reader of a table knows that trimtab wrote it."""
     text = '{"a":"[trimtab: table]","b":' + write_objects(["number", "name"], [["1", "2"]] * 9) + "}"
     assert make_tables(text) is text
 

@@ -1,4 +1,4 @@
-"""Tool results lose what carries no information: which of them, and how much each may have."""
+"""Tidying of tool results: which results are tidied, and their budgets."""
 
 from dataclasses import replace
 
@@ -20,13 +20,13 @@ PLAIN = GREEN.replace("\x1b[32m", "").replace("\x1b[0m", "")
 
 
 def tidy(*messages: Message, policy: Policy = POLICY) -> Outcome:
-    """What tidying makes of a transcript."""
+    """The transcript, tidied."""
     return tidy_tool_results(conversation(*messages), policy=policy, work=Work(count))
 
 
 @given(transcripts())
 def test_only_results_are_tidied_and_by_themselves(messages: tuple[Message, ...]) -> None:
-    """Others stay the same object; a result comes out as it does without what stands behind it."""
+    """Other messages stay the same object. Later messages do not change the outcome for a result."""
     green = tuple(
         replace(message, texts=tuple(f"\x1b[32m{text}\x1b[0m" for text in message.texts), digest=b"")
         for message in messages
@@ -39,7 +39,7 @@ def test_only_results_are_tidied_and_by_themselves(messages: tuple[Message, ...]
 
 
 def test_a_decision_says_how_many_were_tidied() -> None:
-    """And what it gained."""
+    """And how many tokens that saved."""
     outcome = tidy(user(), result("a", GREEN), result("b", "fine"), result("c", GREEN))
     decision = outcome.decisions[0]
     assert (decision.rule, decision.reason) == ("tidy", "2 tool results tidied")
@@ -49,7 +49,7 @@ def test_a_decision_says_how_many_were_tidied() -> None:
 
 
 def test_a_short_result_has_nothing_to_lose() -> None:
-    """All of its texts together count."""
+    """The length of all its texts together counts."""
     small = "\x1b[32mx\x1b[0m" * 20
     assert not tidy(result("a", small[:MIN_CHARS])).decisions
     assert tidy(result("a", small[: MIN_CHARS + 1])).decisions
@@ -57,7 +57,7 @@ def test_a_short_result_has_nothing_to_lose() -> None:
 
 
 def test_a_tool_without_tidying_is_left_alone() -> None:
-    """Its rule says so; the others' results are tidied."""
+    """Its own rule switches tidying off. Results of other tools are tidied."""
     policy = replace(POLICY, tools=(ToolRule("raw", Treatment(POLICY.result_budget, tidying=None)),))
     called = assistant(None, call("a", "raw"), call("b", "run"))
     outcome = tidy(called, result("a", GREEN), result("b", GREEN), policy=policy)
@@ -65,7 +65,7 @@ def test_a_tool_without_tidying_is_left_alone() -> None:
 
 
 def test_what_a_tools_rule_switches_off_stays() -> None:
-    """By the rule of its own tool."""
+    """If the rule of the result's own tool switches it off."""
     policy = replace(POLICY, tools=(ToolRule("run", Treatment(POLICY.result_budget, tidying=Tidying(ansi=False))),))
     assert not tidy(assistant(None, call("a", "run")), result("a", GREEN), policy=policy).decisions
     assert tidy(assistant(None, call("a", "look")), result("a", GREEN), policy=policy).decisions
@@ -75,7 +75,7 @@ SPACED = "[" + ",\n      ".join(f'{{"name": "n{number}", "x{number}": [ 1, 2 ]}}
 
 
 def test_json_is_written_anew_if_it_then_fits_the_results_own_budget() -> None:
-    """Of several texts each has its share; an error has twice as much. In tokens, and in bytes."""
+    """Each of several texts has an equal share; an error has twice as much. In tokens and in bytes."""
     tokens, size = count(SPACED) * 3 // 4, measure_bytes(SPACED) * 3 // 4
     for budget in (Budget(tokens), Budget(10 * tokens, size)):
         policy = replace(POLICY, result_budget=budget)
@@ -89,7 +89,7 @@ def test_json_is_written_anew_if_it_then_fits_the_results_own_budget() -> None:
 
 
 def test_nobody_asks_whether_a_result_failed_if_its_budget_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That takes longer than all else for most results: it is asked only of JSON that fits an error's budget alone."""
+    """That is slow, so it is asked only about JSON that fits the budget of an error and not the usual one."""
     asked: list[str] = []
     monkeypatch.setattr("rules.results.edit.says_failure", lambda text: asked.append(text) or True)
     tokens = count(SPACED) * 3 // 4
@@ -102,7 +102,7 @@ def test_nobody_asks_whether_a_result_failed_if_its_budget_does_not_say(monkeypa
 
 
 def test_a_file_that_is_read_is_not_written_anew() -> None:
-    """What the same call prints otherwise is."""
+    """Other output of the same call is shortened."""
     spaced = "{\n" + ",\n".join(f'    "name{number}":    [ {number} ]' for number in range(60)) + "\n}"
     for command, expected in (("cat a.json", False), ("make a", True)):
         read = call("a", "bash", f'{{"command":"{command}"}}')

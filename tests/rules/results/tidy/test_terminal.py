@@ -1,4 +1,4 @@
-"""What was meant for a terminal, as it is read."""
+"""Output meant for a terminal becomes text as a reader sees it."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rules.results.tidy.terminal import settle_progress, strip_escapes
 
-# What tools write, shortened.
+# Output of tools, shortened.
 CARGO = "\x1b[1m\x1b[32m   Compiling\x1b[0m demo v0.1.0\n\x1b]8;;file:///target/doc\x1b\\\x1b[0mdocs\x1b]8;;\x1b\\\n"
 BAR = "\u2588" * 9
 PIP = (
@@ -57,7 +57,7 @@ def shown(text: str) -> str:
     ids=["cargo", "pip", "npm", "git", "apt"],
 )
 def test_tools_read_as_on_a_terminal(raw: str, read: str) -> None:
-    """Colours and links gone, the last state of each painted line left."""
+    """Colours and links go; the last state of each overwritten line stays."""
     assert shown(raw) == read
     assert shown(read) == read
 
@@ -80,7 +80,7 @@ def test_tools_read_as_on_a_terminal(raw: str, read: str) -> None:
     ],
 )
 def test_escapes_go_and_text_stays(raw: str, read: str) -> None:
-    """Whole sequences go; what never ends is no sequence, and wrongly decoded Latin letters are no controls."""
+    """Whole sequences go. One without an end is not a sequence, and wrongly decoded Latin letters stay."""
     assert strip_escapes(raw, repaint=False) == read
 
 
@@ -124,13 +124,13 @@ def test_no_escape_character_is_left(text: str) -> None:
     ids=lambda line: line[:20],
 )
 def test_a_line_that_is_not_all_progress_stays(line: str) -> None:
-    """Carriage returns may be line ends, and a message among states of progress is a message."""
+    """Carriage returns may be line ends, and a message among states of progress must not be lost."""
     text = f"Reading 5%\rReading 9%\n{line}\nend"
     assert settle_progress(text) == f"Reading 9%\n{line}\nend"
 
 
 def test_lines_that_end_with_carriage_returns_stay() -> None:
-    """Old files and serial lines: however alike, none of them is a step of progress."""
+    """In old files and serial output, similar lines are not states of progress."""
     lines = [f"Section number {number} title here" for number in range(40)]
     assert settle_progress("\r".join(lines)) == "\r".join(lines)
     lines = [f"{number}/40 at 12:{number:02} the door opened" for number in range(40)]
@@ -138,7 +138,7 @@ def test_lines_that_end_with_carriage_returns_stay() -> None:
 
 
 def test_a_text_with_a_diff_in_it_stays() -> None:
-    """Its lines may be those of a patch."""
+    """It may be a patch."""
     text = "@@ -1 +1 @@\n-copied 5%\rcopied 9%\n+copied 6%\rcopied 9%\n"
     assert settle_progress(text) == text
 
@@ -155,7 +155,7 @@ def test_a_text_with_a_diff_in_it_stays() -> None:
     ],
 )
 def test_what_belongs_to_progress_goes_with_it(line: str, last: str) -> None:
-    """A state that the next one continues, what is left of a bar, and states that were erased in between."""
+    """A state that the next one continues, the rest of a bar, and states that were erased in between."""
     assert settle_progress(line) == last
 
 
@@ -174,7 +174,7 @@ def test_what_belongs_to_progress_goes_with_it(line: str, last: str) -> None:
     ids=["curl", "tqdm", "cargo", "docker", "spinner", "git", "wget", "pip"],
 )
 def test_progress_leaves_its_last_state(states: list[str]) -> None:
-    """With no sequence that erases, as these tools write it where their output is no terminal."""
+    """Without sequences that erase, as these tools write progress if their output is not a terminal."""
     assert settle_progress("\r".join(states) + "\n") == states[-1] + "\n"
 
 
@@ -184,7 +184,7 @@ def test_line_ends_stay() -> None:
 
 
 def test_long_lines_are_settled_too() -> None:
-    """A line longer than a piece: its states are followed across the pieces."""
+    """A line longer than a piece: its states are read across the pieces."""
     line = "".join(f"Copying {number / 100:.2f}% of it\r" for number in range(10_001))
     assert settle_progress(line + "\n") == "Copying 100.00% of it\r\n"
     assert strip_escapes("\x1b[31m." * 50_000, repaint=True) == "." * 50_000

@@ -25,7 +25,7 @@ def tidy(text: str, tidying: Tidying = ALL, *, is_file: bool = False, room: int 
 
 @given(text=TEXTS, tidying=SWITCHES, is_file=st.booleans(), room=st.integers(0, 200))
 def test_never_longer_and_settled(text: str, tidying: Tidying, *, is_file: bool, room: int) -> None:
-    """Whatever the text and the switches: no longer than before, and a second pass finds nothing more to do."""
+    """For any text and switches: no longer than before, and a second pass changes nothing."""
     tidied = tidy(text, tidying, is_file=is_file, room=room)
     assert len(tidied) <= len(text)
     assert tidy(tidied, tidying, is_file=is_file, room=room) is tidied
@@ -41,14 +41,14 @@ def test_nothing_on_changes_nothing(text: str) -> None:
 
 @given(words=st.lists(st.text("abcdé文.:/-", min_size=1, max_size=8), min_size=1, max_size=40, unique=True))
 def test_plain_lines_are_the_same_object(words: list[str]) -> None:
-    """Lines without anything to tidy come back as the object that came."""
+    """Lines without anything to tidy are returned as the same object."""
     text = "\n".join(words)
     assert tidy(text) is text
 
 
 @pytest.mark.parametrize("part", ["\x1b[0m", " ", "\n", "\r   \r", "\x1b[2K\r", "\t\n", ""], ids=repr)
 def test_nothing_becomes_empty(part: str) -> None:
-    """Some upstreams refuse a text without a character that shows; one that came like that is the client's own."""
+    """Some upstreams refuse a text without a visible character. A client's text without one stays unchanged."""
     for text in (part * 300, part * 100_000):
         assert tidy(text) is text
         assert tidy(text, is_file=True) is text
@@ -62,7 +62,7 @@ def test_a_diff_keeps_all_but_its_colours() -> None:
 
 
 def test_a_file_of_json_keeps_its_form() -> None:
-    """Its lines may be copied into an exact edit; colours are not the file's."""
+    """Its lines may be copied into an exact edit. Colours are not part of the file."""
     data = '{\n  "a": 1,\n  "b": [\n    0,\n    0,\n    0\n  ],\n  "c": "spread over lines, as a formatter wrote it"\n}'
     assert tidy(data, is_file=True) is data
     assert tidy(f"\x1b[32m{data}\x1b[0m", is_file=True) == data
@@ -70,7 +70,7 @@ def test_a_file_of_json_keeps_its_form() -> None:
 
 
 def test_json_is_written_anew_only_where_it_fits() -> None:
-    """What is truncated anyway is truncated from the original text; so are the runs of lines in it."""
+    """A text that is truncated anyway is truncated from the original."""
     text = msgspec.json.format(msgspec.json.encode({"zeros": [0] * 40, "name": "one  two"})).decode()
     short = tidy(text)
     assert short == '{"zeros":[' + ",".join("0" * 40) + '],"name":"one  two"}'
@@ -80,7 +80,7 @@ def test_json_is_written_anew_only_where_it_fits() -> None:
 
 @pytest.mark.parametrize("colour", ["\x1b[1m", ""])
 def test_fits_is_asked_once(colour: str) -> None:
-    """Counting tokens is dear: one question for a JSON text, none where there is nothing to gain."""
+    """Counting tokens is slow: once for a JSON text, never if nothing can be saved."""
     asked: list[str] = []
 
     def fits(text: str) -> bool:
@@ -110,7 +110,7 @@ def test_fits_is_asked_once(colour: str) -> None:
     ids=lambda part: repr(part[:8]),
 )  # fmt: skip
 def test_hostile_texts_are_survived(part: str) -> None:
-    """One line or a hundred thousand: an answer, no longer than the question, and settled."""
+    """One line or a hundred thousand: never longer, and a second pass changes nothing."""
     text = part * (300_000 // len(part))
     for hostile in (text, "a" * 200_000 + text, text + "\x1b[m"):
         tidied = tidy(hostile)
@@ -119,7 +119,7 @@ def test_hostile_texts_are_survived(part: str) -> None:
 
 
 def test_deep_json_is_left_alone() -> None:
-    """Deeper than 64 levels it is not taken for JSON, however much of the stack is in use."""
+    """Deeper than 64 levels, it is not treated as JSON, however much of the stack is in use."""
     for depth in (65, 1000, 100_000):
         text = '{"a": ' * depth + "1" + "}" * depth
         assert tidy(text) is text

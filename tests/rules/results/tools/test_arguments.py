@@ -61,13 +61,13 @@ READS_NOT = [
 
 @pytest.mark.parametrize("one", READS, ids=lambda one: one.arguments)
 def test_reading_a_file_of_json(one: ToolCall) -> None:
-    """By tools that are named for it, and by whatever names such a file."""
+    """By the name of the tool, or by an argument that names such a file."""
     assert reads_json_file(one)
 
 
 @pytest.mark.parametrize("one", READS_NOT, ids=lambda one: one.arguments)
 def test_anything_else(one: ToolCall) -> None:
-    """Services, addresses, programs."""
+    """Services, URLs and programs are not files."""
     assert not reads_json_file(one)
 
 
@@ -88,7 +88,7 @@ def test_anything_else(one: ToolCall) -> None:
     ],
 )
 def test_an_argument_that_a_glob_matches(one: ToolCall, glob: str, *, expected: bool) -> None:
-    """Any text in the arguments, or a word of a command; case counts."""
+    """Any string in the arguments, or a word of a command. Case matters."""
     assert has_argument(one, ("nothing", glob)) is expected
 
 

@@ -1,4 +1,4 @@
-"""What a result's text says of its own failure."""
+"""Whether the text of a result reports a failure."""
 
 import pytest
 
@@ -102,7 +102,7 @@ WELL = [
 
 @pytest.mark.parametrize("text", FAILED)
 def test_an_exit_code_that_is_not_0_is_a_failure(text: str) -> None:
-    """In the forms of shells, harnesses and tools; in the text's first lines as in its last."""
+    """In the forms of shells, harnesses and tools, in the first and in the last lines of a text."""
     rest = "a line of output\n" * 200
     assert says_failure(text)
     assert says_failure(f"{text}\n{rest}")
@@ -111,12 +111,12 @@ def test_an_exit_code_that_is_not_0_is_a_failure(text: str) -> None:
 
 @pytest.mark.parametrize("text", WELL)
 def test_prose_and_0_are_none(text: str) -> None:
-    """What only speaks of exit codes, and success."""
+    """Texts that only mention exit codes, and reports of success."""
     assert not says_failure(text)
     assert not says_failure(f"{text}\nmore\n")
 
 
 def test_what_stands_in_the_middle_was_only_read() -> None:
-    """A log that was printed may tell of failures of its own."""
+    """A printed log may report failures of its own."""
     edge = "a" * EDGE_CHARS
     assert not says_failure(f"{edge}\nexit code: 1\n{edge}")

@@ -1,4 +1,4 @@
-"""What a result says of its call's failure."""
+"""Whether a result says that its call failed."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ WELL = [
 
 @pytest.mark.parametrize("text", [*REFUSED, *FAILED])
 def test_a_short_result_that_begins_like_an_error_is_a_failure(text: str) -> None:
-    """A long one was read; one that was refused was not carried out."""
+    """A long result was read. A refused call was not carried out."""
     assert tells_failure(result("1", text))
     assert tells_failure(result("1", f"\n {text}"))
     assert was_refused(result("1", text)) == (text in REFUSED)
@@ -52,12 +52,12 @@ def test_a_short_result_that_begins_like_an_error_is_a_failure(text: str) -> Non
 
 @pytest.mark.parametrize("text", WELL)
 def test_other_beginnings_are_none(text: str) -> None:
-    """But for those that the client calls an error."""
+    """Except for results that the client marks as errors."""
     assert not tells_failure(result("1", text))
     assert not was_refused(result("1", text))
     assert tells_failure(replace(result("1", text), is_error=True))
 
 
 def test_a_long_text_that_begins_like_an_error_was_read() -> None:
-    """As a log is."""
+    """For example a log."""
     assert not tells_failure(result("1", "Error: no\n" + "x\n" * SHORT_CHARS))

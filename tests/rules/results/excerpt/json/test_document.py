@@ -96,7 +96,7 @@ def test_values_stay_as_they_are_written() -> None:
 
 
 def test_the_anomalous_record_is_kept() -> None:
-    """Of many like records, the one whose value no other has, and that with the largest number."""
+    """Among similar records: the one with a unique value, and the one with the largest number."""
     records = [{"name": f"service {number}", "state": "ready", "load": number % 7 + 3} for number in range(400)]
     records[211]["state"] = "failed"
     records[307]["load"] = 9000
@@ -108,7 +108,7 @@ def test_the_anomalous_record_is_kept() -> None:
 
 
 def test_the_marker_takes_nobodys_place() -> None:
-    """A document that has the marker's key keeps its own; the marker is called otherwise."""
+    """If the document already has the marker's key, the marker gets another key."""
     text = json.dumps({"[trimtab]": {"a": 1}, **{f"k{number}": {"a": number} for number in range(900)}})
     short = excerpt_json(text, 300, count)
     assert short is not None
@@ -119,7 +119,7 @@ def test_the_marker_takes_nobodys_place() -> None:
 
 
 def test_the_marker_counts_what_is_missing() -> None:
-    """Of an array: the items that are there and those that are missing are all of them, the first in their order."""
+    """Kept and missing items add up to all items of an array; the first items are kept in their order."""
     short = excerpt_json(json.dumps(list(range(20_000))), 300, count)
     assert short is not None
     items = json.loads(short)
@@ -135,5 +135,5 @@ def test_the_marker_counts_what_is_missing() -> None:
     "text", ["", "  ", "[INFO] a [x]", "{a: 1}", "[1,2", '{"a":1}\n{"a":2}', '["', "word", "[}", "{]"]
 )
 def test_what_is_no_json_is_left_to_others(text: str) -> None:
-    """Also what looks like it at both ends."""
+    """Also a text that looks like JSON at both ends."""
     assert excerpt_json(text * 300, 100, count) is None

@@ -1,4 +1,4 @@
-"""Large documents: containers of very many parts are thinned out as they are read. The bounds are small here."""
+"""Large documents: containers with very many parts are thinned out while they are read. The bounds are small here."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from unittest import mock
@@ -35,7 +35,7 @@ def _small_bounds() -> Iterator[None]:
 
 @given(DOCUMENTS, st.integers(30, 300))
 def test_what_was_json_stays_json_and_its_markers_are_true(value: object, limit: int) -> None:
-    """Within the limit, and the same each time: of what was thinned out, too, the number is told."""
+    """Within the limit, and the same each time. Markers also count the parts that were thinned out."""
     text = orjson.dumps(value).decode()
     short = excerpt_json(text, limit, count)
     assert short == excerpt_json(text, limit, count)
@@ -46,7 +46,7 @@ def test_what_was_json_stays_json_and_its_markers_are_true(value: object, limit:
 
 
 def test_the_news_of_very_many_records_is_kept_wherever_it_stands() -> None:
-    """The one that differs from thousands, in any window."""
+    """The record that differs from thousands of others is kept, in whichever window it is."""
     for place in (3, 2500, 4990):
         records = [{"name": f"n{number % 3}", "state": "ok"} for number in range(5000)]
         records[place] = {"name": "n1", "state": "broken"}
@@ -64,7 +64,7 @@ def _thin(text: str, head: int, tail: int, choose: Callable[[Sequence[Part]], It
 
 @given(st.integers(0, 400), st.integers(0, 40), st.integers(0, 40))
 def test_the_parts_at_both_ends_are_kept_and_all_are_counted(size: int, head: int, tail: int) -> None:
-    """Whatever is in between: that is kept that was chosen."""
+    """Between the ends, only the chosen parts are kept."""
     items = [f'{{"a":{number}}}' for number in range(size)]
     kept, total = _thin("[" + ",".join(items) + "]", head, tail, lambda _: [1])
     assert total == size
@@ -75,7 +75,7 @@ def test_the_parts_at_both_ends_are_kept_and_all_are_counted(size: int, head: in
 
 
 def test_nothing_is_chosen_of_plain_parts() -> None:
-    """Once there was one among them, they are no collection any more."""
+    """With one plain part, the parts are no collection any more."""
     asked: list[int] = []
 
     def choose(parts: Sequence[Part]) -> list[int]:
@@ -90,7 +90,7 @@ def test_nothing_is_chosen_of_plain_parts() -> None:
 
 @given(DOCUMENTS)
 def test_a_container_of_few_parts_is_read_whole(value: object) -> None:
-    """Thinning begins with a window that is full."""
+    """Thinning begins only when a window is full."""
     text = orjson.dumps(value).decode()
     thinning = Thinning(2, 2, 10_000, 1_000_000)
     assert list(split_parts(text, 0, len(text), thinning)) == list(split_parts(text, 0, len(text)))

@@ -1,4 +1,4 @@
-"""Which of many like records are the news."""
+"""The news: records that stand out among many similar ones."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ VALUES = st.recursive(
 
 
 def read(records: list[Any]) -> list[int]:
-    """The records by how much they are news."""
+    """The numbers of the records that stand out, strongest first."""
     return read_news(records, len(records)).order
 
 
 @given(st.lists(VALUES, max_size=40))
 def test_the_news_are_records(records: list[Any]) -> None:
-    """Of any form; each once; the same ones each time."""
+    """For records of any form: each number at most once, and the same ones each time."""
     order = read(records)
     assert len(order) == len(set(order))
     assert set(order) <= set(range(len(records)))
@@ -36,14 +36,14 @@ def test_the_news_are_records(records: list[Any]) -> None:
 
 
 def test_a_rare_value_is_news() -> None:
-    """More than any that others have, too."""
+    """It stands out more than values that others have too."""
     records = [{"state": "ready", "zone": "ab"[number % 2]} for number in range(100)]
     records[42]["state"] = "gone"
     assert read(records)[0] == 42
 
 
 def test_the_largest_number_is_news() -> None:
-    """Unless it only says which record it is."""
+    """Unless the numbers are positions or identifiers."""
     records = [{"id": number * 7 % 100, "load": number * 31 % 50} for number in range(100)]
     records[42]["load"] = 9000
     assert read(records)[0] == 42

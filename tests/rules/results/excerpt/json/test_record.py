@@ -1,4 +1,4 @@
-"""One record of many, and the strings in it."""
+"""One record of a collection, and the strings in it."""
 
 import json  # noqa: TID251 - the oracle; it reads lone surrogates, too
 from typing import Any
@@ -15,7 +15,7 @@ STRINGS = st.text(st.sampled_from('a"\\\n\0é漢\u0301\U0001f600\ud800\udc00'), 
 
 
 def brief(records: list[Any], number: int, tokens: float) -> str:
-    """One of the records within so many tokens."""
+    """One of the records, in this many tokens."""
     text = json.dumps(records[number])
     news = read_news(records, len(records))
     document = Document(text, count(text) / len(text), read_signs(text))
@@ -24,7 +24,7 @@ def brief(records: list[Any], number: int, tokens: float) -> str:
 
 @given(STRINGS, st.integers(-9, 250), st.booleans())
 def test_a_cut_string_is_a_string(value: str, max_chars: int, escaped: bool) -> None:  # noqa: FBT001
-    """No escape, no pair and no character is cut; it has become no longer, and what is left stood at its head."""
+    """No escape, surrogate pair or character is cut. The result is not longer and begins like the string."""
     raw = json.dumps(value, ensure_ascii=escaped)
     short = cut_string(raw, max_chars)
     assert len(short) <= len(raw)
@@ -36,7 +36,7 @@ def test_a_cut_string_is_a_string(value: str, max_chars: int, escaped: bool) -> 
 
 
 def test_the_first_record_is_whole_where_it_fits() -> None:
-    """It shows what the others lack."""
+    """It shows the members that the others lack."""
     records = [{"a": 1, "b": [{"c": None}], "d": "x"} for _ in range(9)]
     assert json.loads(brief(records, 0, 100)) == records[0]
 

@@ -1,4 +1,4 @@
-"""JSON as text: where its parts stand."""
+"""Positions of the parts of JSON texts."""
 
 import json  # noqa: TID251 - the oracle
 
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 @given(st.one_of(st.lists(VALUES, max_size=8), st.dictionaries(KEYS, VALUES, max_size=8)), st.sampled_from([None, 1]))
 def test_the_parts_are_those_of_the_value(value: object, indent: int | None) -> None:
-    """Each as it is written, whatever stands in strings and keys."""
+    """Each keeps its text, whatever strings and keys contain."""
     text = json.dumps(value, indent=indent)
     parts = [
         (part.key and json.loads(part.key), text[part.start : part.stop]) for part in split_parts(text, 0, len(text))
@@ -42,7 +42,7 @@ def test_brackets_of_any_depth_are_one_part(depth: int) -> None:
 
 @pytest.mark.parametrize("chars", [1, 5000, 200_000, 1_000_000])
 def test_strings_of_any_length_are_one_part(chars: int) -> None:
-    """Also of escapes alone."""
+    """Also strings of escapes alone."""
     for unit in ("a", '\\"', "\\\\", "[", ","):
         string = f'"{unit * chars}"'
         text = f"[{string},1]"
@@ -54,7 +54,7 @@ def test_strings_of_any_length_are_one_part(chars: int) -> None:
     "text", ["[1,2", "[1]]", '["a]', '["a\\"]', "[[[[[1]]]]", "[1]]]]]", "{]", "[" * 90, '["' + '\\"' * 900 + "]"]
 )
 def test_what_has_no_end_is_no_json(text: str) -> None:
-    """Nor what ends before the text does."""
+    """Nor is a container that ends before the text ends."""
     if text == "{]":
         assert list(split_parts(text, 0, 2)) == []
         return
@@ -64,7 +64,7 @@ def test_what_has_no_end_is_no_json(text: str) -> None:
 
 @given(VALUES, st.sampled_from([1, 4, "\t"]))
 def test_line_breaks_go_but_for_those_in_strings(value: object, indent: int | str) -> None:
-    """What is left is the same document."""
+    """The result is the same document."""
     text = json.dumps(value, indent=indent)
     short = unbreak(text)
     assert "\n" not in short
@@ -74,7 +74,7 @@ def test_line_breaks_go_but_for_those_in_strings(value: object, indent: int | st
 
 
 def test_a_document_is_written_as_it_was() -> None:
-    """With blanks behind its signs, or without."""
+    """With blanks after its colons and commas, or without."""
     assert read_signs('{"a":1,"b":2}') == Signs(":", ",")
     assert read_signs('{"a": 1, "b": 2}') == Signs(": ", ", ")
     signs = Signs(": ", ", ")
@@ -94,13 +94,13 @@ def test_a_document_is_written_as_it_was() -> None:
     st.sampled_from([1, 20, 400]),
 )
 def test_a_string_in_pieces_says_the_same(parts: list[str], times: int) -> None:
-    """No piece ends within an escape, nor between the two of one character."""
+    """No piece ends within an escape, nor between the two escapes of one character."""
     raw = '"' + "".join(parts) * times + '"'
     assert "".join(map(json.loads, split_string(raw))) == json.loads(raw)
 
 
 def test_a_long_string_comes_in_many_pieces() -> None:
-    """Of plain characters and of escapes: each takes little time."""
+    """Strings of plain characters and of escapes: decoding a piece takes little time."""
     for raw in (json.dumps("x" * 2_000_000), json.dumps("\U0001f600" * 100_000)):
         pieces = list(split_string(raw))
         assert max(map(len, pieces)) <= 300_000

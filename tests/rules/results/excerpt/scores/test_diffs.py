@@ -17,7 +17,7 @@ DIFF = [
 
 
 def test_files_and_changes_come_before_what_is_around_them() -> None:
-    """Within a diff, from its file on to the first line that belongs to no diff."""
+    """A diff goes from the line with its file to the first line that is not part of a diff."""
     lines = ["applying the patch", *DIFF, "done with it"]
     scores = mark_changes(lines)
     assert set(scores) == set(range(1, len(DIFF) + 1))
@@ -26,7 +26,7 @@ def test_files_and_changes_come_before_what_is_around_them() -> None:
 
 
 def test_subjects_come_before_bodies() -> None:
-    """And those, as names of files, have no score."""
+    """Bodies of commits have no score; neither have names of files."""
     lines = [
         "commit 0123456789abcdef",
         "Author: A <a@b.c>",

@@ -1,4 +1,4 @@
-"""In logs, what went wrong, where, and what it came to is kept."""
+"""Of logs, failures, their places and totals are kept."""
 
 from itertools import product
 from string import ascii_lowercase
@@ -55,7 +55,7 @@ MATTERS = {
 @pytest.mark.parametrize("place", [90, 450, 790])
 @pytest.mark.parametrize("name", MATTERS)
 def test_what_matters_is_kept(name: str, place: int, limit: int) -> None:
-    """Whole, wherever it stands among hundreds of lines that do not."""
+    """As a whole line, wherever it is among hundreds of lines that do not matter."""
     lines = [*NOISE[:place], *MATTERS[name], *NOISE[place:], *SUMMARY]
     short = shorten_text("\n".join(lines), limit, count).split("\n")
     for line in (*MATTERS[name], *SUMMARY):
@@ -63,7 +63,7 @@ def test_what_matters_is_kept(name: str, place: int, limit: int) -> None:
 
 
 def test_the_first_error_is_found_among_warnings() -> None:
-    """Hundreds of them, all of one kind, before it and behind it."""
+    """Hundreds of warnings, all of one kind, before and after it."""
     warnings = [f"src/old_{number % 40}.c:{number}:5: warning: unused variable 'v{number}'" for number in range(600)]
     errors = [f"src/new.c:{number}:1: error: unknown type name 'u{number}'" for number in (10, 30, 50)]
     lines = [*warnings[:200], errors[0], *warnings[200:400], *errors[1:], *warnings[400:], "make: *** [all] Error 2"]
@@ -73,7 +73,7 @@ def test_the_first_error_is_found_among_warnings() -> None:
 
 
 def test_a_passing_test_named_like_an_error_is_no_signal() -> None:
-    """Among many, the one that failed is kept, whatever the others are called."""
+    """Among many tests, the one that failed is kept, whatever the others are called."""
     names = ["error", "exception", "failure", "timeout", "invalid_input", "missing_file", "fatal", "panic"]
     lines = [f"tests/test_{name}.py::test_{name}_{number} PASSED" for number in range(60) for name in names]
     lines[333] = "tests/test_plain.py::test_plain FAILED"
@@ -91,7 +91,7 @@ def test_a_shape_that_occurs_once_is_news() -> None:
 
 
 def test_lines_of_time_are_read_without_it() -> None:
-    """A log's times hide no error."""
+    """Times at the start of a log's lines do not hide errors."""
     lines = [
         f"2024-01-05 10:{number // 60:02}:{number % 60:02} INFO request {number} was served" for number in range(900)
     ]
@@ -101,7 +101,7 @@ def test_lines_of_time_are_read_without_it() -> None:
 
 
 def test_tracebacks_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines that all begin one: each has no more frames than stand before the next."""
+    """If every line begins a traceback, each traceback has only the frames before the next one."""
     looked_at: list[str] = []
     is_frame = log._is_frame
     monkeypatch.setattr(log, "_is_frame", lambda line: (looked_at.append(line), is_frame(line))[1])
@@ -111,7 +111,7 @@ def test_tracebacks_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_line_that_matters_outweighs_all_that_do_not() -> None:
-    """Among lines of one shape, and among lines that are like no other. An empty line has no score."""
+    """Among lines of one shape, and among lines of different shapes. An empty line has no score."""
     telling = [*TRACEBACK, *COMPILER, *PYTEST, *SUMMARY]
     varied = [f"the {one}{other} of {other}{one} was {one * 3}ed" for one, other in product(ascii_lowercase, repeat=2)]
     for noise in (NOISE, varied):

@@ -66,12 +66,12 @@ PLAIN = ["the sky is blue", "errorless", "import os", "", "0123", "module.error_
 
 
 def spell(parsed: Iterable[Any]) -> Iterator[str]:
-    """Texts that a parsed pattern matches: each alternative, each optional part with it and without."""
+    """Texts that a parsed pattern matches: every alternative, and each optional part with and without."""
     return ("".join(parts) for parts in product(*(list(spell_one(*item)) for item in parsed)))
 
 
 def spell_one(kind: Any, value: Any) -> Iterator[str]:
-    """The same of one item. What looks around has no text."""
+    """The texts of one item of a pattern. Lookarounds have no text."""
     if kind is _constants.LITERAL:
         yield chr(value)
     elif kind is _constants.IN:
@@ -92,7 +92,7 @@ def spell_one(kind: Any, value: Any) -> Iterator[str]:
 
 
 def spell_set(items: Iterable[Any]) -> Iterator[str]:
-    """One sign for each item of a set."""
+    """One character for each item of a set."""
     categories = {
         _constants.CATEGORY_DIGIT: "4",
         _constants.CATEGORY_WORD: "x",
@@ -126,33 +126,33 @@ SPELLED = sorted(
 
 
 def test_every_alternative_of_a_pattern_is_spelled() -> None:
-    """So that what is asked of all of them is asked of each."""
+    """So the tests of all texts test every alternative."""
     for pattern in PATTERNS:
         assert all(map(pattern.search, spell(_parser.parse(pattern.pattern))))
     assert {"fatal", "panicked", "Timed Out", "2 vulnerabilities"} - set(SPELLED) == {"2 vulnerabilities"}
 
 
 def test_no_word_of_a_pattern_is_missed_by_the_stems() -> None:
-    """A line that a pattern would find is read."""
+    """Every line that a pattern matches contains a stem."""
     assert [line for line in SPELLED if not holds_word(line)] == []
 
 
 @given(st.lists(st.sampled_from([*SPELLED, "3", "of", "the", "-", ":", "a.c:3:", "PASSED"]), max_size=6))
 def test_stems_change_no_signal(words: list[str]) -> None:
-    """Wherever a word stands. They only save time."""
+    """Wherever a word is in the line. Stems only save time."""
     line = " ".join(words)[:MAX_CHARS].rstrip()
     assert holds_word(line) or not any(pattern.search(line) for pattern in PATTERNS)
 
 
 @pytest.mark.parametrize("line", ERRORS)
 def test_an_error_is_told(line: str) -> None:
-    """As those say it that report one."""
+    """In the forms in which tools report errors."""
     assert read_signal(line).weight >= ERROR
 
 
 @pytest.mark.parametrize("line", SUMMARIES)
 def test_a_summary_is_told(line: str) -> None:
-    """Totals, and how it ended."""
+    """Totals, and lines that say how a run ended."""
     assert read_signal(line).weight >= SUMMARY
 
 
@@ -164,12 +164,12 @@ def test_what_went_wrong_otherwise_is_told(line: str) -> None:
 
 @pytest.mark.parametrize("line", [*PASSING, *PLAIN])
 def test_what_passed_carries_no_signal(line: str) -> None:
-    """Whatever it is called. Nor do words that only hold one of failure."""
+    """Whatever the test is called. Words that only contain a word of failure carry no signal, either."""
     assert read_signal(line) is NO_SIGNAL
 
 
 def test_lines_that_speak_alike_are_one_family() -> None:
-    """Names, paths, quoted words and numbers do not tell them apart; words do."""
+    """Lines that differ in names, paths, quoted words and numbers are one family; other words make another family."""
     one, two, other = (
         read_signal(f"a{number}.c:{number}: error: {text}")
         for number, text in ((1, "'x' undeclared"), (22, "'y' undeclared"), (3, "expected declaration"))
@@ -179,13 +179,13 @@ def test_lines_that_speak_alike_are_one_family() -> None:
 
 
 def test_a_request_is_told_by_its_status() -> None:
-    """Only if it was answered by an error."""
+    """Only if the status is an error."""
     assert read_signal('"GET /a HTTP/1.1" 503 12').family == ("http", "503")
     assert read_signal('"GET /a HTTP/1.1" 200 503') is NO_SIGNAL
 
 
 def test_stems_are_found_in_any_case_but_those_in_capitals() -> None:
-    """These are a part of many words in small letters."""
+    """In small letters, these are a part of many words."""
     assert all(map(holds_word, ["an Error", "WARN: it", "\ud800 failed", "ERR", "GET /a", "it is Refused"]))
     assert not any(map(holds_word, ["nothing", "", "err", "or", "forget it", "a target"]))
 
@@ -194,7 +194,7 @@ def test_stems_are_found_in_any_case_but_those_in_capitals() -> None:
     "unit", ["_", "_ ", "a", "a.", "a/", "1", "1:", "::", "(", '"', "'", "error ", "error:", " ", "-", "= ", "GET "]
 )
 def test_hostile_lines_are_read(unit: str) -> None:
-    """With a signal or without, in front or behind."""
+    """With a signal or without, at the start or at the end."""
     for line in ((unit * MAX_CHARS)[:MAX_CHARS], ("error " + unit * MAX_CHARS)[:MAX_CHARS], "___ " + unit * 99 + "x"):
         assert read_signal(line).weight >= 0
         assert count_words(mask_names(line)) >= 0

@@ -1,4 +1,4 @@
-"""Source files: the head, the definitions, the lines that say most."""
+"""Source files: their definitions."""
 
 import pytest
 
@@ -33,7 +33,7 @@ STATEMENTS = [
 
 @pytest.mark.parametrize("line", DEFINITIONS)
 def test_a_definition_comes_before_any_statement(line: str) -> None:
-    """In any language, within a class or not, behind a number or not."""
+    """In any language, within a class or not, after a line number or not."""
     for text in (line, f"   120\t{line}", f"120: {line}"):
         scores = score_source(["x = 1\n"] * 20 + [text])
         assert max(scores, key=scores.__getitem__) == 20
@@ -45,14 +45,14 @@ def test_a_statement_is_no_definition(line: str) -> None:
 
 
 def test_a_gutter_is_no_code() -> None:
-    """With the signs that viewers print behind a line's number."""
+    """With each sign that viewers print after a line number."""
     for gutter in ("   12\t", "12: ", "12| ", "12\u2192", "12  "):
         assert strip_gutter(f"{gutter}x = 1") == "x = 1"
     assert strip_gutter("x = 12") == "x = 12"
 
 
 def test_numbers_have_to_rise() -> None:
-    """Otherwise they are data."""
+    """Numbers that do not rise are data."""
     assert is_numbered([f"{number}\tx" for number in range(50)])
     assert not is_numbered([f"{number * 7 % 5}\tx" for number in range(50)])
     assert not is_numbered(["x"] * 5)
@@ -63,7 +63,7 @@ def test_numbers_have_to_rise() -> None:
 )
 @pytest.mark.parametrize("end", ["", ";", "x", "("])
 def test_hostile_lines_are_read(line: str, end: str) -> None:
-    """As any other."""
+    """Without an error."""
     lines = [line[: 400 - len(end)] + end] * 50
     assert set(score_source(lines)) <= set(range(50))
     assert not is_source(["word " + one for one in lines]) or end in "(;"
