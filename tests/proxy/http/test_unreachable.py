@@ -57,12 +57,12 @@ def tell(error: BaseException, upstream: UpstreamConfig = DIRECT) -> str:
     ("error", "sentence"),
     [
         (connector_error(errno.ECONNREFUSED), r"up\.test:443 could not be reached: it refuses connections; "),
-        (connector_error(errno.ENETUNREACH), r"up\.test:443 could not be reached: no network leads there; "),
+        (connector_error(errno.ENETUNREACH), r"up\.test:443 could not be reached: there is no network route to it; "),
         (connector_error(errno.ETIMEDOUT), r"up\.test:443 could not be reached: connection timed out; "),
         (connector_error(0), r"up\.test:443 could not be reached; "),
         (aiohttp.ServerDisconnectedError(), r"up\.test:443 closed the connection before it answered; "),
         (connector_error(errno.ECONNRESET), r"up\.test:443 closed the connection before it answered; "),
-        (aiohttp.ClientResponseError(None, ()), r"what up\.test:443 answers is no HTTP; "),
+        (aiohttp.ClientResponseError(None, ()), r"the response of up\.test:443 is not HTTP; "),
         (aiohttp.ClientError(), r"up\.test:443 could not be reached; "),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_failure_behind_the_proxy_is_the_upstreams() -> None:
 @pytest.mark.parametrize(
     ("upstream", "status", "sentence"),
     [
-        (PROXIED, 407, rf"{PROXY_END} refuses the user name and password .*\(407\); check upstream\.proxy"),
+        (PROXIED, 407, rf"{PROXY_END} refuses the user name and password \(407\); check upstream\.proxy"),
         (
             UpstreamConfig(base_url="https://up.test", proxy="http://proxy.test:3128"),
             407,
@@ -142,13 +142,13 @@ def test_a_proxy_that_refuses_is_told_by_its_status(upstream: UpstreamConfig, st
     [
         (9, "is not valid yet; check the certificate and this machine's clock"),
         (10, "has expired; have it renewed"),
-        (18, "is self-signed, and nobody vouches for it; set upstream.ca_file"),
+        (18, "is self-signed and not trusted; set upstream.ca_file"),
         (20, "comes from an authority that this machine does not trust; set upstream.ca_file"),
         (19, "comes from an authority that this machine does not trust; set upstream.ca_file"),
-        (21, "comes without those that lead to an authority; have the server send the whole chain"),
+        (21, "comes without the certificates that link it to an authority; have the server send the whole chain"),
         (23, "has been revoked; have it replaced"),
         (62, "is for another name; write the name"),
-        (64, "is for another address; write the name"),
+        (64, "is for another IP address; write the name"),
         (99, "is not accepted: words of OpenSSL; set upstream.ca_file"),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_machine_without_authorities_is_told(
         ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "wants a client certificate; set upstream.client_cert_file"),
         ("SSLV3_ALERT_HANDSHAKE_FAILURE", "refuses the TLS handshake; it may want a client certificate; set"),
         ("TLSV1_ALERT_UNKNOWN_CA", "refuses our certificate; check upstream.client_cert_file"),
-        ("WRONG_VERSION_NUMBER", "does not speak TLS; check whether its address begins with http://"),
+        ("WRONG_VERSION_NUMBER", "does not speak TLS; check whether its URL should begin with http://"),
     ],
 )
 def test_a_handshake_that_fails_is_told_by_its_reason(reason: str, words: str) -> None:
