@@ -120,9 +120,9 @@ class UpstreamClient:
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=Connector(limit=0),
+            connector=Connector(limit=0),  # limits.max_concurrent_requests bounds the requests
             request_class=Request,
-            cookie_jar=aiohttp.DummyCookieJar(),
+            cookie_jar=aiohttp.DummyCookieJar(),  # cookies of one client must not reach another
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
             read_bufsize=READ_BYTES,

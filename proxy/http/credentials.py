@@ -197,7 +197,7 @@ def drop_query_keys(target: str) -> str:
         return target
     pieces = _SEPARATOR.split(query)
     kept = [index for index in range(0, len(pieces), 2) if not is_credential(_name(pieces[index]))]
-    if 2 * len(kept) > len(pieces):
+    if 2 * len(kept) > len(pieces):  # every parameter stays; `pieces` also holds the separators between them
         return target
     left = "".join(pieces[index - 1] * (place > 0) + pieces[index] for place, index in enumerate(kept))
     return f"{path}?{left}" if left else path

@@ -116,7 +116,7 @@ class Beginnings:
     def find(self, dialect: str, body: bytes) -> Begun | None:
         """The earlier body that shares the longest beginning with this one; None if none shares an element."""
         alike = self._kept.get((dialect, body[:HEAD_BYTES])) or ()
-        for each in sorted(alike, key=_tell_length, reverse=True):
+        for each in sorted(alike, key=_tell_length, reverse=True):  # the longest that the body continues is best
             if each.holds(body, len(each.raws)):
                 return Begun(each, len(each.raws))
         common = [Begun(each, each.count_common(body)) for each in alike[:MAX_COMPARED]]

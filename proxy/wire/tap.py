@@ -232,7 +232,7 @@ class _Sample:
         """Add a piece, which stands for `chars` characters of the whole text."""
         self.chars += chars
         for start in range(0, len(piece.text), MAX_PIECE_CHARS):
-            if self._kept_chars * self._one_in > self.chars:
+            if self._kept_chars * self._one_in > self.chars:  # the sample has its share of the text already
                 return
             text = piece.text[start : start + MAX_PIECE_CHARS]
             self._pieces.append((piece.place, text))

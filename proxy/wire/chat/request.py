@@ -144,6 +144,7 @@ def _read_on(codec: Codec, body: bytes, begun: Begun) -> Request | None:
 def _make_request(
     codec: Codec, body: bytes, decoded: _Body, raws: tuple[bytes, ...], beginning: Beginning | None = None
 ) -> Request:
+    # Reasoning models want `max_completion_tokens`, and their reasoning counts against it.
     is_reasoning = decoded.max_completion_tokens is not None
     wanted = decoded.max_completion_tokens if is_reasoning else decoded.max_tokens
     options = decoded.stream_options
