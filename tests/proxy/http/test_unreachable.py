@@ -1,4 +1,4 @@
-"""Why no answer came, in words: what is wrong, at which end, and what to do. No class of a library, no credential."""
+"""Messages for a missing response: what is wrong, on which host, what to do. No class names, no credentials."""
 
 import errno
 import re
@@ -44,7 +44,7 @@ def tls_error(reason: str | None) -> ssl.SSLError:
 
 
 def tell(error: BaseException, upstream: UpstreamConfig = DIRECT) -> str:
-    """What is told, once it is sure that it is what it must always be."""
+    """The message, after checking what must hold for every message."""
     explained = explain(error, UP, upstream)  # type: ignore[arg-type]
     said = str(explained)
     assert isinstance(explained, UpstreamTimeoutError if isinstance(error, TimeoutError) else UpstreamUnreachableError)
@@ -67,7 +67,7 @@ def tell(error: BaseException, upstream: UpstreamConfig = DIRECT) -> str:
     ],
 )
 def test_a_connection_that_fails_is_told_by_its_cause(error: Exception, sentence: str) -> None:
-    """And the key with the address is named."""
+    """The configuration key with the URL is named."""
     assert re.match(sentence + KEY_END, tell(error))
 
 
@@ -88,7 +88,7 @@ def test_a_time_out_names_its_limit(error: Exception, sentence: str) -> None:
 
 
 def test_a_time_out_before_a_proxy_names_the_proxy() -> None:
-    """Its address may be what is wrong."""
+    """The URL of the forward proxy may be wrong."""
     assert re.search(rf"through {PROXY_END} within 10 seconds; check upstream\.proxy,", tell(
         aiohttp.ConnectionTimeoutError(), PROXIED
     ))  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_time_out_before_a_proxy_names_the_proxy() -> None:
     ],
 )
 def test_a_failure_of_the_proxy_is_not_told_as_the_upstreams(error: Exception) -> None:
-    """The proxy's address is named, and what set it."""
+    """The forward proxy's address is named, and the setting that it comes from."""
     said = tell(error, PROXIED)
     assert re.match(PROXY_END, said)
     assert "up.test" not in said
@@ -110,7 +110,7 @@ def test_a_failure_of_the_proxy_is_not_told_as_the_upstreams(error: Exception) -
 
 
 def test_a_failure_behind_the_proxy_is_the_upstreams() -> None:
-    """It says which way was taken."""
+    """The message says through which forward proxy the request went."""
     said = tell(aiohttp.ServerDisconnectedError(), PROXIED)
     assert re.match(rf"up\.test:443 closed the connection through {PROXY_END} before it answered; {KEY_END}", said)
 
@@ -153,13 +153,13 @@ def test_a_proxy_that_refuses_is_told_by_its_status(upstream: UpstreamConfig, st
     ],
 )
 def test_a_certificate_that_is_refused_is_told_by_its_fault(code: int, words: str) -> None:
-    """By OpenSSL's code; its own words stand in for those that we do not know."""
+    """By OpenSSL's code. For an unknown code, OpenSSL's own text is used."""
     for error in (certificate_error(code), caused(aiohttp.ClientError(), certificate_error(code))):
         assert tell(error).startswith(f"the certificate of up.test:443 {words}")
 
 
 def test_authorities_of_the_environment_that_cannot_be_read_are_told_with_it() -> None:
-    """They may be why nobody vouches for the certificate."""
+    """They may be the reason why the certificate is not trusted."""
     upstream = DIRECT.routed_by({"SSL_CERT_FILE": "/nowhere/missing.pem"})
     assert tell(certificate_error(20), upstream).endswith(f"({upstream.trust_fault})")
     assert "SSL_CERT_FILE names /nowhere" not in tell(certificate_error(20))
@@ -171,7 +171,7 @@ def test_authorities_of_the_environment_that_cannot_be_read_are_told_with_it() -
 def test_a_machine_without_authorities_is_told(
     found: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch, *, is_told: bool
 ) -> None:
-    """As in a bare container."""
+    """For example in a bare container."""
     paths = ssl.DefaultVerifyPaths(*found, "SSL_CERT_FILE", "", "SSL_CERT_DIR", "")
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
     assert ("this machine has no list of authorities" in tell(certificate_error(20))) is is_told
@@ -198,7 +198,7 @@ def test_another_reason_is_told_in_openssls_words(reason: str | None, words: str
 
 
 def test_only_https_hints_at_certificates() -> None:
-    """In TLS 1.3 a server may hang up without a word if it misses one."""
+    """With TLS 1.3, a server may close the connection without an alert if the client certificate is missing."""
     assert "client_cert_file" in tell(aiohttp.ServerDisconnectedError())
     plain = UpstreamConfig(base_url="http://up.test/v1")
     assert "client_cert_file" not in tell(aiohttp.ServerDisconnectedError(), plain)
@@ -209,5 +209,5 @@ def test_only_https_hints_at_certificates() -> None:
     ("url", "name"), [("http://h/x", "h:80"), ("https://h:1", "h:1"), ("http://[::1]:9/", "[::1]:9")]
 )
 def test_a_host_is_named_with_its_port(url: str, name: str) -> None:
-    """As an address is written."""
+    """In the form HOST:PORT."""
     assert name_host(URL(url)) == name
