@@ -1,4 +1,4 @@
-"""HTTP both ways: the client, framing, bodies, relay, WebSockets.
+"""HTTP with clients and upstreams: framing, headers, bodies, credentials, the relay, WebSockets.
 
-Law: bytes pass unchanged, and every repair of aiohttp stands in this room.
+Law: bytes pass unchanged. Every workaround for aiohttp is in this package.
 """

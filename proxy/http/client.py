@@ -1,6 +1,6 @@
-"""The way to the upstream: addresses, timeouts, and its faults in our words.
+"""Requests to the upstream: their URLs, timeouts and errors.
 
-Law: a request goes to the host of the upstream that the configuration names, whatever the client writes.
+Law: a request goes to the host that the configuration names, whatever the client writes into its target.
 """
 
 import re
@@ -31,39 +31,42 @@ from proxy.http.unreachable import (
 )
 
 WHOLE_BYTES = 4 * 1024 * 1024
+"""A larger body is sent in pieces, each when the upstream has taken the one before. Chosen: requests of usual size go
+out in one write."""
 PIECE_BYTES = 256 * 1024
-"""A body of more than the first is handed over in pieces of the second, each when the upstream has taken the last."""
+"""Size of these pieces. Chosen: bounds what waits in the connection's buffer."""
 
-SWITCHING_PROTOCOLS = 101
+SWITCHING_PROTOCOLS = 101  # Source: RFC 9110 section 15.2.2
 _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
 READ_BYTES = 64 * 1024
-"""Twice this is held of an answer that its client does not take yet, and what came with it."""
+"""Read buffer of a response, in bytes; aiohttp's default. aiohttp stops reading at twice this, until the client takes
+some."""
 MAX_UPSTREAMS = 64
-"""Whose ways are remembered at once."""
+"""Upstreams for which `_Known` is kept. Chosen: more than a configuration has; reloads leave old ones behind."""
 Body = bytes | tuple[bytes, ...] | AsyncIterator[bytes | memoryview]
-"""Of a request: whole, in pieces that are all there, or as it comes."""
+"""A request's body: whole, in pieces that have all arrived, or as an iterator over what is still to arrive."""
 
 
 def target_url(upstream: UpstreamConfig, path: str, *, is_api: bool = False) -> URL:
-    """`/v1/X` is base_url/X, any other path is on base_url's origin; `is_api` paths belong to base_url without /v1.
+    """The upstream URL of a request target.
 
-    The path goes out unchanged, percent-encoding, empty query and all, but for keys in the query of a client whose
-    credential the upstream is not to be shown; the host is always the upstream's. Raises PathNotAllowedError where the
-    operator's own key would go to a path that it is not for.
+    `/v1/X` becomes base_url/X. Any other path is put on base_url's origin; if `is_api`, it is put under base_url. The
+    path and its query are sent byte for byte. Only keys in the query are removed, if the upstream must not see the
+    client's credential. Raises PathNotAllowedError if the operator's own key would go to a path that is not allowed.
     """
     path = origin_form(path)
     if "?" in path and upstream.shown != "client":
         path = drop_query_keys(path)
     allowed_paths = None if upstream.api_key is None else tuple(upstream.allowed_paths)
-    # Only what a codec claims is remembered: elsewhere in a path, and in a query, there may be a key.
+    # Only paths that a codec claims are cached: any other path, and any query, may hold a key.
     build = _build_url if is_api and "?" not in path else _build_url.__wrapped__
     return build(upstream.base_url, path, allowed_paths, is_api=is_api)
 
 
 @lru_cache(maxsize=64)
 def _build_url(base_url: str, path: str, allowed_paths: tuple[str, ...] | None, *, is_api: bool) -> URL:
-    """The address of a path; `allowed_paths` if the operator's own key goes with it. Raises PathNotAllowedError."""
+    """`allowed_paths` is None unless the operator's own key is sent. Raises PathNotAllowedError."""
     base = urlsplit(base_url)
     if path == "/v1" or path.startswith(("/v1/", "/v1?")):
         path = base.path + path[3:]
@@ -73,16 +76,16 @@ def _build_url(base_url: str, path: str, allowed_paths: tuple[str, ...] | None, 
         path = f"/{path}"
     if allowed_paths is not None and not is_allowed(path.partition("?")[0], base.path, allowed_paths):
         message = (
-            "this proxy's own key goes only to paths under upstream.base_url, also behind dot segments; ask for /v1/X,"
-            " or have the path listed in upstream.allowed_paths"
+            "this proxy sends its own key only to paths under upstream.base_url, with dot segments resolved; request"
+            " /v1/X, or have the path listed in upstream.allowed_paths"
         )
         raise PathNotAllowedError(message)
-    # All of it as the path: yarl would drop an empty query and a fragment.
+    # The query is passed as part of the path, because yarl would drop an empty query and a fragment.
     return URL.build(scheme=base.scheme, authority=base.netloc, path=path, encoded=True)
 
 
 def origin_form(target: str) -> str:
-    """The path and query of a request target; of an absolute one, only these count."""
+    """The path and query of a request target; scheme and host of an absolute target are dropped."""
     if target.startswith("/") or target == "*":
         return target
     start = _PATH_OR_QUERY.search(target.partition("://")[2])
@@ -92,9 +95,9 @@ def origin_form(target: str) -> str:
 
 
 async def read_bounded(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
-    """The whole body of an answer; None if it is longer than `max_bytes`, of which no more is read then.
+    """The whole body of a response; None if it is longer than `max_bytes`, and then the rest is not read.
 
-    Faults of the body are raised as aiohttp's own.
+    Raises aiohttp's errors if the body breaks off.
     """
     body = bytearray()
     async for chunk in answer.content.iter_any():
@@ -105,7 +108,7 @@ async def read_bounded(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes 
 
 
 class _Known(NamedTuple):
-    """What is found out of an upstream once."""
+    """What is computed once for an upstream."""
 
     upstream: UpstreamConfig
     way: Way
@@ -113,13 +116,13 @@ class _Known(NamedTuple):
 
 
 class UpstreamClient:
-    """Sends requests. One per proxy; close it when done."""
+    """Sends requests to upstreams. There is one for the whole process; close it when done."""
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=Connector(limit=0),
+            connector=Connector(limit=0),  # limits.max_concurrent_requests bounds the requests
             request_class=Request,
-            cookie_jar=aiohttp.DummyCookieJar(),
+            cookie_jar=aiohttp.DummyCookieJar(),  # cookies of one client must not reach another
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
             read_bufsize=READ_BYTES,
@@ -134,11 +137,10 @@ class UpstreamClient:
         await self._session.close()
 
     def _find_way(self, upstream: UpstreamConfig) -> _Known:
-        """Find out how requests to an upstream travel, and remember it."""
         timeout = aiohttp.ClientTimeout(
             total=None, connect=upstream.connect_timeout_seconds, sock_read=upstream.read_timeout_seconds
         )
-        if len(self._ways) >= MAX_UPSTREAMS:  # those of configurations that were reloaded
+        if len(self._ways) >= MAX_UPSTREAMS:  # some are left from configurations before a reload
             self._ways.clear()
         known = _Known(upstream, Way(timeout, upstream.tls or True), upstream.route.proxy)
         self._ways[id(upstream)] = known
@@ -147,11 +149,11 @@ class UpstreamClient:
     def send(
         self, method: str, url: URL, headers: CIMultiDict[str], body: Body | None, upstream: UpstreamConfig
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """The upstream's answer, its body not read yet. Leaving cancels what was not read.
+        """Context manager: sends the request and gives the response, its body not read yet.
 
-        Raises UpstreamUnreachableError or UpstreamTimeoutError where no answer came, and UpstreamInvalidError where
-        its head is too large or its body coded on this hop; faults of the answer's body are aiohttp's own, and those
-        raised inside the block pass through.
+        Leaving the block closes the connection if the body was not read to its end. Entering it raises
+        UpstreamUnreachableError or UpstreamTimeoutError if no response came, and UpstreamInvalidError if the response
+        has too large a head or a transfer coding other than chunked. Reading the body raises aiohttp's own errors.
         """
         known = self._ways.get(id(upstream))
         if known is None or known.upstream is not upstream:
@@ -160,13 +162,13 @@ class UpstreamClient:
         if isinstance(pieces, tuple):
             size_bytes = sum(map(len, pieces))
             if headers.get("Content-Length") != str(size_bytes):
-                headers["Content-Length"] = str(size_bytes)  # where the client's stood
+                headers["Content-Length"] = str(size_bytes)  # keeps the position of the client's header
             body = _hand_over(pieces) if size_bytes > WHOLE_BYTES else pieces
         return _Sending(self._session, known, method, url, headers, body)
 
 
 class _Sending:
-    """A request that is sent while a block runs. A class: a generator for each request costs three times as much."""
+    """The context manager of `UpstreamClient.send`. A class, because a generator costs three times as much."""
 
     __slots__ = ("_body", "_headers", "_known", "_method", "_response", "_session", "_url")
 
@@ -188,10 +190,10 @@ class _Sending:
         self._response: aiohttp.ClientResponse | None = None
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
-        """Send it, and wait for the head of its answer."""
+        """Send the request and wait for the head of the response."""
         upstream, way, proxy = self._known
         url, headers, body = self._url, self._headers, self._body
-        self._body = None  # aiohttp holds it for as long as it has to
+        self._body = None  # frees the memory as soon as aiohttp has sent the body
         asks_upgrade = "Upgrade" in headers
         is_tunnelled = False
         try:
@@ -206,7 +208,7 @@ class _Sending:
                 response = await self._session.request(self._method, target, data=data, allow_redirects=False, **how)
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             if isinstance(error.__cause__, ProxyError):
-                raise error.__cause__ from None  # the body's own fault
+                raise error.__cause__ from None  # reading the client's body failed, not the upstream
             raise explain(error, url, upstream) from error
         self._response = response
         try:
@@ -220,7 +222,7 @@ class _Sending:
         return response
 
     async def __aexit__(self, *_: object) -> None:
-        """Cancel what was not read."""
+        """Close the connection, or keep it if the body was read to its end."""
         response = self._response
         if response is not None:
             response.close() if not response.content.at_eof() else response.release()
@@ -228,14 +230,14 @@ class _Sending:
 
 def _check_upgrade(response: aiohttp.ClientResponse, url: URL, *, asks_upgrade: bool) -> None:
     if response.status == SWITCHING_PROTOCOLS and not asks_upgrade:
-        message = f"{name_host(url)} switched protocols, which nobody asked for; check upstream.base_url"
+        message = f"{name_host(url)} switched protocols without being asked to; check upstream.base_url"
         raise UpstreamUnreachableError(message)
 
 
 def _choose_way(url: URL, headers: CIMultiDict[str], way: Way, proxy: ForwardProxy | None) -> dict[str, Any]:
-    """How a request travels: its headers, timeouts, TLS, and the proxy with the password that only the proxy is shown.
+    """Arguments for aiohttp: headers, timeouts, TLS, and the forward proxy with its password.
 
-    An upstream without TLS is asked in absolute form, but for a WebSocket, which has a tunnel.
+    Through a forward proxy, a plain HTTP request is sent in absolute form, and a WebSocket goes through a tunnel.
     """
     how: dict[str, Any] = {"headers": headers, "timeout": way.timeout, "ssl": way.tls}
     if proxy is None:
@@ -250,7 +252,7 @@ def _choose_way(url: URL, headers: CIMultiDict[str], way: Way, proxy: ForwardPro
 
 
 def _check_proxy(response: aiohttp.ClientResponse, url: URL, proxy: ForwardProxy | None, *, is_tunnelled: bool) -> None:
-    """A proxy that wants a password says so in the upstream's place where there is no tunnel through it."""
+    # Without a tunnel, a 407 of the forward proxy arrives as the response to the request itself.
     if proxy is None or url.scheme == "https" or is_tunnelled:
         return
     if response.status == PROXY_AUTHENTICATION_REQUIRED:
@@ -263,17 +265,17 @@ def _check_head(response: aiohttp.ClientResponse, url: URL) -> None:
 
 
 def _check_codings(response: aiohttp.ClientResponse, url: URL) -> None:
-    """Nobody would undo another transfer coding than chunked: we pass the bytes on, and the header ends on this hop."""
+    # The body is passed on as bytes and Transfer-Encoding is dropped, so the client could not undo any other coding.
     if "Transfer-Encoding" not in response.headers:
         return
     codings = [coding.strip().lower() for coding in response.headers.getall("Transfer-Encoding")]
     if codings not in ([], ["chunked"]):
-        message = f"{name_host(url)} answered with a transfer coding other than chunked, which nobody asked for"
+        message = f"{name_host(url)} answered with a transfer coding other than chunked, which was not asked for"
         raise UpstreamInvalidError(message)
 
 
 async def _hand_over(pieces: Iterable[bytes]) -> AsyncIterator[memoryview]:
-    """Pieces that are not too large, none of them copied."""
+    """The bytes in pieces of at most PIECE_BYTES, not copied."""
     for piece in pieces:
         view = memoryview(piece)
         for start in range(0, len(view), PIECE_BYTES):

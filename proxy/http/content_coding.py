@@ -1,6 +1,6 @@
-"""Compressed request bodies: read within bounds.
+"""Decompression of request bodies, within bounds.
 
-Law: what comes out never exceeds the bound that was given, whatever was sent; what cannot be read is said, not raised.
+Law: the output never exceeds the given bound, whatever was sent. A damaged body is reported, not raised.
 """
 
 import sys
@@ -15,15 +15,16 @@ else:
     from backports import zstd
 
 MAX_CODINGS = 2
-"""One upon another; nobody needs more."""
+"""Content codings of one body, applied one after another. Chosen: real clients use one."""
 MAX_MEMBERS = 16
-"""Compressed files behind each other in one body; a body of a million empty ones would take minutes."""
+"""Compressed members in one body, one after another. Chosen: real bodies have one; a million empty members would take
+minutes."""
 WINDOW_LOG_MAX = 23
-"""Of zstd: 8 MB of memory. Source: RFC 9659, which holds for HTTP."""
+"""Base-2 logarithm of the largest zstd window: 8 MiB of memory. Source: RFC 9659, the limit for HTTP."""
 
 
 class Decoded(NamedTuple):
-    """What a body says. Where it is `damaged` or `too_large`, `body` is only its beginning."""
+    """A decompressed body. If it is `damaged` or `too_large`, `body` is only its beginning."""
 
     body: bytes
     damaged: bool = False
@@ -31,7 +32,7 @@ class Decoded(NamedTuple):
 
 
 class _Decoder(Protocol):
-    """One compressed member; zlib's and zstd's objects agree on this much."""
+    """Decompressor of one member: the interface that zlib and zstd share."""
 
     @property
     def eof(self) -> bool: ...
@@ -49,13 +50,13 @@ _DECODERS: dict[str, Callable[[], _Decoder]] = {
 
 
 def read_codings(values: Sequence[str]) -> tuple[str, ...]:
-    """What `Content-Encoding` says, in the order in which it was applied."""
+    """The codings in `Content-Encoding` headers, in the order in which they were applied; `identity` is left out."""
     tokens = (token.strip().lower() for value in values for token in value.split(","))
     return tuple(token for token in tokens if token not in {"", "identity"})
 
 
 def decode_body(body: bytes, codings: Sequence[str], max_bytes: int) -> Decoded:
-    """The body without its codings, at most `max_bytes` of it; codings that are not known leave it unread."""
+    """Undo the codings, up to `max_bytes` of output. A body with an unknown coding is `damaged` and empty."""
     if len(codings) > MAX_CODINGS or any(coding not in _DECODERS for coding in codings):
         return Decoded(b"", damaged=True)
     decoded = Decoded(body)
@@ -67,7 +68,6 @@ def decode_body(body: bytes, codings: Sequence[str], max_bytes: int) -> Decoded:
 
 
 def _decode(body: bytes, make_decoder: Callable[[], _Decoder], max_bytes: int) -> Decoded:
-    """One coding taken off."""
     pieces: list[bytes] = []
     left_bytes = max_bytes
     for _ in range(MAX_MEMBERS):

@@ -1,7 +1,7 @@
-"""What a client shows to be let in by an upstream, and who pays: where such keys stand in a request.
+"""Where a request may hold credentials: the keys that admit a client to an upstream, and the names of who pays.
 
-Law: a name that says it holds a key counts as one, known or not. So of two requests that differ in a credential, the
-difference is seen here; and what an upstream must not be shown is found by the same names.
+Law: a header or query parameter whose name says that it holds a key counts as a credential, known or not. So two
+requests with different credentials never look alike, and every credential can be kept from an upstream.
 """
 
 import re
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote_plus
 
 CLASSIC_NAMES = ("authorization", "api-key", "x-api-key")
-"""Headers by which a tenant's secret has been derived from the beginning: what is in stores was written under these."""
+"""Headers from which the first versions derived a tenant's secret. Stored summaries were written under these."""
 SCHEMES = frozenset({"bearer", "basic"})
 COOKIE = "cookie"
 
 KEY_NAMES: Mapping[str, str] = {
     "authorization": "RFC 9110 section 11.6.2; OpenAI, and most that are compatible with it",
-    "proxy-authorization": "RFC 9110 section 11.7.2; it ends here, and still tells clients apart",
+    "proxy-authorization": "RFC 9110 section 11.7.2; it is not forwarded, but tells clients apart",
     "cookie": "RFC 6265; gateways behind a login",
     "api-key": "Azure OpenAI; as a query parameter of its WebSockets, too",
     "x-api-key": "Anthropic; AWS API Gateway",
@@ -56,20 +56,21 @@ KEY_NAMES: Mapping[str, str] = {
     "sk": "Baidu and Volcengine, in the query",
     "x-vercel-protection-bypass": "Vercel, protection bypass for automation",
 }
-"""Headers and query parameters that take a key, and who says so; `_` stands for `-` here, capitals for small letters.
+"""Headers and query parameters that hold a key, and who uses them. Names are compared in the form of `plain`.
 
-Source: the documentation of each.
+Source: the documentation of each service.
 """
 KEY_ENDINGS = (
     "authorization", "-auth", "-key", "apikey", "appkey", "token", "secret", "password", "passwd", "-pwd", "credential",
     "credentials", "jwt", "assertion",
 )  # fmt: skip
-"""Of names that say of themselves that they hold a key."""
+"""Endings of names that hold a key."""
 OTHER_ENDINGS = (
     "idempotency-key", "websocket-key", "cache-key", "routing-key", "partition-key", "surrogate-key", "csrf-token",
     "xsrf-token", "page-token", "next-token", "continuation-token", "client-token", "request-token",
 )  # fmt: skip
-"""Of names that end like one, and let nobody in. Many are new with each request, and would make each a tenant."""
+"""Endings of names that look like a key but admit nobody. Many of these values are new in each request, so each request
+would become a tenant of its own."""
 
 ACCOUNT_NAMES = frozenset(
     {
@@ -82,7 +83,7 @@ ACCOUNT_NAMES = frozenset(
         "cf-access-client-id",  # Cloudflare Access
     }
 )  # fmt: skip
-"""These say who pays, beside a key; they are no secret."""
+"""These name the account that pays, next to a key. They are not secret."""
 IDENTITY_NAMES = frozenset(
     {
         "x-forwarded-user", "x-forwarded-email", "x-auth-request-user", "x-auth-request-email",  # oauth2-proxy
@@ -103,54 +104,54 @@ IDENTITY_NAMES = frozenset(
         "x-litellm-end-user-id", "helicone-user-id", "x-helicone-user-id",  # LiteLLM, Helicone
     }
 )  # fmt: skip
-"""By these a proxy between the client and us says who asks, having asked for a key itself."""
+"""In these, a proxy between the client and trimtab names the user that it has authenticated."""
 GUESSABLE_NAMES = ACCOUNT_NAMES | IDENTITY_NAMES | {COOKIE, "/"}
-"""These tell clients apart, but whoever reads a store might guess them."""
+"""These tell clients apart, but somebody who reads a store might guess their values."""
 _KNOWN_NAMES = KEY_NAMES.keys() | ACCOUNT_NAMES | IDENTITY_NAMES
 
 _BALANCERS = re.compile(
     r"AWSALB(TG)?(CORS)?|AWSELB(CORS)?|__cf_bm|__cflb|_cfuvid|cf_clearance|GCLB|GCILB|ARRAffinity(SameSite)?|SERVERID"
     r"|visid_incap_\w+|incap_ses_\w+"
 )
-"""Cookies that say which server answers, or that the client is no robot: AWS, Cloudflare, Google, Azure, HAProxy,
-Imperva. They let nobody in, and some are new with each answer."""
+"""Cookies of load balancers and robot filters (AWS, Cloudflare, Google, Azure, HAProxy, Imperva). They admit nobody,
+and some are new in each response."""
 _SUBPROTOCOL_KEYS = ("openai-insecure-api-key.", "openai-organization.", "openai-project.", "base64url.bearer.")
-"""Of WebSockets: browsers can send no headers. Source: OpenAI's Realtime API (`openai-insecure-api-key.KEY`,
-`openai-organization.ID`, `openai-project.ID`); Kubernetes."""
+"""WebSocket subprotocols that hold a credential, because a browser cannot set headers there. Source: OpenAI's Realtime
+API (`openai-insecure-api-key.KEY`, `openai-organization.ID`, `openai-project.ID`); Kubernetes."""
 _PATH_KEY = re.compile(r"/([^/]{20,})")
-"""A part of a path that may be a key: words are shorter. Source: Helicone takes keys there."""
+"""A path segment that may be a key (Helicone takes keys there). 20 characters is chosen: words are shorter."""
 _SEPARATOR = re.compile("([&;])")
-"""Some servers still take `;` for `&`. Source: HTML 4.01 appendix B.2.2."""
+"""Some servers still accept `;` for `&`. Source: HTML 4.01 appendix B.2.2."""
 
 Headers = Iterable[tuple[str, str]]
 Shown = Sequence[tuple[str, str]]
-"""Names, as the tables have them, and values; see `find_shown`."""
+"""Credentials of a request: (name in the form of `plain`, value). See `find_shown`."""
 
 
 def plain(name: str) -> str:
-    """A header's name as the tables have it: some servers cannot tell `_` and `-` apart."""
+    """A name in the form of the tables: lower case, `-` for `_`, because some servers treat these two alike."""
     return name.lower().replace("_", "-")
 
 
 def is_key(name: str) -> bool:
-    """Whether a `plain` name is one of a key."""
+    """Whether a `plain` name is the name of a key."""
     return name in KEY_NAMES or (name.endswith(KEY_ENDINGS) and not name.endswith(OTHER_ENDINGS))
 
 
 def is_credential(name: str) -> bool:
-    """Whether a `plain` name is one of a key, or says who pays: what a client shows to its own upstream only."""
+    """Whether a `plain` name is that of a key or of an account. Only the client's own upstream may see these."""
     return name in ACCOUNT_NAMES or is_key(name)
 
 
 def keep_credentials(headers: Headers) -> list[tuple[str, str]]:
-    """Of a client's headers those that its own upstream lets it in by, as they stand there."""
+    """The client's headers that are credentials, unchanged and in their order."""
     return [(name, value) for name, value in headers if is_credential(plain(name))]
 
 
 def drop_credentials(headers: Headers) -> list[tuple[str, str]]:
-    """The other headers: for an upstream that is shown another's key, or none.
+    """The client's headers that are not credentials, for an upstream that gets another key or none.
 
-    A browser's WebSocket has its key among the subprotocols; the others stay.
+    Keys among a WebSocket's subprotocols are removed as well; its other subprotocols stay.
     """
     kept = []
     for name, value in headers:
@@ -164,17 +165,17 @@ def drop_credentials(headers: Headers) -> list[tuple[str, str]]:
 
 
 def find_shown(headers: Headers, target: str = "") -> Shown:
-    """All that tells who asks: names, as the tables have them, and values, in the request's order.
+    """Everything in a request that identifies the client, as (`plain` name, value) in the request's order.
 
-    A query parameter's name begins with `?`. A part of the path counts, under the name `/`, only if nothing else does.
-    A scheme with nothing behind it shows nothing.
+    The name of a query parameter begins with `?`. If there is nothing else, long path segments count, under the name
+    `/`. A value that is empty or only a scheme (`Bearer`) does not count.
     """
     shown = []
     for name, value in headers:
         known = name.lower().replace("_", "-")
         if known in _KNOWN_NAMES or (known.endswith(KEY_ENDINGS) and not known.endswith(OTHER_ENDINGS)):
             if known == COOKIE:
-                value = _drop_balancers(value)  # noqa: PLW2901 - what counts of it
+                value = _drop_balancers(value)  # noqa: PLW2901 - only the other cookies count
             if value.strip().lower() not in {"", *SCHEMES}:
                 shown.append((known, value))
     path, mark, query = target.partition("?")
@@ -185,31 +186,31 @@ def find_shown(headers: Headers, target: str = "") -> Shown:
 
 
 def find_query_keys(target: str) -> str:
-    """The parameters of a target's query that are credentials, as they stand there; empty if there are none."""
+    """The query parameters of a target that are credentials, unchanged and joined by `&`; empty if there are none."""
     return "&".join(piece for piece in _SEPARATOR.split(target.partition("?")[2])[::2] if is_credential(_name(piece)))
 
 
 def drop_query_keys(target: str) -> str:
-    """The target without the parameters of its query that are credentials; as it is, byte for byte, without any."""
+    """The target without the query parameters that are credentials; all other bytes stay."""
     path, mark, query = target.partition("?")
     if not mark:
         return target
     pieces = _SEPARATOR.split(query)
     kept = [index for index in range(0, len(pieces), 2) if not is_credential(_name(pieces[index]))]
-    if 2 * len(kept) > len(pieces):
+    if 2 * len(kept) > len(pieces):  # every parameter stays; `pieces` also holds the separators between them
         return target
     left = "".join(pieces[index - 1] * (place > 0) + pieces[index] for place, index in enumerate(kept))
     return f"{path}?{left}" if left else path
 
 
 def drop_subprotocol_keys(protocols: str) -> str:
-    """A WebSocket's subprotocols without those that are credentials; empty if that leaves none."""
+    """The value of Sec-WebSocket-Protocol without the credentials in it; empty if none is left."""
     kept = (item for item in protocols.split(",") if not item.strip().lower().startswith(_SUBPROTOCOL_KEYS))
     return ",".join(kept).strip()
 
 
 def _name(piece: str) -> str:
-    """The name of a query's parameter, as servers read it: `k%65y[]=` is `key`."""
+    """The name of a query parameter as servers read it: `k%65y[]=` is `key`."""
     return plain(unquote_plus(piece.partition("=")[0]).partition("[")[0].strip())
 
 

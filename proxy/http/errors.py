@@ -1,6 +1,6 @@
-"""Every error that the proxy itself answers with.
+"""Every error response that the proxy itself writes.
 
-Law: each says what was wrong, where, and what to do; none carries message text or a credential.
+Law: an error says what is wrong, where, and what to do. It never contains text of a conversation or a credential.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,19 @@ from typing import ClassVar
 from proxy.wire.codec import PROMPT_TOO_LONG, ErrorText
 
 RETRY_AFTER_SECONDS = 1
+"""Value of Retry-After when the proxy is overloaded. Chosen: it only has to keep clients from retrying at once."""
 NO_MEMORY_LEFT = "too much text in flight (limits.max_memory_bytes); try again"
 NO_THREAD_LEFT = "too much work in flight (limits.max_plan_seconds); try again"
 
 
 class ProxyError(Exception):
-    """An error with an HTTP status and a stable code; `headers` go with its answer, which may close the connection."""
+    """An error that becomes an HTTP response; its message is the exception's text.
+
+    status, code: of the response; codes never change, so that programs can rely on them.
+    type, param: of the error object in the body, as in OpenAI's API.
+    headers: additional headers of the response.
+    closes: whether the response closes the client's connection.
+    """
 
     status = 500
     code = "internal_error"
@@ -27,90 +34,90 @@ class ProxyError(Exception):
         cls.status, cls.code = status, code
 
     def text(self) -> ErrorText:
-        """The error as a codec can write it."""
+        """The error in the form that a codec writes."""
         return ErrorText(str(self), self.code, self.type, self.param)
 
 
 class UpstreamUnreachableError(ProxyError, status=502, code="upstream_unreachable"):
-    """No connection to the upstream, or it went away before it answered."""
+    """The upstream cannot be reached, or it closed the connection before it sent a response."""
 
 
 class UpstreamTimeoutError(ProxyError, status=504, code="upstream_timeout"):
-    """The upstream did not answer in time."""
+    """The upstream did not respond in time."""
 
 
 class OverloadedError(ProxyError, status=503, code="overloaded"):
-    """More requests, more text, or more work at once than `limits` allows for."""
+    """More requests, more text or more work at once than `limits` allows."""
 
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    closes = True  # the rest of the request is not worth reading
+    closes = True  # so that the rest of the request need not be read
 
 
 class UpstreamInvalidError(ProxyError, status=502, code="upstream_invalid"):
-    """The upstream's answer is none that HTTP knows."""
+    """The upstream's response is not valid HTTP, or exceeds a limit."""
 
 
 class BadFramingError(ProxyError, status=400, code="bad_framing"):
-    """It is not certain where the request ends; its connection must not be used again."""
+    """It is not certain where the request ends, so its connection must not be used again."""
 
     closes = True
 
 
 class UnreadableRequestError(ProxyError, status=400, code="unreadable_request"):
-    """What was sent is no request that HTTP knows."""
+    """The client sent something that is not an HTTP request."""
 
     closes = True
 
 
 class HeadTooLargeError(ProxyError, status=431, code="head_too_large"):
-    """The target and header fields of a request are too many, or too long."""
+    """The request has too many header fields, or its target and header fields are too long."""
 
     closes = True
 
 
 class SiteNotAllowedError(ProxyError, status=403, code="site_not_allowed"):
-    """A page of another site has sent the request, or may have."""
+    """A web page of another site sent the request, or may have sent it."""
 
     closes = True
 
 
 class PathNotAllowedError(ProxyError, status=404, code="path_not_allowed"):
-    """A path to which the operator's own key does not go."""
+    """The operator's own key must not be sent to this path."""
 
 
 class UnauthorizedError(ProxyError, status=401, code="invalid_api_key"):
-    """The request shows no key that this proxy knows. As OpenAI's clients know it."""
+    """The request has no valid client key. Status and code are those of OpenAI's API, which clients recognise."""
 
     headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
 
 
 class NoSuchPageError(ProxyError, status=404, code="not_found"):
-    """A path under /trimtab where there is no page."""
+    """The path under /trimtab does not exist."""
 
 
 class SlowRequestError(ProxyError, status=408, code="request_timeout"):
-    """The client did not go on sending its request."""
+    """The client stopped sending its request, or sent it too slowly."""
 
     closes = True
 
 
 class MethodNotAllowedError(ProxyError, status=405, code="method_not_allowed"):
-    """A method that a proxy in front of one upstream has no use for."""
+    """CONNECT, or TRACE if the upstream would then repeat the operator's own key."""
 
 
 class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
-    """Nothing could bring the request within the window. In the form that clients recognise."""
+    """No rule could make the request fit the context window. Status and code make clients compact by themselves."""
 
     type = "invalid_request_error"
 
 
 class UnknownProfileError(ProxyError, status=400, code="unknown_profile"):
-    """The request named a profile that the configuration does not have."""
+    """The request names a profile that the configuration does not have."""
 
     param = "x-trimtab-profile"
 
 
 class UnknownModeError(ProxyError, status=400, code="unknown_mode"):
-    """The request named a mode that does not exist."""
+    """The request names a mode that does not exist."""
 
     param = "x-trimtab-mode"

@@ -1,7 +1,7 @@
-"""Headers on their way through: which of them end here, which go on, and which tell who asks.
+"""Which headers are forwarded in each direction, and which the proxy adds.
 
-Law: the client's credential goes to upstreams that are to be shown it, and nowhere else. Hop-by-hop headers stay on
-their hop; everything else passes as it is.
+Law: the client's credential goes only to upstreams that are configured to get it. Hop-by-hop headers are never
+forwarded; everything else passes unchanged.
 """
 
 import re
@@ -19,19 +19,22 @@ HOP_BY_HOP = frozenset(
         "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
-"""Source: RFC 9110 section 7.6.1, with `proxy-connection` as browsers send it."""
+"""Source: RFC 9110 section 7.6.1. `proxy-connection` is not standard, but browsers send it."""
 NOT_FORWARDED = HOP_BY_HOP | {"host", "content-length", "expect"}
-"""Of a request: said anew for the next hop, or said for this one."""
+"""Request headers that end at this hop, or that are written again for the next one."""
 MAX_HEAD_BYTES = 64 * 1024
-"""Of a request, with its target, and of an answer. Source: Node takes 16 KiB, nginx 32, curl 300, Go 1024."""
+"""Largest head in bytes: of a request with its target, and of a response. Chosen among the limits of others: Node has
+16 KiB, nginx 32 KiB, curl 300 KiB, Go 1 MiB."""
 MAX_HEADER_FIELDS = 1000
-"""Of a request or an answer, trailers included. Source: Apache and Python's http.client take 100, most others any."""
+"""Most header fields of a request or a response, with trailers. Chosen: Apache and Python's http.client take 100, most
+others have no limit."""
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"
-"""For clients whose `Authorization` is the upstream's; it goes no further than here."""
+"""Client key, for clients that send the upstream's key in `Authorization`. It is never forwarded."""
 AFFINITY_HEADERS = frozenset({"x-grok-conv-id", "x-session-affinity", "x-session-id"})
-"""By these an upstream leads a session to where its prompt cache is: xAI, Fireworks, OpenRouter and other gateways."""
+"""Headers by which an upstream routes a session to the server that has its prompt cache. Source: xAI, Fireworks,
+OpenRouter and other gateways."""
 
 REWRITING_HEADERS = frozenset(
     {
@@ -40,7 +43,8 @@ REWRITING_HEADERS = frozenset(
         "x-http-method-override", "x-http-method", "x-method-override",  # frameworks
     }
 )  # fmt: skip
-"""By these some servers take a request for one of another path or method: the operator's own key is not for that."""
+"""Headers that make some servers use another path or method than the request's own. They are not sent together with the
+operator's own key, because only the request's own path is checked (paths.py)."""
 
 _CONNECTION_CHARS = len("connection")
 Headers = Sequence[tuple[str, str]]
@@ -48,7 +52,7 @@ NO_TOKENS: Mapping[str, int] = {}
 
 
 def read_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Headers in wire order and case, duplicates kept; bytes beyond ASCII survive."""
+    """Headers in wire order and case, with duplicates. Bytes that are not UTF-8 become surrogate escapes."""
     return [
         (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
         for name, value in raw_headers
@@ -56,7 +60,7 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def drop_hop_by_hop(headers: Headers) -> Headers:
-    """Without the headers of this hop: the standard ones and those that `Connection` names."""
+    """The headers without the hop-by-hop ones: those of HOP_BY_HOP and those that `Connection` names."""
     ending = HOP_BY_HOP
     for name, value in headers:
         if len(name) == _CONNECTION_CHARS and name.lower() == "connection":
@@ -65,13 +69,13 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
 
 
 def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, Headers]:
-    """A request's headers, and those of them that go further than this hop."""
+    """All headers of a request, and those of them that are not hop-by-hop."""
     headers = read_headers(raw_headers)
     return headers, drop_hop_by_hop(headers)
 
 
 def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """What the client receives of an upstream's headers: all but this hop's own and what cannot be sent on."""
+    """The upstream's headers that the client receives: not hop-by-hop, and without control characters."""
     headers = drop_hop_by_hop(read_headers(raw_headers))
     if is_sendable("".join([value for _, value in headers])):
         return headers
@@ -79,15 +83,16 @@ def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def is_sendable(text: str) -> bool:
-    """Whether a header's value, or a reason, has no control character in it, which might split the answer."""
+    """Whether a header's value or a reason phrase has no control character, which could split the response."""
     return CONTROL.search(text) is None
 
 
 def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: bool) -> CIMultiDict[str]:
-    """What the upstream receives of a client's headers, in their order; `identity` asks it not to compress its answer.
+    """The headers that the upstream receives, in the client's order.
 
-    The client's credentials are among them only if the upstream is to be shown these (`credential`). A header that
-    comes again is spelt as it was at first: aiohttp would drop it otherwise.
+    The client's credentials are forwarded only if the upstream's `credential` setting says so. `identity` asks the
+    upstream for an uncompressed response. A repeated header is spelt like its first occurrence, because aiohttp
+    would drop it otherwise.
     """
     own: dict[str, tuple[str, str]] = {}
     if identity:
@@ -100,7 +105,7 @@ def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: boo
     forwarded: CIMultiDict[str] = CIMultiDict()
     further = drop_hop_by_hop(headers)
     for name, value in further if shown == "client" else drop_credentials(further):
-        lower = name.lower().replace("_", "-")  # some servers cannot tell these apart
+        lower = name.lower().replace("_", "-")  # some servers treat `_` like `-`
         if lower in left_out or lower.startswith(OWN_PREFIX) or ("_" in name and lower in NOT_FORWARDED):
             continue
         if lower not in own:
@@ -115,7 +120,13 @@ def request_headers(headers: Headers, upstream: UpstreamConfig, *, identity: boo
 def write_own_headers(
     request_id: str, overhead_seconds: float, tokens: Mapping[str, int] = NO_TOKENS, decisions: Iterable[Decision] = ()
 ) -> Headers:
-    """What the proxy adds to an answer: whose it is, what it cost, the prompt's tokens and what each rule saved."""
+    """The proxy's own headers of a response.
+
+    request_id: as in the log line.
+    overhead_seconds: time that the proxy itself took; sent in milliseconds.
+    tokens: prompt tokens, by what they count.
+    decisions: what each rule saved, in tokens.
+    """
     headers = [("x-trimtab-request-id", request_id), ("Server-Timing", f"trimtab;dur={overhead_seconds * 1000:.1f}")]
     if tokens:
         headers.append(("x-trimtab-tokens", ", ".join(f"{name}={number}" for name, number in tokens.items())))

@@ -1,6 +1,6 @@
-"""Keys that this proxy gives to its clients: which of them a request shows.
+"""Which of the configured client keys a request holds.
 
-Law: every key is compared, in constant time, and none is ever repeated.
+Law: every key is compared, in constant time. No key is ever written anywhere.
 """
 
 import hmac
@@ -12,21 +12,23 @@ from itertools import islice
 from proxy.http.headers import KEY_HEADER, Headers
 
 MAX_SHOWN = 8
-"""Credentials of one request that are looked at: more are no client's."""
+"""Credentials of one request that are compared. Chosen: real clients send one or two; bounds the work."""
 ADMITTING_HEADERS = frozenset({KEY_HEADER, "api-key", "x-api-key", "x-goog-api-key"})
-"""Where clients of OpenAI, Azure, Anthropic and Google put a key, besides `Authorization`."""
+"""Headers for a key other than `Authorization`: trimtab's own, Azure's, Anthropic's and Google's."""
 _BEARER = "bearer "
 
 
 def find_key(keys: tuple[str, ...], headers: Headers) -> str | None:
-    """The first of the keys that is shown; how long that takes tells nothing of which, or how much of it."""
+    """The first of the configured keys that the request holds; None if it holds none of them.
+
+    The time taken does not depend on which key matches, nor on how much of a wrong key is right.
+    """
     shown = [_hash(value) for value in islice(_find_shown(headers), MAX_SHOWN)]
     matches = [sum(hmac.compare_digest(known, value) for value in shown) > 0 for known in _hash_all(keys)]
     return next((key for key, is_shown in zip(keys, matches, strict=True) if is_shown), None)
 
 
 def _find_shown(headers: Headers) -> Iterable[str]:
-    """Everything in the request's headers that may be a key."""
     for name, value in headers:
         lower = name.lower()
         if lower == "authorization":
@@ -42,5 +44,5 @@ def _hash_all(keys: tuple[str, ...]) -> tuple[bytes, ...]:
 
 
 def _hash(key: str) -> bytes:
-    """Of one length for all, so that a comparison does not tell how long a key is."""
+    # Hashes have one length, so the time of a comparison does not reveal the length of a key.
     return sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -1,7 +1,7 @@
-"""The upstream's answer on its way to the client, chunk by chunk.
+"""Passes the upstream's response to the client, chunk by chunk.
 
-Law: what arrives leaves at once and unchanged; the tap reads a copy. An answer that breaks off is never closed as if
-it were whole.
+Law: each chunk is sent at once and unchanged; the tap reads a copy. A response that breaks off never looks complete to
+the client.
 """
 
 import asyncio
@@ -20,36 +20,41 @@ from proxy.http.headers import Headers, answer_headers, is_sendable
 from proxy.telemetry.pace import Pace
 
 STALLED_SECONDS = 600.0
-"""A client that takes nothing of its answer for so long has gone without a word."""
+"""A client that takes nothing of its response for this long is considered gone. Chosen: no working client pauses so
+long."""
 FREE_BYTES = 32 * 1024
-"""Half of what asyncio buffers before a writer has to wait."""
+"""A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit, above which a writer must
+wait."""
 
 MAX_ANSWER_EVENT_BYTES = 1024 * 1024
-"""Of an answer that is no stream and becomes an event: mostly an error. What is beyond it is left out."""
+"""Part of a non-stream response that is kept when it becomes one event. Chosen: such a response is mostly an error."""
 
 WriteEvent = Callable[[int, bytes], bytes]
-"""The event that stands for an upstream's answer of some status, which is no stream."""
+"""Makes the event for a non-stream response of the upstream, from its status and body."""
 
 
 class Listener(Protocol):
-    """Reads along with an answer, chunk by chunk. It raises nothing."""
+    """Reads a copy of a response, chunk by chunk. It never raises."""
 
     def feed(self, chunk: bytes, arrived_at: float) -> None:
-        """Take in the next bytes, and when they had come."""
+        """Take the next bytes, and the time at which they arrived."""
 
     def tell_pace(self) -> Pace:
-        """When the text of a stream came, as far as it has come."""
+        """When the text of a stream arrived, so far."""
 
     def finish(self) -> None:
-        """The answer has ended."""
+        """Called when the response is complete."""
 
 
 class Reply:
-    """The answer to one client: one head at most, then its body; and how that went.
+    """The response to one client: at most one head, then the body; and how sending it went.
 
-    `response` is the answer as it was begun, None before that. `status` is the upstream's, or that of our own error; 0
-    until one of them is known. Times are of the monotonic clock, 0.0 if there was no such moment. `pace` is that of a
-    stream's text. `broken`: the upstream's answer broke off. `client_left`: the client did not take its answer.
+    response: the response that was begun; None before.
+    status: the upstream's status, or that of the proxy's own error; 0 until it is known.
+    last_byte_at: seconds of the monotonic clock; 0.0 if the body has not ended.
+    pace: when the text of a stream arrived.
+    broken: the upstream's response broke off.
+    client_left: the client did not take its response.
     """
 
     __slots__ = ("broken", "client_left", "last_byte_at", "pace", "request", "response", "status")
@@ -65,20 +70,20 @@ class Reply:
 
     @property
     def is_stream(self) -> bool:
-        """Whether a stream of events has been begun: an error may have that type, too, and is no stream."""
+        """Whether an event stream was begun. An error of that content type does not count."""
         begun = self.response
         return begun is not None and begun.status == 200 and begun.content_type == "text/event-stream"
 
     @property
     def is_taken(self) -> bool:
-        """Whether the client has taken everything so far."""
+        """Whether the client has taken everything that was sent so far."""
         transport = self.request.transport
         return transport is not None and not transport.get_write_buffer_size()
 
     async def begin(self, response: PlainResponse) -> PlainResponse:
-        """Send the head of the answer."""
+        """Send the head of the response."""
         if self.request.version < HttpVersion11 and "Content-Length" not in response.headers:
-            response.force_close()  # its end is the connection's
+            response.force_close()  # HTTP/1.0 has no chunks: the end of the connection marks the end of the body
         self.response = response
         await response.prepare(self.request)
         return response
@@ -87,9 +92,9 @@ class Reply:
         """Write a chunk of the body. Raises ConnectionError or TimeoutError if the client has left or reads no more."""
         response, transport = self.response, self.request.transport
         if response is None:
-            message = "the answer has not been begun"
+            message = "the response has not been begun"
             raise RuntimeError(message)
-        # A client that has taken everything so far is not waited for: the chunk goes into the socket, or the buffer.
+        # No need to wait if the client has taken everything so far: the socket or the buffer takes the chunk.
         waits = transport is None or len(chunk) > FREE_BYTES or transport.get_write_buffer_size() > 0
         try:
             if not waits:
@@ -102,7 +107,7 @@ class Reply:
             raise
 
     def write_at_once(self, chunk: bytes) -> bool:
-        """Write a chunk of the body, and wait for nothing; whether the client has taken everything so far.
+        """Write a chunk of the body without waiting. Returns whether the client has taken everything so far.
 
         Raises ConnectionError if the client has left.
         """
@@ -118,9 +123,9 @@ class Reply:
         return not transport.get_write_buffer_size()
 
     async def wait_for_client(self) -> None:
-        """Wait until the client has taken most of what it was sent; no time if it has.
+        """Wait until the client has taken most of what it was sent.
 
-        Raises ConnectionError or TimeoutError if it has left or reads no more.
+        Raises ConnectionError if the client has left, TimeoutError if it takes nothing for STALLED_SECONDS.
         """
         if self.is_taken:
             return
@@ -132,13 +137,13 @@ class Reply:
             raise
 
     def reset(self) -> None:
-        """End the connection so that the client notices: the end looks regular if no length was announced."""
+        """Reset the connection. If it were closed instead, a body without a Content-Length would look complete."""
         if self.request.transport is not None:
             reset_transport(self.request.transport)
 
 
 def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainResponse:
-    """A response with the answer's status and headers, and the headers `added`; it has no body yet."""
+    """A response with the upstream's status and headers and the headers `added`; it has no body yet."""
     headers = CIMultiDict([*answer_headers(answer.raw_headers), *added])
     reason = answer.reason if is_sendable(answer.reason or "") else None
     return PlainResponse(status=answer.status, reason=reason, headers=headers)
@@ -147,12 +152,12 @@ def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainRespon
 async def begin_answer(
     reply: Reply, answer: aiohttp.ClientResponse, added: Headers, *, holds_head: bool = False
 ) -> PlainResponse:
-    """Pass on the answer's status and headers, and the headers `added`. Raises UpstreamInvalidError.
+    """Pass on the upstream's status and headers, with the headers `added`. Raises UpstreamInvalidError.
 
-    The head goes out together with the first chunk if `holds_head` says so.
+    holds_head: send the head together with the first chunk of the body.
     """
     if answer.status < 200:
-        message = f"the upstream answered with status {answer.status}, which ends no request; check upstream.base_url"
+        message = f"the upstream answered with status {answer.status}, which is not final; check upstream.base_url"
         raise UpstreamInvalidError(message)
     reply.status = answer.status
     response = make_response(answer, added)
@@ -164,7 +169,7 @@ async def begin_answer(
 async def replace_answer(
     reply: Reply, answer: aiohttp.ClientResponse, added: Headers, body: bytes
 ) -> web.StreamResponse:
-    """Pass the answer on with another body, which is JSON."""
+    """Pass on the upstream's status and headers, with the JSON `body` in place of its own."""
     reply.status = answer.status
     reply.last_byte_at = time.monotonic()
     response = make_response(answer, added)
@@ -187,10 +192,11 @@ async def relay_answer(
     tap: Listener | None = None,
     write_event: WriteEvent | None = None,
 ) -> web.StreamResponse:
-    """Pass the answer on: its head, unless the reply has one, with the headers `added`; then its body.
+    """Pass on the upstream's response: its head with the headers `added`, unless the reply has a head, and its body.
 
-    `held` are the first bytes of the body, if they were read already. `write_event` is needed if an event stream may
-    have been begun: an answer that is no stream becomes one event of it. Raises UpstreamInvalidError.
+    held: first bytes of the body, if they were read before.
+    write_event: needed if the reply may have begun an event stream; a non-stream response then becomes one event.
+    Raises UpstreamInvalidError.
     """
     reply.status = answer.status
     is_stream = answer.status == 200 and answer.content_type == "text/event-stream"
@@ -220,7 +226,7 @@ async def _pass_body(
     tap: Listener | None,
     event: bytearray | None,
 ) -> None:
-    """The body, chunk by chunk, to the client, or into an `event`. Raises aiohttp's errors where it was cut."""
+    """Pass on the body to the client, or collect it in `event`. Raises aiohttp's errors if the body breaks off."""
     upstream = answer.connection.protocol if answer.connection is not None else None
     content, monotonic = answer.content, time.monotonic
     follows = event is None and reply.is_stream
@@ -243,9 +249,9 @@ async def _pass_body(
             await follow(answer, pass_on)
             await reply.wait_for_client()
     if upstream is not None and isinstance(upstream.exception(), OSError) and _ends_with_connection(answer):
-        raise aiohttp.ClientPayloadError  # by a reset, which aiohttp takes for an end
+        raise aiohttp.ClientPayloadError  # the connection was reset; aiohttp takes that for the end of the body
 
 
 def _ends_with_connection(answer: aiohttp.ClientResponse) -> bool:
-    """Whether only the connection's end tells where the body ends."""
+    """Whether only the end of the connection marks the end of the body."""
     return "Content-Length" not in answer.headers and "Transfer-Encoding" not in answer.headers

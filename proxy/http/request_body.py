@@ -1,8 +1,8 @@
-"""Request bodies: where they end, as they arrive, read whole, decompressed, or only their beginning.
+"""Receives request bodies: checks their framing, reads them within bounds, decompresses them.
 
-Law: what goes out is the client's own bytes unless somebody says otherwise, and what another server might read as two
-requests goes no further. No body may come too slowly, nor may all of them together fill the memory. Only time spent
-waiting for the client counts: an upstream's is none of its fault.
+Law: the client's own bytes are forwarded unless a caller replaces them. A request that another server might read as two
+is refused. A body that arrives too slowly is refused, and all bodies together have a bound. Only the time spent waiting
+for the client counts as slow, not the time spent waiting for the upstream.
 """
 
 import asyncio
@@ -22,24 +22,26 @@ from proxy.memory import Account
 Decode = Callable[[Callable[[], Decoded]], Awaitable[Decoded]]
 
 PEEK_BYTES = 64 * 1024
+"""Beginning of a body that is searched for the model's name if the body is not read whole. Chosen: clients write the
+model before the messages."""
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
-"""True of the bytes that the client sent, and of no others."""
+"""Headers that describe the bytes of the client's body; they are removed if other bytes are sent."""
 MIN_BYTES_PER_SECOND = 500
-"""On average, once the first `silence_seconds` are over. Source: Apache's mod_reqtimeout."""
+"""Slowest average rate of a body after its first `silence_seconds`. Source: Apache's mod_reqtimeout."""
 
 MAX_CONTENT_LENGTH = 2**63 - 1
-"""More is no number of bytes to most servers, and to some no number at all."""
+"""Largest Content-Length: the largest signed 64-bit number. Servers read a larger one in different ways."""
 
 
 def check_framing(request: web.BaseRequest) -> None:
-    """Raises BadFramingError where it is not certain where a request ends."""
+    """Raise BadFramingError if servers may disagree about where the request ends."""
     codings = request.headers.getall("Transfer-Encoding", [])
     if request.version < HttpVersion10:
-        message = "a request must say its version of HTTP"
+        message = "a request must name its HTTP version"
     elif codings and request.version < HttpVersion11:
-        message = "a request of HTTP/1.0 cannot be chunked"
+        message = "an HTTP/1.0 request cannot be chunked"
     elif codings and [coding.strip().lower() for coding in codings] != ["chunked"]:
-        message = "Transfer-Encoding must be chunked, or not be there"
+        message = "Transfer-Encoding must be chunked or absent"
     elif int(request.headers.get("Content-Length", "0")) > MAX_CONTENT_LENGTH:
         message = "Content-Length is too large"
     else:
@@ -49,9 +51,10 @@ def check_framing(request: web.BaseRequest) -> None:
 
 @dataclass(slots=True)
 class Uploads:
-    """What all bodies of a proxy share: `left_bytes` may still be held, and a client may be silent for so long.
+    """The bounds that all request bodies share. Held bytes also count in the request's memory account, if it has one.
 
-    What is held counts in the request's account, too, if it has one.
+    left_bytes: how many more bytes may be held.
+    silence_seconds: how long a client may send nothing of its body.
     """
 
     left_bytes: float
@@ -60,15 +63,15 @@ class Uploads:
     _accounts: dict[int, Account] = field(default_factory=dict)
 
     def open(self, request: web.BaseRequest, account: Account) -> None:
-        """From now on, until the request is released, what is held of it counts in the account."""
+        """Count what is held for the request in this account, until the request is released."""
         self._accounts[id(request)] = account
 
     def find_account(self, request: web.BaseRequest) -> Account | None:
-        """The account that was opened for a request, if one was."""
+        """The account that was opened for a request; None if none was."""
         return self._accounts.get(id(request))
 
     def rebound(self, most_bytes: int | None) -> None:
-        """From now on no more than that may be held, None for any number; what is held now counts."""
+        """Change how many bytes may be held, None for no bound. Bytes that are held already count."""
         self.left_bytes = (inf if most_bytes is None else most_bytes) - sum(self._held_bytes.values())
 
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
@@ -91,7 +94,7 @@ class Uploads:
             yield piece
 
     def hold(self, request: web.BaseRequest, size_bytes: int) -> None:
-        """So many bytes of a request are kept until it is released. Raises OverloadedError."""
+        """Count bytes that are held until the request is released. Raises OverloadedError."""
         if size_bytes > self.left_bytes:
             message = "too much text in flight (limits.max_held_bytes); try again"
             raise OverloadedError(message)
@@ -102,7 +105,7 @@ class Uploads:
         self._held_bytes[id(request)] = self._held_bytes.get(id(request), 0) + size_bytes
 
     def release(self, request: web.BaseRequest) -> None:
-        """The request has been served, or given up."""
+        """Give back everything that is held for a request, after it was served or given up."""
         self.left_bytes += self._held_bytes.pop(id(request), 0)
         account = self._accounts.pop(id(request), None)
         if account is not None:
@@ -111,11 +114,13 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBody:
-    """A body's bytes as received, and what they say.
+    """A request body as received and decompressed.
 
-    `wire` is the client's bytes, or the first pieces of a body that is too large to be read whole; `rest` then is
-    what follows. `json` is the same decompressed; None where it cannot be read. `beginning` is what could be read of
-    it, up to PEEK_BYTES. `work_bytes` is the memory that work on it takes.
+    wire: the client's bytes; only the first pieces if the body is too large to be read whole.
+    json: the body decompressed; None if it is too large or damaged.
+    beginning: what could be decompressed of it, up to PEEK_BYTES.
+    rest: if the body is too large, the bytes after `wire`, still to be read.
+    work_bytes: memory that decoding and compacting it takes.
     """
 
     wire: bytes | list[bytes]
@@ -126,9 +131,9 @@ class ReceivedBody:
     work_bytes: int = 0
 
     def write(self, pieces: tuple[bytes, ...] | None, headers: CIMultiDict[str]) -> Body:
-        """What goes out: the client's own bytes, compressed or not, unless the `pieces` are something else than `json`.
+        """The body to forward: `pieces` if they differ from `json`, else the client's own bytes, compressed or not.
 
-        Takes from the `headers` what is true no more.
+        If `pieces` are forwarded, removes from `headers` those that describe the client's bytes.
         """
         if pieces is not None and (len(pieces) > 1 or pieces[0] is not self.json):
             for name in ENTITY_HEADERS:
@@ -140,11 +145,9 @@ class ReceivedBody:
 async def receive_body(
     request: web.BaseRequest, max_bytes: int, uploads: Uploads, run: Decode = asyncio.to_thread
 ) -> ReceivedBody:
-    """The body, read whole unless it is larger than `max_bytes`, compressed or decompressed.
+    """Receive the body; it is read whole unless it is larger than `max_bytes`, compressed or decompressed.
 
-    `run` does work in a thread.
-
-    Raises SlowRequestError, and OverloadedError where too much is held already.
+    `run` runs the decompression in a thread. Raises SlowRequestError, and OverloadedError if too much is held already.
     """
     encoded = request.headers.getall("Content-Encoding", None)
     codings = read_codings(encoded) if encoded else ()
@@ -153,7 +156,7 @@ async def receive_body(
     if isinstance(wire, bytes):
         if not codings:
             return ReceivedBody(wire, wire, wire[:PEEK_BYTES])
-        # Always in a thread: a few bytes may become millions.
+        # Always in a thread: even a small body may decompress to megabytes.
         decoded = await run(partial(decode_body, wire, codings, max_bytes))
         uploads.hold(request, len(decoded.body))
         if not (decoded.damaged or decoded.too_large):
@@ -168,8 +171,8 @@ async def receive_body(
 async def _read(
     request: web.BaseRequest, max_bytes: int, arriving: AsyncIterator[bytes], uploads: Uploads
 ) -> bytes | list[bytes]:
-    """The whole body; its first pieces where it is larger than `max_bytes`."""
-    if request.content.is_eof():  # all of it has come with the head
+    """The whole body; only its first pieces if it is larger than `max_bytes`."""
+    if request.content.is_eof():  # the whole body arrived with the head
         whole = request.content.read_nowait()
         uploads.hold(request, len(whole))
         return whole if len(whole) <= max_bytes else [whole]
@@ -186,7 +189,7 @@ async def _read(
 
 
 async def _chain(pieces: list[bytes], rest: AsyncIterator[bytes] | None) -> AsyncIterator[bytes]:
-    """The body whose first pieces were read already, piece by piece."""
+    """The body, piece by piece; its first pieces were read before."""
     for piece in pieces:
         yield piece
     if rest is not None:

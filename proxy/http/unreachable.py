@@ -1,6 +1,7 @@
-"""Why no answer came from an upstream, in words: what is wrong, at which end, and what to set.
+"""Messages for an upstream that sent no response: what is wrong, on which host, and what to configure.
 
-Law: a message is `what is wrong; what to do`. It names no class of a library, and repeats no credential.
+Law: a message has the form `what is wrong; what to do`. It never names a class of a library and never repeats a
+credential.
 """
 
 import errno
@@ -18,27 +19,28 @@ from proxy.http.aiohttp_fixes import TunnelError, TunnelTimeoutError
 from proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError, UpstreamUnreachableError
 from proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 
-PROXY_AUTHENTICATION_REQUIRED = 407
+PROXY_AUTHENTICATION_REQUIRED = 407  # Source: RFC 9110 section 15.5.8
 _TRUST = "set upstream.ca_file (or SSL_CERT_FILE) to a PEM file with the certificate of"
 _CLOCK = "and this machine's clock"
 _OWN_AUTHORITY = "comes from an authority that this machine does not trust", f"{_TRUST} that authority"
-_WRITE_NAME = "write the name that the certificate has into its address"
+_WRITE_NAME = "write the name that the certificate has into the URL"
 _CERTIFICATES = {
     **dict.fromkeys((2, 19, 20), _OWN_AUTHORITY),
     9: ("is not valid yet", f"check the certificate {_CLOCK}"),
     10: ("has expired", f"have it renewed, or check {_CLOCK[4:]}"),
-    18: ("is self-signed, and nobody vouches for it", f"{_TRUST} that server"),
+    18: ("is self-signed and not trusted", f"{_TRUST} that server"),
     21: (
-        "comes without those that lead to an authority",
+        "comes without the certificates that link it to an authority",
         f"have the server send the whole chain, or {_TRUST} its issuer",
     ),
     23: ("has been revoked", "have it replaced"),
     62: ("is for another name", _WRITE_NAME),
-    64: ("is for another address", _WRITE_NAME),
+    64: ("is for another IP address", _WRITE_NAME),
 }
-"""By the code of the verification. Source: OpenSSL, X509_STORE_CTX_get_error."""
+"""What is wrong with a certificate and what to do, by OpenSSL's verify code. Source: X509_STORE_CTX_get_error(3)."""
 _WANTS_CERTIFICATE = frozenset({"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"})
-"""How servers refuse one that shows no certificate, in TLS 1.3 and before; the second may have other causes, too."""
+"""Alerts of servers that miss a client certificate: with TLS 1.3, and with earlier versions. The second alert may also
+have other causes."""
 _REFUSES_CERTIFICATE = frozenset(
     {
         "TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_ACCESS_DENIED", "SSLV3_ALERT_BAD_CERTIFICATE",
@@ -52,7 +54,7 @@ _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL}
 
 
 def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
-    """What is told of a request for `url` that `error` ended before any answer."""
+    """The error response for a request to `url` that ended with `error` before any response came."""
     proxy = upstream.route.proxy
     if isinstance(error, TimeoutError):
         return UpstreamTimeoutError(_describe_timeout(error, url, upstream))
@@ -62,7 +64,7 @@ def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
         return UpstreamUnreachableError(_describe(error.__cause__, str(proxy), f"check {proxy.told_by}"))
     if any(_is_of_head_size(cause) for cause in _find_causes(error)):
         return UpstreamInvalidError(describe_large_head(url))
-    # aiohttp's own are errors of `ssl` by name only: what those know stands in their causes.
+    # aiohttp's own errors inherit from those of `ssl`, but only their causes carry the details.
     causes = (cause for cause in _find_causes(error) if not isinstance(cause, aiohttp.ClientError))
     tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
     end = proxy if proxy is not None and _is_of_proxy(error, proxy, url) else None
@@ -77,31 +79,31 @@ def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
 
 
 def name_host(url: URL) -> str:
-    """HOST:PORT."""
+    """`HOST:PORT` of a URL."""
     return f"{url.host_subcomponent}:{url.port}"
 
 
 def describe_refusal(proxy: ForwardProxy, status: int, url: URL) -> str:
-    """What it means that a proxy did not do what it was asked for."""
+    """The message for a forward proxy that refused a request with this status."""
     if status == PROXY_AUTHENTICATION_REQUIRED:
         key = proxy.told_by
         if proxy.authorization is None:
             return (
                 f"{proxy} wants a user name and a password (407); write them into {key}: http://USER:PASSWORD@HOST:PORT"
             )
-        return f"{proxy} refuses the user name and password that it is shown (407); check {key}"
-    around = "its operator decides whom it lets through; NO_PROXY or upstream.proxy: direct go around it"
+        return f"{proxy} refuses the user name and password (407); check {key}"
+    around = "ask its operator to allow that host, or bypass the proxy with NO_PROXY or upstream.proxy: direct"
     return f"{proxy} answered {status} when it was asked for {name_host(url)}; {around}"
 
 
 def describe_large_head(url: URL) -> str:
-    """What it means that an answer's head is beyond our limits."""
-    limits = f"more than {MAX_HEADER_FIELDS} header fields, or {MAX_HEAD_BYTES} bytes of them"
+    """The message for a response whose head exceeds MAX_HEADER_FIELDS or MAX_HEAD_BYTES."""
+    limits = f"more than {MAX_HEADER_FIELDS} header fields, or more than {MAX_HEAD_BYTES} bytes of them"
     return f"{name_host(url)} answered with {limits}; have it send fewer or shorter ones"
 
 
 def _is_of_head_size(error: BaseException) -> bool:
-    """Whether aiohttp's parser has found too much in a head; it tells too many fields by its words alone."""
+    # aiohttp's parser has no class for too many header fields; only the text of its message shows it.
     is_many = isinstance(error, BadHttpMessage) and "Too many headers" in error.message
     return is_many or isinstance(error, LineTooLong)
 
@@ -122,14 +124,14 @@ def _describe_timeout(error: TimeoutError, url: URL, upstream: UpstreamConfig) -
 
 
 def _find_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, its cause, the cause of that, and so on."""
+    """The error and its chain of causes, outermost first."""
     while error is not None:
         yield error
         error = error.__cause__
 
 
 def _is_of_proxy(error: Exception, proxy: ForwardProxy, url: URL) -> bool:
-    """Whether the connection that failed is the one to the proxy; behind it, only TLS with the upstream can fail so."""
+    """Whether the connection to the forward proxy failed. Beyond it, only TLS with the upstream can fail like this."""
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientConnectorDNSError):
         return True
     address = URL(proxy.url)
@@ -153,23 +155,26 @@ def _describe_tls(error: ssl.SSLError, name: str, upstream: UpstreamConfig) -> s
         )
         return f"{name} {sure} a client certificate; set upstream.client_cert_file and upstream.client_key_file"
     if error.reason in _SPEAKS_NO_TLS:
-        return f"{name} does not speak TLS; check whether its address begins with http:// rather than https://"
+        return f"{name} does not speak TLS; check whether its URL should begin with http:// instead of https://"
     words = (error.reason or "no reason given").replace("_", " ").lower()
-    return f"no TLS connection to {name} could be made ({words}); check which versions of TLS that server speaks"
+    return f"no TLS connection to {name} could be made ({words}); check which versions of TLS that server supports"
 
 
 def _describe_trust(upstream: UpstreamConfig) -> str:
-    """Said if the environment's authorities cannot be read, or if there are none at all, as in a bare container."""
+    """A remark if the trusted authorities cannot be read, or if the machine has none, like a bare container."""
     if upstream.trust_fault is not None:
         return f" ({upstream.trust_fault})"
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
         return ""
-    return f" (this machine has no list of authorities: {paths.openssl_cafile_env} leads to no file)"
+    return f" (this machine has no list of authorities, and {paths.openssl_cafile_env} points to no file)"
 
 
 def _has_hung_up(error: BaseException | None) -> bool:
-    """Within a TLS handshake that is but the cause of what aiohttp raises, often without a number."""
+    """Whether the other side closed the connection.
+
+    During a TLS handshake this is only among the causes of aiohttp's error, often without an errno.
+    """
     return any(
         (isinstance(cause, OSError) and cause.errno in _HUNG_UP)
         or isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionError)
@@ -178,7 +183,7 @@ def _has_hung_up(error: BaseException | None) -> bool:
 
 
 def _hint_at_certificates(upstream: UpstreamConfig) -> str:
-    """In TLS 1.3 a certificate is refused behind the handshake, often without a word that arrives."""
+    # With TLS 1.3, a server refuses a client certificate after the handshake, often without an alert that arrives.
     if not upstream.base_url.startswith("https:"):
         return ""
     if upstream.client_cert_file is None:
@@ -193,9 +198,9 @@ def _describe(error: BaseException | None, name: str, advice: str, through: str 
     if number == errno.ECONNREFUSED:
         return f"{name} could not be reached: it refuses connections; {advice}, and that the server runs"
     if number in _NO_WAY:
-        return f"{name} could not be reached: no network leads there; {advice}"
+        return f"{name} could not be reached: there is no network route to it; {advice}"
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"what {name} answers{through} is no HTTP; {advice}"
+        return f"the response of {name}{through} is not HTTP; {advice}"
     if _has_hung_up(error):
         return f"{name} closed the connection{through} before it answered; {advice}, or try again"
     words = f": {os.strerror(number).lower()}" if number is not None and number > 0 else ""

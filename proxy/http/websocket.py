@@ -1,7 +1,7 @@
-"""WebSockets: the handshake is a request like any other, and what follows it are bytes.
+"""WebSockets: the handshake is forwarded like any request, and then bytes pass both ways.
 
-Law: frames are not read. So subprotocols, extensions, pings, fragments, close codes and their reasons are the two ends'
-own affair, and a refused handshake is an answer that passes with its body.
+Law: frames are not read. So subprotocols, extensions, pings, fragments and close codes pass unchanged between client
+and upstream. If the upstream refuses the handshake, its response is passed on with its body.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from proxy.http.relay import STALLED_SECONDS, Reply, make_response, relay_answer
 from proxy.http.unreachable import name_host
 
 BUFFER_BYTES = 64 * 1024
-"""Beyond twice this, what comes from one end waits for the other."""
+"""Read buffer in each direction. Reading stops at twice this, until the other end takes some. Chosen: as client.py."""
 _UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 
 def is_upgrade(request: web.BaseRequest) -> bool:
     """Whether the client asks for a WebSocket.
 
-    With a body it is a request like any other: a handshake goes on without one, and an upstream that waited for the
-    length that was announced would take the next client's request for it.
+    A request with a body is not treated as a handshake. The handshake is forwarded without a body. If it announced
+    one, the upstream would take the next request on the connection for that body.
     """
     wants = request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
     return wants and not request.body_exists
@@ -38,9 +38,10 @@ def is_upgrade(request: web.BaseRequest) -> bool:
 async def relay_websocket(
     reply: Reply, client: UpstreamClient, url: URL, headers: CIMultiDict[str], upstream: UpstreamConfig
 ) -> web.StreamResponse:
-    """Pass the handshake on, and then bytes both ways until one end closes.
+    """Forward the handshake, then pass bytes both ways until one end closes.
 
-    Raises UpstreamUnreachableError, or UpstreamTimeoutError where the handshake takes longer than a connection may.
+    Raises UpstreamUnreachableError, or UpstreamTimeoutError if the handshake takes longer than
+    `upstream.connect_timeout_seconds`.
     """
     headers.extend(_UPGRADE)
     async with AsyncExitStack() as stack:
@@ -62,12 +63,12 @@ async def relay_websocket(
 
 
 async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Accept the client as the upstream has accepted us, and pass bytes."""
+    """Send the upstream's acceptance to the client, and pass bytes."""
     upstream = answer.connection.protocol if answer.connection is not None else None
     if upstream is None:
         message = "the upstream closed the WebSocket at once"
         raise UpstreamUnreachableError(message)
-    upstream.read_timeout = None  # a WebSocket may be silent for as long as it likes
+    upstream.read_timeout = None  # a WebSocket may be silent for any time
     response = make_response(answer, _UPGRADE)
     response.force_close()
     await reply.begin(response)
@@ -75,31 +76,31 @@ async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse) -> web.Stre
     loop, client = asyncio.get_running_loop(), reply.request.protocol
     from_client = _Inlet(aiohttp.StreamReader(client, BUFFER_BYTES, loop=loop))
     from_upstream = _Inlet(aiohttp.StreamReader(upstream, BUFFER_BYTES, loop=loop))
-    client.set_parser(from_client)  # type: ignore[arg-type] # it asks for no more than an inlet has
-    upstream.set_parser(from_upstream, EMPTY_PAYLOAD)  # there is no body that a lost connection could spoil
+    client.set_parser(from_client)  # type: ignore[arg-type] # aiohttp calls only the two methods of an inlet
+    upstream.set_parser(from_upstream, EMPTY_PAYLOAD)  # no body that a lost connection would mark as broken
     ended = await _pump_both(
         (from_client.stream, StreamWriter(upstream, loop)),
         (from_upstream.stream, StreamWriter(client, loop)),
     )
-    if not ended or isinstance(upstream.exception(), OSError):  # what was not taken, or not sent, is not whole
+    if not ended or isinstance(upstream.exception(), OSError):  # some bytes were lost, so both ends must notice
         upstream.abort()
         reply.reset()
     return response
 
 
 class _Inlet:
-    """Stands where aiohttp puts its reader of frames, and reads none."""
+    """Takes the place of aiohttp's WebSocket parser, and puts the bytes into a stream unread."""
 
     def __init__(self, stream: aiohttp.StreamReader) -> None:
         self.stream = stream
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Take what has come; it is neither the end nor more than can be taken."""
+        """Take bytes. The result tells aiohttp that the parser has not finished and leaves nothing over."""
         self.stream.feed_data(data)
         return False, b""
 
     def feed_eof(self) -> None:
-        """Nothing more will come."""
+        """Mark the end of the stream."""
         self.stream.feed_eof()
 
 
@@ -107,7 +108,7 @@ _Pipe = tuple[aiohttp.StreamReader, StreamWriter]
 
 
 async def _pump_both(*pipes: _Pipe) -> bool:
-    """Pass bytes both ways until one side ends; what it has sent is passed on first. False where it was not taken."""
+    """Pass bytes both ways until one side ends and its last bytes were passed on. False if they were not taken."""
     async with asyncio.TaskGroup() as tasks:
         pumps = [tasks.create_task(_pump(*pipe)) for pipe in pipes]
         ended, running = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -117,7 +118,7 @@ async def _pump_both(*pipes: _Pipe) -> bool:
 
 
 async def _pump(source: aiohttp.StreamReader, target: StreamWriter) -> bool:
-    """Pass everything on until the source has ended or the target is gone; False where that takes nothing any more."""
+    """Pass bytes on until the source ends or the target is gone. False if the target takes nothing any more."""
     try:
         async for piece in source.iter_any():
             async with asyncio.timeout(STALLED_SECONDS):

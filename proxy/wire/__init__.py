@@ -1,4 +1,4 @@
-"""What stands on the wire: a folder for a dialect, JSON, refusals.
+"""Reads and writes what is on the wire: one folder per dialect, JSON as bytes, refusals for length.
 
-Law: sans I/O; dialects never import each other.
+Law: no I/O. Dialects never import each other.
 """

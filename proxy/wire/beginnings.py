@@ -1,7 +1,9 @@
-"""Bodies that begin with the bytes of an earlier one: an agent's next request repeats its last one and adds to it.
+"""Finds the earlier body that a body continues: an agent's next request repeats its last one and adds to it.
 
-Law: only a matter of speed. What stands before the end of a common element was read once and means the same; all of a
-body behind it is read. What was forgotten is read again.
+Law: this only saves time and never changes a result. The bytes up to the end of the last common element were read
+before and mean the same; everything after them is read. What was forgotten is read again.
+
+An element is an item of the JSON array that holds the transcript.
 """
 
 from collections.abc import Iterable
@@ -14,27 +16,30 @@ from proxy.wire.json.spans import Array
 from rules.conversation import Message
 
 MIN_BYTES = 16 * 1024
-"""A shorter body is read whole: that takes some 20 microseconds."""
+"""A shorter body is always read whole. Chosen: that takes about 20 microseconds."""
 HEAD_BYTES = 4 * 1024
-"""By the first of its bytes an earlier body is found."""
+"""Earlier bodies are looked up by this many of their first bytes. Chosen: they tell different agents apart."""
 MAX_ALIKE = 64
-"""Bodies that begin with the same HEAD_BYTES: sessions of one agent, and branches of one session."""
+"""Bodies kept that begin with the same HEAD_BYTES: sessions of one agent, and branches of one session. Chosen."""
 MAX_COMPARED = 4
-"""So many of them, the newest, are compared element by element if a body goes on from none of them."""
+"""If a body continues none of them whole, this many of the newest are compared element by element. Chosen: bounds the
+work."""
 COPIES = 4
-"""A body is held as it is, as its elements, as their texts, and as it was forwarded."""
+"""Times that a body's bytes are held: the body, its elements, their texts, and the forwarded body."""
 ELEMENT_BYTES = 250
-"""What an element costs in memory beside its characters."""
+"""Memory of an element, in bytes, in addition to its characters. An estimate."""
 
 
 @dataclass(slots=True, eq=False)
 class Beginning:
-    """A body that was split into its elements, and what was made of these.
+    """A body that was split into its elements, and what was derived from them.
 
-    `array` is where they stand, `raws` are their bytes, `parts` how many strings and commas there are at most up to the
-    end of the last one. `decoded` are the messages of the first of them, one each, for each way of counting. `written`
-    is what was last forwarded in their place. `is_grown`: the body goes on from an earlier one, or most of its
-    elements were known: so others may go on from it.
+    array: positions of the elements.
+    raws: bytes of each element.
+    parts: upper bound for the strings and commas up to the end of the last element.
+    decoded: for each way of counting, the messages of the first elements, one message per element.
+    written: what was last forwarded in place of the transcript.
+    is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
 
     body: bytes
@@ -47,19 +52,19 @@ class Beginning:
 
     @property
     def size_bytes(self) -> int:
-        """What it holds in memory, about."""
+        """Memory that it takes, in bytes, roughly."""
         return COPIES * len(self.body) + ELEMENT_BYTES * len(self.raws)
 
     def stop_of(self, number: int) -> int:
-        """Where the first `number` elements end."""
+        """The offset at which the first `number` elements end; `number` is at least 1."""
         return self.array.elements[number - 1].stop
 
     def holds(self, body: bytes, number: int) -> bool:
-        """Whether another body has the same bytes up to the end of the first `number` elements."""
+        """Whether another body begins with the same bytes, up to the end of the first `number` elements."""
         return body.startswith(memoryview(self.body)[: self.stop_of(number)])
 
     def count_common(self, body: bytes) -> int:
-        """How many elements another body begins with."""
+        """How many of these elements another body begins with. Found by bisection."""
         low, high = 0, len(self.raws)
         while low < high:
             middle = (low + high + 1) // 2
@@ -72,36 +77,36 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A body has its first `number` elements in common with an earlier one; they end at `stop`."""
+    """A body shares its first `number` elements with an earlier one; they end at `stop`."""
 
     beginning: Beginning
     number: int
 
     @property
     def stop(self) -> int:
-        """How many bytes the two have in common, at least."""
+        """Number of bytes that the two bodies share, at least."""
         return self.beginning.stop_of(self.number)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the body goes on from all elements of the earlier one."""
+        """Whether the body continues after all elements of the earlier one."""
         return self.number == len(self.beginning.raws)
 
 
 class Kept(Protocol):
-    """Where beginnings are kept by the dialect and their first bytes, the newest first, until they are forgotten."""
+    """A cache of beginnings, by their dialect and their first bytes."""
 
     def get(self, key: tuple[str, bytes], /) -> tuple[Beginning, ...] | None:
-        """Those that are kept under a key."""
+        """The beginnings that are kept under a key, newest first; None if there are none."""
 
     def __setitem__(self, key: tuple[str, bytes], value: tuple[Beginning, ...], /) -> None:
-        """Keep them."""
+        """Keep beginnings, newest first; the cache may forget them at any time."""
 
 
 class Beginnings:
-    """The bodies that were read last, of one client; those that begin alike have `most_bytes` at most.
+    """The newest bodies of one client. Bodies with the same first bytes take at most `most_bytes` together.
 
-    Bodies from which none has gone on have a quarter of that, so that what comes once drives out no session.
+    Bodies that no other body has continued get a quarter of that, so that one-time requests do not push out sessions.
     """
 
     def __init__(self, kept: Kept, most_bytes: int) -> None:
@@ -109,9 +114,9 @@ class Beginnings:
         self.most_bytes = most_bytes
 
     def find(self, dialect: str, body: bytes) -> Begun | None:
-        """The earlier body that has most elements in common with this one; None if none has any."""
+        """The earlier body that shares the longest beginning with this one; None if none shares an element."""
         alike = self._kept.get((dialect, body[:HEAD_BYTES])) or ()
-        for each in sorted(alike, key=_tell_length, reverse=True):
+        for each in sorted(alike, key=_tell_length, reverse=True):  # the longest that the body continues is best
             if each.holds(body, len(each.raws)):
                 return Begun(each, len(each.raws))
         common = [Begun(each, each.count_common(body)) for each in alike[:MAX_COMPARED]]
@@ -119,7 +124,7 @@ class Beginnings:
         return best if best is not None and best.number else None
 
     def keep(self, dialect: str, beginning: Beginning, begun: Begun | None) -> None:
-        """Keep what a body begins with, in the place of those that it begins with itself."""
+        """Keep a beginning. It replaces those that it continues, among them that of `begun`."""
         if not beginning.raws:
             return
         key = dialect, beginning.body[:HEAD_BYTES]
@@ -140,5 +145,5 @@ def _tell_length(beginning: Beginning) -> int:
 
 
 def weigh_beginnings(key: tuple[str, bytes], kept: Iterable[Beginning]) -> int:
-    """What beginnings of one key hold in memory, about, in bytes."""
+    """Memory that the beginnings of one key take, in bytes, roughly."""
     return sum(chain((len(key[1]),), (each.size_bytes for each in kept)))

@@ -1,7 +1,7 @@
-"""What a wire dialect must do, and the values that it exchanges with the rest of the proxy.
+"""The interface of a wire dialect, and the values that it exchanges with the rest of the proxy.
 
-Law: nothing outside a dialect's folder knows the names of its fields. A codec keeps no state between requests: what it
-remembers stands in the `Known` that it is given. Every method is safe to run in a thread.
+Law: nothing outside a dialect's folder knows the names of its fields. A codec has no state of its own: it remembers
+only in the `Known` that it is given. Every method may run in a thread.
 """
 
 from dataclasses import dataclass, field
@@ -17,25 +17,26 @@ from rules.conversation import Conversation, CountTokens
 from rules.tokens.families import GENERIC, Costs
 
 PROMPT_TOO_LONG = "context_length_exceeded"
-"""The code of the error that makes clients compact. Source: OpenAI's API; agents look for it."""
+"""Error code that makes clients compact by themselves. Source: OpenAI's API; agents look for it."""
 
 Parameter = Literal["temperature", "completion_limit"]
-"""A parameter of a question that upstreams refuse: reasoning models know the completion's limit by another name."""
+"""A parameter of a question that an upstream may refuse. Reasoning models use another name for the completion limit."""
 
 
 class UndecodableError(ValueError):
-    """The body is not a request of this dialect. It is forwarded unchanged, and the upstream judges."""
+    """The body is not a request of this dialect. It is forwarded unchanged, so that the upstream decides about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request split into the elements of its transcript, which are not decoded yet.
+    """A request that is split into the elements of its transcript, which are not decoded yet.
 
-    `raws` is the JSON of each element, oldest first, with the client's own bytes. `fixed` is the JSON of what stands
-    outside the transcript and costs prompt tokens; only the dialect knows what is what. `max_tokens` is the completion
-    that the request asks for. `is_reasoning`: the request says that the model thinks within that completion.
-    `asks_usage`: it wants a stream to end with its usage.
-    `beginning` is what the request that goes on from this one may begin with; None if that would not be worth it.
+    raws: JSON of each element, oldest first, in the client's own bytes.
+    max_tokens: completion tokens that the request asks for; None if it sets no limit.
+    fixed: JSON of the members outside the transcript that cost prompt tokens. Only the dialect knows their order.
+    is_reasoning: the request says that the model's reasoning counts against `max_tokens`.
+    asks_usage: the request wants its stream to end with the usage.
+    beginning: kept for the request that continues this one; None if the body is too short for that to pay.
     """
 
     codec: "Codec"
@@ -52,9 +53,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How a codec counts, and what it has decoded and counted that way before.
+    """How a codec counts tokens, and what it has decoded and counted that way before.
 
-    `number` sets this way of counting apart from others that share `known`.
+    number: identifies this way of counting among others that share `known`.
     """
 
     count: CountTokens
@@ -65,9 +66,10 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """How a summary is asked for: of which model, and with which parameters.
+    """The model and the parameters with which a summary is requested.
 
-    `is_reasoning`: the model thinks within its completion. A `temperature` of None is not sent.
+    temperature: None if it is not sent.
+    is_reasoning: the model's reasoning counts against its completion limit.
     """
 
     model: str
@@ -78,9 +80,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model wrote in answer to a question. `usage` is what the upstream reports, as far as it does.
+    """The completion that a model wrote for a question.
 
-    `was_cut`: the completion's maximum ended it. `was_filtered`: the upstream's content filter did.
+    usage: as the upstream reports it; its fields are None if they are not reported.
+    calls_tool: the model called a tool.
+    was_cut: the completion ended at its limit.
+    was_filtered: the upstream's content filter ended the completion.
     """
 
     text: str
@@ -92,7 +97,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An error that the proxy tells a client. `code` and `type` are words for programs, `param` names the culprit."""
+    """An error that the proxy sends to a client. `code` and `type` are for programs; `param` is the field at fault."""
 
     message: str
     code: str
@@ -105,7 +110,7 @@ class Codec(Protocol):
 
     @property
     def name(self) -> str:
-        """The endpoint's name in metrics and log lines."""
+        """The name of the endpoint in metrics and log lines."""
 
     @property
     def paths(self) -> frozenset[str]:
@@ -113,65 +118,70 @@ class Codec(Protocol):
 
     @property
     def path(self) -> str:
-        """The path at which an upstream is asked for a summary if no client's request says it."""
+        """The path for summary requests that do not follow a client's request."""
 
     def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
-        """Split a body into its elements without decoding them, mended if need be. Raises UndecodableError.
+        """Split a body into its elements without decoding them. Raises UndecodableError.
 
-        What it has `begun` with is not read again; the result is the same.
-        Mending is slow: LargeWorkError if more than `max_chars` would have to be mended.
+        The part that the body has in common with `begun` is not read again; the result is the same. Invalid JSON is
+        repaired if possible. That is slow: raises LargeWorkError if a body of more than `max_chars` needs it.
         """
 
     def peek_model(self, beginning: bytes) -> str:
-        """The model that a body names, by its beginning; the empty string if that names none."""
+        """The model that the beginning of a body names; the empty string if it names none."""
 
     def uncounted_bytes(self, request: Request, counting: Counting) -> int:
-        """About how many bytes of JSON `decode` would have to decode and count anew."""
+        """How many bytes of JSON `decode` would have to decode and count for the first time, roughly."""
 
     def decode(self, request: Request, counting: Counting) -> Conversation:
-        """The request's transcript, counted, with the origin of each message. Raises UndecodableError.
+        """The request's transcript with its token counts and the origin of each message. Raises UndecodableError.
 
-        Every element belongs to a message: one that none names would be lost when the transcript is written.
+        Every element must be the origin of a message; any other element would be lost when the transcript is written.
         """
 
     def count_format(self, request: Request, counting: Counting) -> int:
-        """Of the conversation's fixed tokens those that are not the tools'."""
+        """The fixed tokens of the conversation, without those of the tools."""
 
     def counts_all(self, request: Request) -> bool:
-        """Whether all that a server may read of a body, but for its transcript, is counted or costs no tokens."""
+        """Whether each member of the body outside the transcript is counted, or is known to cost no tokens."""
 
     def encode(self, request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
-        """The body with the transcript `after`, in pieces; the body itself if that is what `decode` returned.
+        """The body with the transcript `after`, in pieces; the body itself if `after` is `before`.
 
-        What no rule touched keeps its bytes. Raises UndecodableError if the body's elements cannot be found in it.
+        `before` is the result of `decode`. What no rule touched keeps its bytes. Raises UndecodableError if the
+        elements cannot be found in the body.
         """
 
     def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
-        """Reads a copy of an answer for its usage and its text; of the text little if the request `asks_usage`."""
+        """A reader for the usage and the text of a response. It samples the text if the request `asks_usage`."""
 
     def hold_first_event(self, *, keeps_all: bool) -> FirstEvent:
-        """Holds a stream back until it is clear whether it is an answer; see FirstEvent."""
+        """A buffer that holds a stream back until it is clear whether it is a completion; see FirstEvent."""
 
     def read_refusal(self, status: int, body: bytes) -> Overflow | None:
-        """What an answer, or an event of status 200, says of the context window; None if it is about something else."""
+        """What a response says about exceeding the context window; None if it is about something else.
+
+        `body` may also be one event of a stream with status 200.
+        """
 
     def write_error(self, error: ErrorText, *, as_event: bool) -> bytes:
-        """An error as the body of an answer, or as an event of a stream."""
+        """An error as the body of a response, or as an event of a stream."""
 
     def write_event(self, status: int, body: bytes) -> bytes:
-        """An upstream's answer that is no stream as an event of one; `status` is lost otherwise."""
+        """A non-stream response of the upstream as one event of a stream; an error event includes `status`."""
 
     def ask(self, question: Question, prompt: str) -> bytes:
-        """The body of a request that asks only `prompt`."""
+        """The body of a request that contains only `prompt`."""
 
     def ask_behind(self, request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
-        """The body of a request that asks `prompt` behind forwarded messages, with the client's own tools.
+        """The body of a request with `prompt` after forwarded messages, and with the client's own tools.
 
-        None if the answer has a prescribed form, which no summary has, or if the body's members cannot be told apart.
+        None if the request prescribes the form of the response, which a summary would not have, or if the members of
+        its body cannot be read.
         """
 
     def read_completion(self, answer: bytes) -> Completion:
-        """The completion in the answer to a question. Raises UndecodableError."""
+        """The completion in the response to a question. Raises UndecodableError."""
 
     def read_refused_parameter(self, answer: bytes) -> Parameter | None:
-        """Which of a question's parameters an error names, if it names one."""
+        """The parameter of a question that an error response names; None if it names none."""

@@ -7,7 +7,7 @@ from proxy.wire.codec import Codec
 
 CODECS: tuple[Codec, ...] = (CHAT,)
 DEFAULT: Codec = CHAT
-"""The dialect in which an upstream of its own is asked for summaries, and in which errors are told at other paths."""
+"""The dialect for a separate summary upstream, and for errors at paths that no dialect claims."""
 
 
 def by_path(codecs: Iterable[Codec]) -> dict[str, Codec]:

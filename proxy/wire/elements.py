@@ -1,7 +1,7 @@
-"""A request's transcript as the elements of a JSON array: where messages came from, and how an altered one is written.
+"""Writes a changed transcript back into its body, as the elements of a JSON array.
 
-Law: an element that no rule touched goes out as the bytes it came in, and so does what stood between two of them that
-are still neighbours.
+Law: an element that no rule touched keeps its bytes. So do the bytes between two such elements that are still next to
+each other.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,17 +12,18 @@ from proxy.wire.json.spans import Array
 from rules.conversation import Conversation, Message, Origin
 
 Placed = tuple[Message, Origin | None]
-"""A message, and where the request says it; None for one that a rule made."""
+"""A message and its origin in the request; None if a rule made the message."""
 WriteElement = Callable[[Sequence[Placed]], bytes]
 """The JSON of an element that holds these messages; never called for one that is unchanged."""
 Shares = Callable[[Message, Message], bool]
-"""Whether two neighbours, of which one has changed, must stand in one element."""
+"""Whether two neighbouring messages, of which one has changed, must be in one element."""
 
 
 class _Group(NamedTuple):
-    """Messages [first, last) that stand in one element, or in several that are as they came: [start, stop).
+    """The messages [first, last), which are written together in place of the elements [start, stop).
 
-    Made messages have no elements: their `start` is -1.
+    is_kept: nothing in them changed, so the bytes of the elements are copied.
+    `start` and `stop` are -1 if a rule made the messages.
     """
 
     first: int
@@ -33,15 +34,16 @@ class _Group(NamedTuple):
 
 
 MAX_PIECES = 16
-"""Of what was written before: then they are joined, so that each byte is copied a few times in a session."""
+"""Pieces of an earlier body that are kept apart; with more, they are joined. Chosen: so each byte is copied only a few
+times in a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A body from its beginning to the end of its transcript's last element, in `pieces`, and that transcript.
+    """A forwarded body up to the end of its last element, in pieces, and the transcript in it.
 
-    `last` is where the last element that came from the client stops; `stop` the same of the very last element, -1 if
-    that is a made one.
+    last: number of the client's elements up to the last one that was written.
+    stop: the same if the last element written is the client's; -1 if a rule made it.
     """
 
     messages: tuple[Message, ...]
@@ -51,7 +53,7 @@ class Written:
     stop: int
 
     def is_beginning_of(self, after: Conversation) -> bool:
-        """Whether a transcript of a body that goes on from this one's begins with these messages."""
+        """Whether the transcript `after`, of a body that continues this one, begins with these messages."""
         number = len(self.messages)
         return self.messages == after.messages[:number] and self.origins == after.origins[:number]
 
@@ -72,10 +74,10 @@ def write_elements(
     *,
     written: Written | None = None,
 ) -> tuple[Written, bytes]:
-    """The source's body with the messages `after` in the place of its transcript, up to the last of them; and its end.
+    """Write the source's body with the transcript `after`.
 
-    `written` is what was made of an earlier body, all of whose elements this one begins with. It is gone on from if it
-    is the beginning of `after`.
+    Returns the body up to the last element, and the bytes after it. `written` is the result for an earlier body, if
+    this body begins with all of its elements. It is continued if its messages are the beginning of `after`.
     """
     if written is not None and (shares is not None or not written.is_beginning_of(after)):
         written = None
@@ -90,7 +92,7 @@ def write_elements(
 
 
 def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bool) -> Iterator[_Group]:
-    """The messages from `first` on by their elements; `in_runs` joins unchanged neighbours of one message each."""
+    """Group the messages from `first` on by element. `in_runs` joins unchanged neighbours with one message each."""
     last_parts = {origin.start: origin.part for origin in before.origins if origin is not None and origin.part}
     messages, origins = after.messages, after.origins
     number = len(messages)
@@ -112,7 +114,10 @@ def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bo
 
 
 def _end_run(after: Conversation, at: int, stop: int, last_parts: Mapping[int, int]) -> tuple[int, int]:
-    """Where a run ends that has reached message `at` and element `stop`: most of a long transcript is one."""
+    """The message and the element at which a run of unchanged elements ends; most of a long transcript is one run.
+
+    The run has reached message `at` and element `stop`.
+    """
     messages, origins = after.messages, after.origins
     while at < len(origins) and (origin := origins[at]) is not None:
         if origin.start != stop or stop in last_parts or messages[at].edited:
@@ -123,12 +128,12 @@ def _end_run(after: Conversation, at: int, stop: int, last_parts: Mapping[int, i
 
 
 def _is_whole(origins: Sequence[Origin | None], last_part: int) -> bool:
-    """Whether all parts of an element are there, in their order."""
+    """Whether all parts of an element are present, in their order."""
     return [origin.part for origin in origins if origin is not None] == list(range(last_part + 1))
 
 
 def _coalesce(groups: Iterator[_Group]) -> Iterator[_Group]:
-    """Neighbours that are as they came, as one group: they are copied in one piece."""
+    """Join unchanged neighbours into one group, which is copied in one piece."""
     run: _Group | None = None
     for group in groups:
         if run is not None and run.is_kept and group.is_kept and group.start == run.stop:
@@ -142,7 +147,7 @@ def _coalesce(groups: Iterator[_Group]) -> Iterator[_Group]:
 
 
 def _join(groups: Iterator[_Group], messages: Sequence[Message], shares: Shares) -> Iterator[_Group]:
-    """Made messages joined with the neighbours that they share an element with."""
+    """Join messages that a rule made with the neighbours with which they must share an element."""
     joined: _Group | None = None
     for group in groups:
         if joined is None:
@@ -163,7 +168,7 @@ def _join(groups: Iterator[_Group], messages: Sequence[Message], shares: Shares)
 def _go_on(
     source: Source, groups: Sequence[_Group], after: Conversation, write: WriteElement, written: Written | None
 ) -> Written:
-    """What was written before, and these groups behind it."""
+    """Write the groups after what was written before."""
     body, array, _ = source
     spans = array.elements
     if written is None:

@@ -1,6 +1,6 @@
-"""What codecs have decoded and counted before, in memos of the caller's.
+"""Remembers what codecs have decoded and counted, in caches that the caller provides.
 
-Law: only a matter of speed. What was forgotten is decoded and counted again.
+Law: this only saves time and never changes a result. What was forgotten is decoded and counted again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from rules.conversation import Message
 
 OBJECT_BYTES = 150
-"""What a message, a text, a part or a call costs in memory beside its characters."""
+"""Memory of a message, a text, a part or a call, in bytes, in addition to its characters. An estimate."""
 
 Decode = Callable[[bytes], tuple[Message, ...]]
 
@@ -21,23 +21,28 @@ V = TypeVar("V")
 
 
 class Memo(Protocol[K, V]):
-    """Where something is kept until it is forgotten."""
+    """A cache, which may forget a value at any time."""
 
     def get(self, key: K, /) -> V | None:
-        """What is kept under a key, if anything."""
+        """The value of a key; None if there is none."""
 
     def get_many(self, keys: Iterable[K], /) -> list[V | None]:
-        """The same for each key."""
+        """The same for each key, in order."""
 
     def find_missing(self, keys: Iterable[K], /) -> list[K]:
-        """The keys under which nothing is kept."""
+        """The keys that have no value."""
 
     def __setitem__(self, key: K, value: V, /) -> None:
         """Keep a value."""
 
 
 class FixedTokens(NamedTuple):
-    """What stands outside the messages: response format and frame, tools, and whether functions are among them."""
+    """Tokens of what is outside the messages.
+
+    format_tokens: of the response format and the frame of the prompt.
+    tools_tokens: of the tools.
+    has_functions: whether there are functions among the tools.
+    """
 
     format_tokens: int
     tools_tokens: int
@@ -45,7 +50,7 @@ class FixedTokens(NamedTuple):
 
 
 class KnownView:
-    """What is known of one dialect's requests, counted one way."""
+    """What is remembered of one dialect's requests, for one way of counting."""
 
     __slots__ = ("_elements", "_fixed", "number")
 
@@ -55,21 +60,21 @@ class KnownView:
         self.number = number
 
     def count_unknown_bytes(self, raws: Sequence[bytes], fixed: tuple[bytes, ...] = (), fixed_factor: int = 1) -> int:
-        """How many bytes are not known of these elements, and of what stands outside them, which count for more."""
+        """How many bytes of these elements are not known, plus those of `fixed`, if unknown, times `fixed_factor`."""
         number = self.number
         unknown = sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
         return unknown + sum(map(len, fixed)) * fixed_factor * len(self._fixed.find_missing([(number, fixed)]))
 
     def decode(self, raws: Sequence[bytes], decode: Decode) -> list[tuple[Message, ...]]:
-        """The messages of each element; those that are not known as `decode` has them. Raises what it raises.
+        """The messages of each element, in order. Elements that are not known go through `decode`, whose errors pass.
 
-        Elements that are alike have the same messages.
+        Equal elements get the same message objects.
         """
         number = self.number
         found = self._elements.get_many([(number, raw) for raw in raws])
         decoded = [messages for messages in found if messages]
         if len(decoded) == len(raws):
-            return decoded  # the usual case: all of a transcript but its end was seen before
+            return decoded  # fast path: every element is known
         new: dict[bytes, tuple[Message, ...]] = {}
         decoded = []
         for raw, known in zip(raws, found, strict=True):
@@ -82,7 +87,7 @@ class KnownView:
     def count_fixed(
         self, raws: tuple[bytes, ...], count_fixed: Callable[[tuple[bytes, ...]], FixedTokens]
     ) -> FixedTokens:
-        """The tokens of what stands outside the messages."""
+        """The tokens of what is outside the messages, by `count_fixed` if they are not known."""
         fixed = self._fixed.get((self.number, raws))
         if fixed is None:
             fixed = self._fixed[self.number, raws] = count_fixed(raws)
@@ -90,7 +95,7 @@ class KnownView:
 
 
 class Known:
-    """The messages of elements, and the tokens of what stands outside them; each dialect's and family's apart."""
+    """The messages of elements, and the tokens of what is outside them, for each dialect and way of counting."""
 
     def __init__(self, elements: "Elements", fixed: "Fixed") -> None:
         self._elements = elements
@@ -99,7 +104,7 @@ class Known:
         self._numbers = count()
 
     def view(self, dialect: str, number: int) -> KnownView:
-        """What is known of a dialect's requests, counted one way, which `number` names."""
+        """What is remembered of a dialect's requests for the way of counting with this `number`."""
         view = self._views.get((dialect, number))
         if view is None:
             made = KnownView(self._elements, self._fixed, next(self._numbers))
@@ -112,7 +117,7 @@ Fixed = Memo[tuple[int, tuple[bytes, ...]], FixedTokens]
 
 
 def weigh_element(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:
-    """What a cached element holds: its bytes, its texts, its objects."""
+    """Memory that a cached element takes, in bytes, roughly: its own bytes, its texts and its objects."""
     return len(key[1]) + sum(map(_message_size, messages))
 
 

@@ -1,18 +1,18 @@
-"""Server-sent events, in chunks cut anywhere.
+"""Server-sent events, read from chunks that may be cut anywhere.
 
-Law: no I/O. Whatever comes in, it neither raises nor keeps more than its bounds.
+Law: no I/O. Whatever the input is, nothing is raised and no more is kept than the bounds allow.
 """
 
 from collections.abc import Callable
 
 MAX_EVENT_BYTES = 512 * 1024
-"""A longer event is not read: it holds an image, or sound, and each of many slow readers would hold one here."""
+"""A longer event is skipped. Chosen: it holds an image or sound, and each stream in flight may hold one in memory."""
 MAX_FIRST_EVENT_BYTES = 64 * 1024
-"""A longer first event is no error."""
+"""A longer first event is not an error, so the stream is held no longer. Chosen: errors are far shorter."""
 
 
 def write_event(data: bytes) -> bytes:
-    """JSON as one event; JSON may have line breaks only between its values."""
+    """JSON as one event. Line breaks are dropped: JSON may have them only between its values."""
     return b"data: " + data.translate(None, b"\r\n") + b"\n\n"
 
 
@@ -25,7 +25,7 @@ class EventReader:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take in the next bytes; the data of each event that is whole now."""
+        """Take the next bytes; returns the data of each event that is complete now."""
         if b"\n" not in chunk:
             self._keep(chunk)
             return []
@@ -37,13 +37,13 @@ class EventReader:
         return events
 
     def finish(self) -> list[bytes]:
-        """The stream has ended: what stands in it without an end is an event, too."""
+        """The stream has ended; returns the data of a last event that has no blank line after it."""
         events = self._read_lines([bytes(self._rest), b""])
         self._rest.clear()
         return events
 
     def _keep(self, piece: bytes) -> None:
-        """Add to the line that has not ended; of a line that is too long only its beginning is kept."""
+        """Add to the line that has not ended. Only the beginning of a line that is too long is kept."""
         if len(self._rest) <= MAX_EVENT_BYTES:
             self._rest += piece
 
@@ -63,10 +63,12 @@ class EventReader:
 
 
 class FirstEvent:
-    """Holds a stream back until its first event with data is whole, in chunks cut anywhere; comments pass.
+    """Holds a stream back until its first event with data is complete. Comments before that event may pass.
 
-    `held` is what must not pass yet, with `keeps_all` comments, too; `data` is the event's data, None until `is_done`
-    and if it is too long, or if a line of it `is_answer`: surely part of an answer.
+    keeps_all: hold comments back, too.
+    is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
+    held: bytes that must not pass yet.
+    data: the data of the event. None until `is_done`, if the event is too long, or if a line of it `is_answer`.
     """
 
     def __init__(self, is_answer: Callable[[bytes], bool], *, keeps_all: bool = False) -> None:
@@ -79,7 +81,7 @@ class FirstEvent:
         self._lines: list[bytes] = []
 
     def finish(self) -> None:
-        """The stream has ended: what stands in it without an end is an event, too."""
+        """The stream has ended; a first event without a blank line after it counts as complete."""
         last = bytes(self.held[self._read :]).rstrip(b"\r")
         if last.startswith(b"data:"):
             self._lines.append(last[5:])
@@ -88,7 +90,7 @@ class FirstEvent:
         self.is_done = True
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take in the next bytes; those that may pass."""
+        """Take the next bytes; returns those that may pass."""
         self.held += chunk
         passed = 0
         while not self.is_done and (stop := self.held.find(b"\n", self._read)) >= 0:

@@ -1,7 +1,7 @@
-"""A tap on an answer: finds the usage, else collects what the model wrote.
+"""Reads a copy of a response: its usage, and the text that the model wrote.
 
-Law: no I/O, and what is fed is a copy; whatever comes in, it neither raises nor keeps more than its bounds. Of a long
-text it keeps an even sample, from which the whole is reckoned.
+Law: no I/O. Whatever the input is, nothing is raised and no more is kept than the bounds allow. Of a long text, an even
+sample is kept, from which the tokens of the whole are estimated.
 """
 
 import re
@@ -14,28 +14,31 @@ from proxy.wire.usage import Usage
 from rules.conversation import CountTokens
 
 MAX_HELD_BYTES = 256 * 1024
-"""What is kept of an answer's text, roughly."""
+"""Text that is kept of one response, roughly. Chosen: enough for a sample, and bounds the memory of each stream."""
 MAX_BODY_BYTES = 256 * 1024
-"""Of an answer in one piece that is kept whole; of a longer one, its beginning, and what it tells of its usage."""
+"""A longer non-stream response is not kept whole: only its beginning is kept, and its usage read. Chosen likewise."""
 MAX_USAGE_BYTES = 4 * 1024
+"""Longest usage that is read in such a response. Chosen: real ones are below 1 KiB."""
 MAX_UNREAD_BYTES = 16 * 1024
-"""Of a stream, read together: some 80 events, which take 0.3 ms."""
+"""Bytes of a stream that are read together. Chosen: about 80 events, which take 0.3 ms."""
 MAX_SKIPPED_BYTES = 32 * 1024
-"""The same of a stream whose end will tell the usage: what breaks off before is counted to the last word."""
+"""The same for a stream that will end with its usage. Chosen: a short stream that breaks off is still read whole."""
 SAMPLE_BYTES = 1024
-"""Of each MAX_UNREAD_BYTES: some four events, by which the others are reckoned."""
+"""Part of each MAX_UNREAD_BYTES that is read to estimate the rest, about four events. Chosen: estimates within 10 %
+(tests/proxy/wire/test_tap.py)."""
 LAST_CHUNKS = 8
-"""Behind its text a stream has an end, its usage and [DONE], each in a chunk of its own mostly."""
+"""The last chunks are read one by one. Chosen: after its text a stream has a finish event, its usage and [DONE], mostly
+in one chunk each."""
 PIECE_BYTES = 128
-"""What a piece costs beside its characters."""
+"""Memory of a piece of text, in bytes, in addition to its characters. An estimate."""
 MAX_PIECE_CHARS = 16 * 1024
-"""A longer piece is sampled in parts of this size."""
+"""A longer piece is sampled in parts of this size. Chosen: small against MAX_HELD_BYTES."""
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
-"""A member, and never a part of a text: its quotes would be escaped there."""
+"""Matches only a member, never part of a text, because quotes in a text are escaped."""
 
 
 class Piece(NamedTuple):
-    """A piece of what the model wrote; those of one `place` (the second call's arguments, say) are one text."""
+    """A piece of what the model wrote. The pieces of one `place`, such as the content of a choice, form one text."""
 
     place: Hashable
     text: str
@@ -43,19 +46,21 @@ class Piece(NamedTuple):
 
 
 ReadAnswer = Callable[[bytes, Usage | None], tuple[Usage | None, Sequence[Piece]]]
-"""What a dialect reads in an answer's JSON, or in an event's: the usage, going on from that before, and the pieces.
+"""Reads the JSON of a response or of one event, given the usage so far: returns the new usage, and the pieces of text.
 
 It never raises.
 """
 
 
 class Tap:
-    """Reads one answer, an event stream or a JSON object, in chunks cut anywhere.
+    """Reads one response, an event stream or a JSON object, from chunks that may be cut anywhere.
 
-    A stream is read at once until there is text in it, and from then on many chunks together: an event costs 2 us then,
-    and 5 each for itself. One that `asks_usage` is hardly read behind its first text: its end tells the tokens, and how
-    much text there was is reckoned from a share of it. If its end tells nothing, what is there yet is read after all.
-    `first_at` is when the first chunk with text had arrived, of which `first_chars` were; 0.0 before.
+    Each chunk of a stream is read at once until one has text. After that, many chunks are read together: an event then
+    costs 2 us instead of 5 (bench/README.md). A stream that `asks_usage` is only sampled after its first text, because
+    its end reports the tokens. If the end does not report them, the chunks not read yet are read in full.
+
+    first_at: seconds at which the first chunk with text arrived; 0.0 before.
+    first_chars: characters of text in that chunk.
     """
 
     def __init__(self, read: ReadAnswer, *, is_stream: bool, asks_usage: bool = False) -> None:
@@ -75,7 +80,7 @@ class Tap:
         self._reasoning_chars = 0
 
     def feed(self, chunk: bytes, arrived_at: float = 0.0) -> None:
-        """Take in the next bytes of the body, and when they had come."""
+        """Take the next bytes of the body, and the time at which they arrived."""
         if self._events is not None:
             self._unread.append((chunk, arrived_at))
             self._unread_bytes += len(chunk)
@@ -90,7 +95,7 @@ class Tap:
             self._seek_usage(chunk)
 
     def finish(self) -> None:
-        """The body has ended: read what stands in it without an end."""
+        """The body has ended: read everything that is left."""
         if self._events is not None:
             self._catch_up()
             for data in self._events.finish():
@@ -106,30 +111,33 @@ class Tap:
         self._tail = b""
 
     def count_completion(self, count: CountTokens) -> int:
-        """Tokens of all that the model wrote: content, reasoning, refusal and tool calls; of long text, an estimate."""
+        """Tokens of everything that the model wrote: content, reasoning, refusal, tool calls; an estimate if long."""
         self._catch_up()
         return self._sample.count(count)
 
     @property
     def usage(self) -> Usage | None:
-        """What the upstream has reported so far."""
+        """The usage that the upstream has reported so far."""
         self._catch_up()
         return self._usage
 
     @property
     def text_chars(self) -> int:
-        """How much text the model wrote."""
+        """Characters of text that the model wrote; estimated if the stream was sampled."""
         self._catch_up()
         return self._sample.chars
 
     @property
     def last_at(self) -> float:
-        """When the last chunk with text had arrived; 0.0 if there was none."""
+        """Seconds at which the last chunk with text arrived; 0.0 if there was none."""
         self._catch_up()
         return self._last_at
 
     def _catch_up(self, *, skips: bool = False) -> None:
-        """Read what has not been read yet. The last chunks are read one by one: text ends with one of them."""
+        """Read what has not been read yet.
+
+        The last chunks are read one by one, to learn which of them has the last text and when it arrived.
+        """
         unread, self._unread, self._unread_bytes = self._unread, [], 0
         skips = skips or (self._asks_usage and any(_USAGE.search(chunk) for chunk, _ in unread[-LAST_CHUNKS:]))
         if len(unread) > LAST_CHUNKS:
@@ -139,7 +147,7 @@ class Tap:
             self._read_chunk(chunk, arrived_at, skips=skips)
 
     def _read_chunk(self, chunk: bytes, arrived_at: float, *, skips: bool) -> None:
-        """Read what has arrived of a stream, and note when, if there is text in it."""
+        """Read bytes of a stream, and note their time if there is text in them."""
         before = self._sample.chars
         self._read_events(self._skip(chunk) if skips else chunk)
         if self._sample.chars > before:
@@ -148,9 +156,9 @@ class Tap:
                 self.first_at, self.first_chars = arrived_at, self._sample.chars
 
     def _skip(self, chunk: bytes) -> bytes:
-        """Read the first events of each part of a chunk for all in that part; what is left is to be read whole.
+        """Read only the first events of each part of a chunk, as a sample. Returns what must be read in full.
 
-        Left are the event that tells the usage, what comes behind it, and an event that has not ended.
+        Those are the event with the usage, everything after it, and an event that has not ended.
         """
         usages = [found.start() for found in _USAGE.finditer(chunk)]
         stop = chunk.rfind(b"\n\n", 0, usages[-1] if usages else len(chunk)) + 2
@@ -167,22 +175,22 @@ class Tap:
         return chunk[start:]
 
     def _read_events(self, chunk: bytes, stands_for: float = 1.0) -> None:
-        """Read the events of a chunk, whose text stands for so many times its own length."""
+        """Read the events of a chunk. Their text counts `stands_for` times its length."""
         for data in () if self._events is None else self._events.feed(chunk):
             self._read_answer(data, stands_for)
 
     def find_sent_tokens(self, completion_tokens: int) -> int | None:
-        """Of the completion's tokens those whose text was read; None if that cannot be told.
+        """How many of the completion's tokens were sent as text; None if that is unknown.
 
-        Upstreams keep reasoning to themselves, or send a summary of it, and report what the whole cost.
+        Upstreams may send no reasoning, or only a summary of it, but report the tokens of all of it.
         """
         hidden = self.usage.reasoning_tokens if self.usage else 0
-        if hidden <= self._reasoning_chars:  # a token has seldom less than a character
+        if hidden <= self._reasoning_chars:  # all of it was sent: a token rarely has less than one character
             return completion_tokens
         return None if self._reasoning_chars else completion_tokens - hidden
 
     def _seek_usage(self, chunk: bytes, *, is_end: bool = False) -> None:
-        """Read the usage in an answer that is not kept whole: it stands behind the texts with most upstreams."""
+        """Find the usage in a response that is not kept whole; most upstreams write it after the text."""
         seen = self._tail + chunk if self._tail else bytes(self._body) + chunk
         start = 0
         for found in _USAGE.finditer(seen):
@@ -192,7 +200,7 @@ class Tap:
         self._tail = seen[max(start, len(seen) - MAX_USAGE_BYTES) :]
 
     def _read_usage(self, member: bytes) -> None:
-        """The usage that a member begins with: its value ends with the first brace that closes it."""
+        """Read the usage from bytes that begin with its member: try each closing brace until one completes it."""
         for end in re.finditer(rb"\}", member):
             usage, _ = self._read(b"{" + member[: end.end()] + b"}", self._usage)
             if usage != self._usage:
@@ -208,9 +216,9 @@ class Tap:
 
 
 class _Sample:
-    """Text within MAX_HELD_BYTES: all of it, or one in so many of its pieces.
+    """A sample of a text within MAX_HELD_BYTES: all of its pieces, or one in every `_one_in`.
 
-    `chars` is how much there was of it.
+    chars: characters of the whole text.
     """
 
     def __init__(self) -> None:
@@ -221,10 +229,10 @@ class _Sample:
         self._one_in = 1
 
     def add(self, piece: Piece, chars: int) -> None:
-        """A piece, which stands for so many characters."""
+        """Add a piece, which stands for `chars` characters of the whole text."""
         self.chars += chars
         for start in range(0, len(piece.text), MAX_PIECE_CHARS):
-            if self._kept_chars * self._one_in > self.chars:
+            if self._kept_chars * self._one_in > self.chars:  # the sample has its share of the text already
                 return
             text = piece.text[start : start + MAX_PIECE_CHARS]
             self._pieces.append((piece.place, text))
@@ -234,7 +242,7 @@ class _Sample:
                 self._thin_out()
 
     def count(self, count: CountTokens) -> int:
-        """Tokens of all the text."""
+        """Tokens of the whole text, estimated from the sample."""
         texts: defaultdict[Hashable, list[str]] = defaultdict(list)
         for place, text in self._pieces:
             texts[place].append(text)
@@ -242,7 +250,7 @@ class _Sample:
         return tokens if self._kept_chars >= self.chars else round(tokens * self.chars / max(self._kept_chars, 1))
 
     def _thin_out(self) -> None:
-        """Every second piece goes."""
+        """Drop every second piece."""
         self._one_in *= 2
         self._pieces = self._pieces[::2]
         self._kept_chars = sum(len(text) for _, text in self._pieces)

@@ -1,4 +1,4 @@
-"""What an upstream reports of an answer's tokens, under OpenAI's names or Anthropic's."""
+"""Reads the token usage that an upstream reports, under OpenAI's names or Anthropic's."""
 
 from contextlib import suppress
 from typing import Annotated
@@ -8,15 +8,16 @@ import msgspec
 from proxy.wire.json.repair import DECODE_ERRORS
 
 MAX_TOKENS = 10**9
-"""A larger figure is none."""
+"""A larger number is not a count of tokens. Chosen: above every context window."""
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 
 
 class Usage(msgspec.Struct):
-    """Tokens as the upstream reports them; those that it read from its cache are prompt tokens, too.
+    """Tokens as the upstream reports them.
 
-    Those of the model's reasoning, which may not have been sent, are completion tokens.
+    cached_tokens: part of the prompt tokens that was read from the prompt cache.
+    reasoning_tokens: part of the completion tokens that the model spent on reasoning, sent as text or not.
     """
 
     prompt_tokens: _Tokens | None = None
@@ -31,7 +32,7 @@ class _Details(msgspec.Struct):
 
 
 class _WireUsage(msgspec.Struct):
-    """OpenAI's names, and Anthropic's, which leave out of the input what was cached."""
+    """OpenAI's and Anthropic's names. Anthropic's `input_tokens` does not include cached tokens."""
 
     prompt_tokens: _Tokens | None = None
     completion_tokens: _Tokens | None = None
@@ -48,9 +49,9 @@ _decode_details = msgspec.json.Decoder(_Details | None).decode
 
 
 def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
-    """The usage in an answer, or in an event that goes on from the usage `before`; None where there is none.
+    """Read the usage of a response or an event. Fields that it lacks keep their values from `before`.
 
-    Raises one of DECODE_ERRORS.
+    Returns `before` if `raw` is null. Raises one of DECODE_ERRORS.
     """
     wire = _decode_wire_usage(raw)
     if wire is None:
@@ -59,7 +60,7 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
     prompt, completion = wire.prompt_tokens, wire.completion_tokens
     if prompt is None and wire.input_tokens is not None:
         prompt = wire.input_tokens + (wire.cache_read_input_tokens or 0) + (wire.cache_creation_input_tokens or 0)
-        prompt = max(prompt, known.prompt_tokens or 0)  # a later event may leave out what was cached
+        prompt = max(prompt, known.prompt_tokens or 0)  # a later event may leave out the cached tokens
     completion = wire.output_tokens if completion is None else completion
     return Usage(
         known.prompt_tokens if prompt is None else prompt,
@@ -70,7 +71,7 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
 
 
 def _read_details(raw: msgspec.Raw) -> _Details:
-    """What some of the tokens are; of another form, nothing."""
+    """Details that have another form count as absent."""
     with suppress(*DECODE_ERRORS):
         return _decode_details(raw) or _Details()
     return _Details()

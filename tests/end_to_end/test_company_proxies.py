@@ -256,7 +256,7 @@ async def test_a_proxy_that_wants_a_password_is_named(key, scheme, client, raw, 
         (b"HTTP/1.1 403 Forbidden\r\n\r\n", "answered 403"),
         (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "answered 502"),
         (b"", "closed the connection"),
-        (b"garbage\r\n\r\n", "is no HTTP"),
+        (b"garbage\r\n\r\n", "is not HTTP"),
     ],
 )
 async def test_a_proxy_that_opens_no_tunnel_is_named(answer, sentence, client, raw, forward, start) -> None:

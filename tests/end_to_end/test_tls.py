@@ -120,10 +120,10 @@ def _makes_sense(said: str) -> bool:
 @pytest.mark.parametrize(
     ("names", "how", "sentence"),
     [
-        (["127.0.0.1"], {"self_signed": True}, "is self-signed, and nobody vouches for it; set upstream.ca_file"),
+        (["127.0.0.1"], {"self_signed": True}, "is self-signed and not trusted; set upstream.ca_file"),
         (["127.0.0.1"], {"since": -5, "until": -2}, "has expired; have it renewed"),
         (["127.0.0.1"], {"since": 5, "until": 9}, "is not valid yet; check"),
-        (["localhost"], {}, "is for another address; write the name"),
+        (["localhost"], {}, "is for another IP address; write the name"),
     ],
 )
 def test_a_certificate_that_is_not_accepted_is_described(names, how, sentence, loop_factory, authority) -> None:
@@ -256,7 +256,7 @@ def test_a_server_without_tls_is_told(loop_factory) -> None:
     with blocking_server(None) as url:
         said = ask(loop_factory, base_url=url)
 
-    assert "does not speak TLS; check whether its address begins with http://" in said
+    assert "does not speak TLS; check whether its URL should begin with http://" in said
     assert _makes_sense(said)
 
 

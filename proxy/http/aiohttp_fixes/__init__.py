@@ -1,7 +1,7 @@
-"""Every repair of aiohttp, of its client and of its server.
+"""Every workaround for aiohttp, for its client and its server.
 
-Law: nobody gets an answer that was not meant for them, and no answer is waited for that can no longer come. Nothing in
-the program but this room and server/connections.py touches a private part of aiohttp.
+Law: nobody gets a response to another request, and nobody waits for a response that can no longer come. Only this
+package and server/connections.py use private parts of aiohttp.
 """
 
 from proxy.http.aiohttp_fixes.client import (

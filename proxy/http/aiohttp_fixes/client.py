@@ -1,8 +1,8 @@
-"""aiohttp's client: its connections, proxies before them, and a plain request's short way.
+"""Workarounds for aiohttp's client: its connections, tunnels through forward proxies, a fast path for plain requests.
 
-Law: nobody gets an answer that was not meant for them, and none is waited for that can no longer come. What a plain
-request is answered is what aiohttp's own session would make of it, to the byte and to the error; what is not plain (a
-proxy, an upgrade, a body that is still to come) goes through that.
+Law: nobody gets a response to another request, and nobody waits for a response that can no longer come. The fast path
+gives the same bytes and the same errors as aiohttp's session. Requests that are not plain (a forward proxy, an upgrade,
+a body that is still to arrive) use the session.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from yarl import URL
 from proxy.http.aiohttp_fixes.following import FollowedProtocol
 
 JOINED_BYTES = 16 * 1024
-"""A body up to this size is copied behind its head; a larger one is handed over beside it."""
+"""A body up to this size is joined with its head for one write. Chosen: copying so few bytes is cheap."""
 _TLS_SCHEMES = frozenset({"https", "wss"})
 _NO_TIMER = TimerNoop()
 
@@ -31,8 +31,8 @@ _NO_TIMER = TimerNoop()
 class UpstreamProtocol(FollowedProtocol):
     """A connection to an upstream.
 
-    aiohttp starts a timer with each piece that is read. Here a piece moves a deadline, and one timer, which outlives
-    requests, looks after it: so the time without a byte is as long as ever, and costs next to nothing.
+    aiohttp starts a new timer for the read timeout with each piece that it reads. Here each piece only moves a
+    deadline, and one timer per connection checks it. The timeout is the same but costs far less.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,38 +41,38 @@ class UpstreamProtocol(FollowedProtocol):
 
     @property
     def should_close(self) -> bool:
-        """As aiohttp's; a connection is not kept whose upstream has answered before it took the request."""
+        """As aiohttp's, and also if the upstream responded before it took the whole request."""
         return self._paused or super().should_close
 
     def data_received(self, data: bytes) -> None:
-        """As aiohttp's; the follower takes what that has read."""
+        """As aiohttp's; then the follower takes what was read."""
         super().data_received(data)
         if self.follower is not None:
             self.follower.look()
 
     def resume_writing(self) -> None:
-        """The upstream takes the rest of a request: from now on it is waited for."""
+        """The upstream has taken the rest of a request: its read timeout starts now."""
         super().resume_writing()
         self.start_timeout()
 
     def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - as aiohttp's
-        """As aiohttp's, which does not look whether reading has paused at all."""
+        """As aiohttp's, which does not check whether reading is paused."""
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """As aiohttp's; a body that is not whole then breaks off.
+        """As aiohttp's; an incomplete body then raises an error.
 
-        aiohttp ends the connection over a chunk that cannot be read, and leaves the body's reader waiting for ever.
+        aiohttp closes the connection at a chunk that it cannot parse, and the reader of the body waits forever.
         """
         body = self._payload
         super().connection_lost(exc)
         if body is not None and not body.is_eof() and body.exception() is None:
-            body.set_exception(aiohttp.ClientPayloadError("the answer cannot be read further"))
+            body.set_exception(aiohttp.ClientPayloadError("the rest of the response cannot be read"))
         if self.follower is not None:
             self.follower.look()
         if self._closed is not None and not self._closed.cancelled():
-            self._closed.exception()  # an end that nobody asks about is no fault
+            self._closed.exception()  # marks the error as seen, else asyncio would log it
 
     def _reschedule_timeout(self) -> None:
         if not self._read_timeout:
@@ -105,18 +105,18 @@ class UpstreamProtocol(FollowedProtocol):
 
 
 class TunnelError(aiohttp.ClientError):
-    """A proxy was asked for a tunnel and did not answer: it hung up, or spoke no HTTP. The cause says which."""
+    """A forward proxy did not answer CONNECT: it closed the connection or sent no HTTP. See the cause."""
 
 
 class TunnelTimeoutError(Exception):
-    """Stands among the causes of a time-out: the proxy had opened the tunnel, and the upstream was silent in it."""
+    """Cause of a timeout: the forward proxy had opened the tunnel, but the upstream was silent in it."""
 
 
 class _TunnelResponse(aiohttp.ClientResponse):
-    """The answer to CONNECT: any 2xx opens the tunnel (RFC 9110 section 9.3.6); aiohttp knows 200 alone."""
+    """The response to CONNECT. Any 2xx opens the tunnel (RFC 9110 section 9.3.6); aiohttp accepts only 200."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Read the head."""
+        """Read the head; a 2xx status becomes 200."""
         await super().start(connection)
         if 200 <= self.status < 300:
             self.status = 200
@@ -124,21 +124,21 @@ class _TunnelResponse(aiohttp.ClientResponse):
 
 
 class Request(ClientRequest):
-    """A request that may ask for a tunnel through its proxy without TLS inside, by a `server_hostname`.
+    """A request that, with a `server_hostname`, asks its forward proxy for a tunnel even without TLS.
 
-    A WebSocket needs one: what follows its handshake are no requests that a proxy could pass on (RFC 6455 section 4.1).
-    The name is part of what tells connections apart, so that a tunnel is never used for requests in absolute form.
+    A WebSocket needs a tunnel, because no HTTP follows its handshake (RFC 6455 section 4.1). `server_hostname` is part
+    of aiohttp's connection key, so a tunnel is never used for requests in absolute form.
     """
 
     def is_ssl(self) -> bool:
-        """Whether its proxy is asked for a tunnel, or there is TLS: then the target is in origin form."""
+        """Whether there is TLS or a tunnel. If so, the request target is in origin form."""
         return super().is_ssl() or (self.proxy is not None and self.server_hostname is not None)
 
 
 def _has_news(protocol: ResponseHandler) -> bool:
-    """Whether something has come that was not read yet: what nobody asked for, or the end.
+    """Whether an idle connection has unread input: bytes that nobody asked for, or the end of the connection.
 
-    An upstream that ends a connection behind an answer without a word would fail a request that is sent at once.
+    A request sent on a connection that the upstream has just closed would fail.
     """
     found = None if protocol.transport is None else protocol.transport.get_extra_info("socket")
     if found is None:
@@ -149,9 +149,9 @@ def _has_news(protocol: ResponseHandler) -> bool:
 
 
 class Connector(aiohttp.TCPConnector):
-    """Keeps no connection on which the upstream has said something that nobody asked for.
+    """Does not reuse a connection on which the upstream has sent bytes that nobody asked for.
 
-    It would be taken for the answer to the next request, which is another client's, and so on from then on.
+    They would be taken for the response to the next request, which may be another client's.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -172,7 +172,7 @@ class Connector(aiohttp.TCPConnector):
         return request
 
     async def _create_proxy_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's
-        """As aiohttp does; what happens before the tunnel stands is told apart from what the upstream does."""
+        """As aiohttp does, but an error before the tunnel is open becomes a TunnelError."""
         try:
             return await super()._create_proxy_connection(req, traces, timeout)
         except aiohttp.ClientHttpProxyError:
@@ -191,11 +191,11 @@ class Connector(aiohttp.TCPConnector):
         timeout: Any,  # noqa: ASYNC109 - aiohttp's
         client_error: type[Exception] = aiohttp.ClientConnectorError,
     ) -> Any:
-        """TLS within the tunnel, or none where the upstream's address has none."""
+        """TLS in the tunnel; none if the upstream's URL is http."""
         if req.url.scheme == "https":
             try:
                 return await super()._start_tls_connection(underlying_transport, req, timeout, client_error)
-            except asyncio.CancelledError as error:  # by the time-out of the whole connection, if by one
+            except asyncio.CancelledError as error:  # mostly by the timeout for the whole connection
                 error.__cause__ = TunnelTimeoutError()
                 raise
         protocol = UpstreamProtocol(self._loop)
@@ -206,7 +206,7 @@ class Connector(aiohttp.TCPConnector):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How plain requests to one upstream travel: their timeouts, and TLS as aiohttp takes it."""
+    """How requests to one upstream are sent: timeouts, and TLS in the form of aiohttp's `ssl` argument."""
 
     timeout: aiohttp.ClientTimeout
     tls: Any
@@ -215,9 +215,9 @@ class Way:
 async def send_plainly(
     session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[str], body: tuple[bytes, ...], way: Way
 ) -> aiohttp.ClientResponse:
-    """The answer to a POST, its body not read yet. The body may be in pieces; `headers` tell its length.
+    """Send a POST; returns the response, its body not read yet. `headers` must have the Content-Length of `body`.
 
-    Raises what aiohttp's session raises.
+    Raises the same errors as aiohttp's session.
     """
     connection = await _connect(session, url, way)
     protocol: Any = connection.protocol
@@ -227,7 +227,7 @@ async def send_plainly(
             read_until_eof=True,
             auto_decompress=False,
             read_timeout=way.timeout.sock_read,
-            read_bufsize=session._read_bufsize,  # noqa: SLF001 - see above
+            read_bufsize=session._read_bufsize,  # noqa: SLF001 - the session has no public way to read these
             max_line_size=session._max_line_size,  # noqa: SLF001
             max_field_size=session._max_field_size,  # noqa: SLF001
             max_headers=session._max_headers,  # noqa: SLF001
@@ -248,7 +248,7 @@ async def send_plainly(
 
 
 async def _connect(session: aiohttp.ClientSession, url: URL, way: Way) -> Connection:
-    """A connection that is kept, else a new one."""
+    """An idle connection, else a new one."""
     connector: Any = session.connector
     if connector is None or connector.closed:
         message = "Session is closed"
@@ -269,7 +269,7 @@ async def _connect(session: aiohttp.ClientSession, url: URL, way: Way) -> Connec
 
 
 def _write(protocol: ResponseHandler, head: bytes, body: tuple[bytes, ...]) -> None:
-    """Send a request. From now on the upstream is waited for, once it has taken what it was sent."""
+    """Send a request. The read timeout starts when the upstream has taken all of it."""
     transport = protocol.transport
     if transport is None or transport.is_closing():
         message = "Cannot write to closing transport"

@@ -1,7 +1,7 @@
-"""An answer's body, taken by the callback that brings it.
+"""Takes a response's body in the callback that receives it, without waking a task.
 
-Law: what comes is taken in its order, each byte once; and nothing is taken behind a refusal, an end or a fault: whoever
-follows reads on from there as if nobody had followed.
+Law: each byte is taken once, in order. Nothing is taken after `take` has refused, or after an end or an error; the
+caller reads on from there as if there had been no follower.
 """
 
 import asyncio
@@ -11,17 +11,20 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 Take = Callable[[bytes], bool]
-"""Takes the next bytes of a body; whether it takes more at once. It may raise ConnectionError."""
+"""Takes the next bytes of a body. Returns whether it can take more at once. It may raise ConnectionError."""
 
 
 class FollowedProtocol(ResponseHandler):
-    """A connection of aiohttp's, with a follower of the body that comes, if there is one: it is told to look."""
+    """A connection of aiohttp that may have a follower, which it notifies when something arrives."""
 
     follower: "Follower | None" = None
 
 
 class Follower:
-    """Takes a body as it comes. `over` is done when it no longer does; it holds the error that `take` has raised."""
+    """Takes a body as it arrives.
+
+    over: done when the follower takes no more; holds the ConnectionError that `take` raised, if it did.
+    """
 
     __slots__ = ("_content", "_is_looking", "_protocol", "_take", "over")
 
@@ -33,8 +36,8 @@ class Follower:
         self._is_looking = False
 
     def look(self) -> None:
-        """Something has come, or there was a fault. Taking may bring more: aiohttp parses what it had put off."""
-        if self._is_looking or self.over.done():
+        """Take what has arrived; called when bytes arrived or the connection failed."""
+        if self._is_looking or self.over.done():  # reading may call this again: aiohttp then parses what it put off
             return
         self._is_looking = True
         content = self._content
@@ -50,22 +53,22 @@ class Follower:
             self._is_looking = False
             if not is_sound and not self.over.done():
                 self.leave()
-                self.over.cancel()  # a fault of ours: nobody waits for ever
+                self.over.cancel()  # `take` failed unexpectedly; without this the caller would wait forever
         if is_sound and (not takes_more or content.is_eof() or content.exception() is not None):
             self.leave()
             self.over.set_result(None)
 
     def leave(self) -> None:
-        """The connection may be another request's from now on."""
+        """Detach from the connection, which may serve another request from now on."""
         if self._protocol.follower is self:
             self._protocol.follower = None
 
 
 async def follow(answer: aiohttp.ClientResponse, take: Take) -> None:
-    """Have a body taken as it comes, until `take` takes no more, or there is an end or a fault to be read.
+    """Give a body to `take` as it arrives, until `take` refuses more, the body ends or the connection fails.
 
-    No task is woken for a piece: that costs as much as passing it on. Raises what `take` raises. An upstream that is
-    silent is given up by the connection's own read timeout.
+    No task is woken for a piece, because that would cost as much as passing the piece on. Raises what `take` raises.
+    The connection's read timeout still applies.
     """
     protocol = None if answer.connection is None else answer.connection.protocol
     if not isinstance(protocol, FollowedProtocol):

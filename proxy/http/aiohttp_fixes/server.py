@@ -1,7 +1,7 @@
-"""Answers of ours through aiohttp's server, and the bytes of heads, both ways.
+"""Workarounds for aiohttp's server, and for how it writes the bytes of heads.
 
-Law: the bytes of a head cross as they are. An answer has no header that the upstream did not send, but for `Date` and
-what frames the body. What cannot be read of a connection ends it.
+Law: the bytes of a head pass unchanged. aiohttp adds no header to a response except `Date` and those that frame the
+body. A connection ends if part of its input is lost.
 """
 
 import asyncio
@@ -15,28 +15,28 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import must_be_empty_body, rfc822_formatted_time, should_remove_content_length
 from multidict import CIMultiDict
 
-_write_plainly = http_writer._serialize_headers  # noqa: SLF001 - the one place where requests and responses are written
+_write_plainly = http_writer._serialize_headers  # noqa: SLF001 - aiohttp writes every request and response head with it
 _RESET = struct.pack("ii", 1, 0)
-"""Linger for no time: closing sends a reset."""
+"""SO_LINGER with zero seconds: closing the socket sends a TCP reset."""
 
 
 def loses_what_follows(request: web.BaseRequest) -> bool:
-    """Whether what came at once behind a request is lost: the parser drops it behind an upgrade that it does not know.
+    """Whether bytes right after a request are lost: aiohttp's parser drops them after an upgrade that it does not know.
 
-    Then the connection must end with the answer, so that the client asks again.
+    If so, the connection must end with the response, so that the client sends the lost request again.
     """
     return request.headers.get("Upgrade", "websocket").lower() != "websocket"
 
 
 class PlainResponse(web.StreamResponse):
-    """A response with no header that the upstream did not send, but for `Date` and what frames the body."""
+    """A response to which aiohttp adds no header except `Date` and those that frame the body."""
 
     def hold_head(self) -> None:
         """Send the head together with the first bytes of the body, not before."""
         self._send_headers_immediately = False
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send the head."""
+        """Send the head, or keep it for the first bytes of the body after `hold_head`."""
         if self._payload_writer is not None or self._eof_sent:
             return self._payload_writer
         if not request.content.is_eof() or loses_what_follows(request):
@@ -56,7 +56,7 @@ class PlainResponse(web.StreamResponse):
         return writer
 
     def _frame_body(self, request: web.BaseRequest, writer: AbstractStreamWriter, *, is_newest: bool) -> None:
-        """Say where the body ends, as aiohttp does."""
+        """Set the headers that say where the body ends, as aiohttp does."""
         headers = self._headers
         writer.length = length = self.content_length
         if self._must_be_empty_body:
@@ -70,7 +70,7 @@ class PlainResponse(web.StreamResponse):
             self._keep_alive = False
 
     def _frame_connection(self, request: web.BaseRequest, *, is_newest: bool) -> None:
-        """Say when it was, and whether the connection ends with this answer."""
+        """Set `Date`, and `Connection` to say whether the connection ends with this response."""
         headers = self._headers
         if hdrs.DATE not in headers:
             headers[hdrs.DATE] = rfc822_formatted_time()
@@ -81,30 +81,30 @@ class PlainResponse(web.StreamResponse):
                 headers[hdrs.CONNECTION] = "keep-alive"
 
     def write_at_once(self, chunk: bytes) -> None:
-        """Hand a chunk of the body over to the connection, with the head if that is held, and wait for nothing.
+        """Write a chunk of the body without waiting, together with the head if it is held.
 
         Raises ConnectionError if the connection is gone.
         """
         writer: Any = self._payload_writer
         if writer is None:
-            message = "the answer has not been begun, or has ended"
+            message = "the response has not been begun, or has ended"
             raise RuntimeError(message)
         if writer.length is not None:
             chunk = chunk[: writer.length]
             writer.length -= len(chunk)
         framed = b"%x\r\n%b\r\n" % (len(chunk), chunk) if writer.chunked else chunk
-        if writer._headers_buf:  # noqa: SLF001 - it is held
+        if writer._headers_buf:  # noqa: SLF001 - the head is held
             framed, writer._headers_buf, writer._headers_written = writer._headers_buf + framed, None, True  # noqa: SLF001
         if framed:
             writer._write(framed)  # noqa: SLF001
 
 
 class OwnRequest(web.BaseRequest):
-    """A request whose answer, if it is our own, names no library in `Server`."""
+    """A request; the proxy's own responses to it do not name a library in `Server`."""
 
     @classmethod
     def make(cls, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> "OwnRequest":
-        """As aiohttp's server has its requests made."""
+        """The request factory for aiohttp's server."""
         return cls(message, payload, protocol, writer, task, protocol._loop)  # noqa: SLF001 - asking for it costs a system call
 
     async def _prepare_hook(self, resp: web.StreamResponse) -> None:
@@ -113,20 +113,21 @@ class OwnRequest(web.BaseRequest):
 
 
 def reset_transport(transport: asyncio.Transport) -> None:
-    """End a connection so that the other side notices."""
+    """End a connection with a TCP reset, so that the other side sees an error."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError):  # the socket may be closed already
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     transport.abort()
 
 
 def keep_header_bytes() -> None:
-    """From now on, in this process, header bytes beyond UTF-8 cross unchanged; some clients send Latin-1 (Node does).
+    """Make aiohttp, in this whole process, write header bytes that are not UTF-8 unchanged.
 
-    aiohttp reads them as surrogate escapes and drops those when it writes.
+    Some clients, such as Node, send Latin-1. aiohttp reads such bytes as surrogate escapes, but drops them when it
+    writes.
     """
-    http_writer._serialize_headers = _serialize  # noqa: SLF001 - see above
+    http_writer._serialize_headers = _serialize  # noqa: SLF001 - aiohttp has no public hook for it
 
 
 def _serialize(status_line: str, headers: CIMultiDict[str]) -> bytes:

@@ -1,6 +1,6 @@
-"""What an upstream answers to a chat completion: its usage, its texts, its errors.
+"""Reads the response to a chat completion: its usage, its texts, its errors. Writes errors in the same form.
 
-Law: no I/O, and whatever comes in, nothing raises.
+Law: no I/O. Nothing is raised, whatever the input is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,9 +19,10 @@ from proxy.wire.tap import Piece, Tap
 from proxy.wire.usage import Usage, read_usage
 
 EXCEEDED = "model_context_window_exceeded"
-"""Zhipu's reason to end an answer before it has begun."""
+"""Zhipu's `finish_reason` when the context window is full. If the completion is empty, the prompt was too long."""
 MAX_REASON_BYTES = 2000
-"""Of an error that is not in OpenAI's form, in the event that tells of it."""
+"""Part of an error in another form than OpenAI's that is quoted in the error event. Chosen: as MAX_TEXT_CHARS in
+overflow/classify.py."""
 _WRITTEN = ("content", "tool_calls", "reasoning_content", "reasoning")
 
 
@@ -67,7 +68,7 @@ class _Answer(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """The same if its choices are what they should be: then one look is enough."""
+    """`_Answer` with valid choices. It decodes in one pass, so it is tried first."""
 
     choices: list[_Choice] | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
@@ -82,17 +83,17 @@ _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 
 
 def make_tap(*, is_stream: bool, asks_usage: bool = False) -> Tap:
-    """Reads a copy of an answer for its usage and its text."""
+    """A reader for the usage and the text of a response."""
     return Tap(read_answer, is_stream=is_stream, asks_usage=asks_usage)
 
 
 def hold_first_event(*, keeps_all: bool) -> FirstEvent:
-    """Holds a stream back until its first event is whole, or is surely part of an answer."""
+    """A buffer that holds a stream back until its first event is complete, or is certainly part of a completion."""
     return FirstEvent(is_part_of_answer, keeps_all=keeps_all)
 
 
 def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-    """The usage, going on from that before, and the texts of an answer, or of one event; nothing of any other JSON."""
+    """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts."""
     try:
         answer: _Answer | _Event = _decode_event(data)
     except DECODE_ERRORS:
@@ -144,14 +145,14 @@ def _read_call(call: _Call) -> Iterator[tuple[str, str | None]]:
 
 
 def is_part_of_answer(line: bytes) -> bool:
-    """Whether a line of a stream surely begins an answer, and no error."""
+    """Whether a line of a stream is certainly part of a completion, not of an error."""
     return b'"choices"' in line and EXCEEDED.encode() not in line and b'"error"' not in line
 
 
 def read_refusal(status: int, body: bytes) -> Overflow | None:
-    """What an answer says of the context window; None if it is about something else.
+    """What a response says about exceeding the context window; None if it is about something else.
 
-    An answer of status 200, or an event, may be an error, or an answer that ended before it began.
+    With status 200, `body` is a response or an event; it may be an error, or an empty completion with EXCEEDED.
     """
     if status != 200:
         return read_overflow(status, body)
@@ -182,7 +183,7 @@ def write_error(error: ErrorText, *, as_event: bool) -> bytes:
 
 
 def write_answer_event(status: int, body: bytes) -> bytes:
-    """An answer that is no stream as one event; an error in OpenAI's form, with the status that is lost otherwise."""
+    """A non-stream response as one event. An error without an `error` object becomes one, which names the status."""
     members: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])

@@ -9,7 +9,7 @@ from proxy.wire.codec import Request
 
 
 class ChatCodec:
-    """Keeps the protocol of `proxy.wire.codec.Codec`, which says what each method does."""
+    """Implements `proxy.wire.codec.Codec`, which documents each method."""
 
     name = "chat"
     path = "/v1/chat/completions"
@@ -39,13 +39,13 @@ CHAT = ChatCodec()
 
 
 def read_request(body: bytes) -> Request:
-    """The request that a chat completion's body is. Raises UndecodableError."""
+    """Read the body of a chat completion request. Raises UndecodableError."""
     return CHAT.read(body)
 
 
 def read_messages(messages: Iterable[Mapping[str, object]], **members: object) -> Request:
-    """The request that asks for a completion of these messages, oldest first, in the form of OpenAI's API.
+    """Make a request from messages in the form of OpenAI's API, oldest first.
 
-    `members` are what else its body says: `model`, `tools`, `max_tokens` and so on. Raises UndecodableError.
+    `members` are the other members of its body: `model`, `tools`, `max_tokens` and so on. Raises UndecodableError.
     """
     return CHAT.read(orjson.dumps({**members, "messages": list(messages)}))

@@ -1,6 +1,6 @@
-"""What of a chat request's JSON is counted, and in which form.
+"""Which parts of a chat request's JSON are counted, and in which form.
 
-Law: total. What stands where something else is expected is counted by its JSON.
+Law: never raises. A value of an unexpected type is counted by its JSON.
 """
 
 import binascii
@@ -20,18 +20,21 @@ from rules.tokens.messages import LEGACY_CALL_TOKENS, NO_CHOICE, Surroundings, c
 from rules.tokens.tool_schemas import as_schema
 
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
-"""Texts outside `content` that upstreams read back from assistant messages."""
+"""Members of assistant messages, outside `content`, whose texts upstreams put into the prompt."""
 REASONING_KEYS = ("reasoning_details", "thinking_blocks")
-"""The same as lists of parts, of OpenRouter and of LiteLLM."""
+"""The same in the form of lists of parts. Source: OpenRouter; LiteLLM."""
 SEALED_CHARS_PER_TOKEN = 6
-"""Of reasoning that is encrypted: base64 of text of four characters a token."""
+"""Base64 characters per token of encrypted reasoning. Chosen: four characters of text make about one token, and base64
+needs 5.3 characters for them."""
 MAX_COMPACTED_CHARS = 1024 * 1024
-"""Of a call's arguments: making them compact takes their memory three times more."""
+"""Longer arguments of a call are counted as written. Chosen: removing white space takes three times their memory."""
 MAX_DECODED_PARTS = 100_000
-"""Strings, and commas between values, of what stands outside the messages. More is counted by its JSON."""
+"""Tools and other members outside the messages with more strings and commas are counted by their JSON, undecoded.
+Chosen: bounds the work; real requests have far fewer."""
 HEAD_CHARS = 64
+"""Base64 characters of an image that are read first for its size. Chosen: enough for PNG, GIF and WebP."""
 JPEG_HEAD_CHARS = 256 * 1024
-"""A JPEG's size stands behind its metadata."""
+"""Base64 characters of a JPEG that are searched for its size, which comes after its metadata. Chosen."""
 _WAVES = ("wav", "pcm16")
 _TEXTS = ("data:text/", "data:application/json")
 _FILES = frozenset({"file", "input_file", "document"})
@@ -40,7 +43,7 @@ _NAMED = frozenset({"properties", "$defs", "definitions"})
 
 
 def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count: CountTokens, costs: Costs) -> int:
-    """Prompt tokens of a message, by what was read of it and by the members that are only counted."""
+    """Prompt tokens of a message. `members` may hold more that is counted, such as reasoning."""
     extra = [text for key in EXTRA_TEXT_KEYS if isinstance(text := _decode(members.get(key)), str)]
     if message.tool_calls:
         message = replace(message, tool_calls=tuple(map(_as_counted, message.tool_calls)))
@@ -54,7 +57,7 @@ def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count:
 
 
 def count_part(raw: bytes, count: CountTokens, costs: Costs) -> int:
-    """Tokens of a content part that is not text: images by their size, audio and files by bounds."""
+    """Tokens of a content part that is not text: images by their size, audio and files by an upper bound."""
     part = as_schema(_decode(msgspec.Raw(raw)))
     kind = part.get("type")
     if not isinstance(kind, str):
@@ -75,9 +78,10 @@ def count_part(raw: bytes, count: CountTokens, costs: Costs) -> int:
 
 
 def read_surroundings(fixed: Sequence[bytes]) -> Surroundings:
-    """What stands outside the messages: `tools`, `functions`, `tool_choice`, `function_call`, `response_format`.
+    """Read the members outside the messages that cost tokens.
 
-    Each is its JSON, empty where the request has none.
+    `fixed` is the JSON of `tools`, `functions`, `tool_choice`, `function_call` and `response_format`, in this order;
+    empty if the request does not have the member.
     """
     if any(len(raw) > MAX_DECODED_PARTS and has_more_parts(raw, MAX_DECODED_PARTS) for raw in fixed):
         return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
@@ -104,7 +108,7 @@ def _read_surroundings(
 
 
 def _decode(raw: msgspec.Raw | None) -> Any:
-    """The value of some JSON; None where there is none, or where it defies decoding."""
+    """The value of a member; None if it is absent or cannot be decoded."""
     try:
         return decode_member(raw)
     except DECODE_ERRORS:
@@ -112,7 +116,7 @@ def _decode(raw: msgspec.Raw | None) -> Any:
 
 
 def _list(value: Any) -> list[Any]:
-    """The items of a list; whatever else stands in its place is one."""
+    """The items of a list. Any other value except None is one item."""
     if isinstance(value, list):
         return value
     return [] if value is None else [value]
@@ -129,7 +133,7 @@ def _compact(value: Any) -> str:
 
 
 def _as_counted(call: ToolCall) -> ToolCall:
-    """The call with its arguments as servers read them: JSON without white space. Very long ones stay as they are."""
+    """The call with its arguments as servers render them: JSON without white space. Very long ones stay unchanged."""
     if len(call.arguments) > MAX_COMPACTED_CHARS:
         return call
     try:
@@ -140,7 +144,7 @@ def _as_counted(call: ToolCall) -> ToolCall:
 
 
 def _count_reasoning(parts: Any, count: CountTokens) -> int:
-    """Reasoning as parts: their texts, and those that are encrypted by their length."""
+    """Tokens of reasoning in parts: texts are counted, encrypted parts are estimated by their length."""
     tokens = 0
     for part in map(as_schema, parts if isinstance(parts, list) else ()):
         texts = [part.get(key) for key in ("text", "thinking", "summary")]
@@ -151,7 +155,7 @@ def _count_reasoning(parts: Any, count: CountTokens) -> int:
 
 
 def _count_image(part: Any, costs: Costs) -> int:
-    """By the size that its first bytes tell; as the largest there is where they are not here."""
+    """Tokens of an image by its size; the most that an image can cost if its bytes are not in the request."""
     image = part.get("image_url")
     inner = as_schema(image) or {"url": image}
     detail = inner.get("detail") or part.get("detail")
@@ -162,7 +166,7 @@ def _count_image(part: Any, costs: Costs) -> int:
 
 
 def read_image_size(data: str) -> Size | None:
-    """The size of an image by its base64; None where its first bytes do not tell."""
+    """The size of an image, read from its base64; None if its first bytes do not contain it."""
     try:
         size = read_size(b64decode(data[:HEAD_CHARS]))
         return size or read_size(b64decode(data[: min(len(data), JPEG_HEAD_CHARS) // 4 * 4]))
@@ -171,7 +175,7 @@ def read_image_size(data: str) -> Size | None:
 
 
 def _read_choice(choice: Any) -> str | None:
-    """The function that must be called, `none` where none may be."""
+    """The name of the function that must be called; NO_CHOICE if none may be called; else None."""
     if isinstance(choice, str):
         return NO_CHOICE if choice == NO_CHOICE else None
     named = as_schema(choice)
@@ -180,7 +184,7 @@ def _read_choice(choice: Any) -> str | None:
 
 
 def _read_format(response_format: Any) -> Iterator[str]:
-    """Name, description and schema of a response format; nothing for one without a schema."""
+    """Name, description and schema of a response format, as texts. Yields nothing for a format without a schema."""
     described = as_schema(response_format.get("json_schema"))
     schema = described.get("schema")
     if not isinstance(schema, dict):
@@ -193,7 +197,7 @@ def _read_format(response_format: Any) -> Iterator[str]:
 
 
 def _strip(value: Any) -> Any:
-    """A schema without the titles of its parts and without `additionalProperties`, which models do not read."""
+    """A schema without the titles of its parts and without `additionalProperties`, which servers do not render."""
     if isinstance(value, list):
         return list(map(_strip, value))
     if not isinstance(value, dict):
@@ -203,7 +207,7 @@ def _strip(value: Any) -> Any:
 
 
 def _strip_properties(value: Any) -> Any:
-    """Properties may be called anything, `title` as well."""
+    # A property may have any name, such as `title`, so names are not compared here.
     return {key: _strip(item) for key, item in value.items()} if isinstance(value, dict) else _strip(value)
 
 

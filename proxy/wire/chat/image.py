@@ -1,7 +1,7 @@
-"""What is known of an image: the line that stands for it if it is removed.
+"""Writes the line that replaces a removed image.
 
-Law: total, and a function of the part and of the text right before it. What a client chose the words of enters as a
-name of a few plain signs, so that no line says more than that an image was there.
+Law: never raises, and depends only on the part and on the text right before it. Text that a client chose enters only as
+a file name of letters, digits, `.`, `-` and `_`, so the line can say hardly more than that an image was there.
 """
 
 import re
@@ -15,8 +15,9 @@ from rules.text.markers import mark_image
 from rules.tokens.tool_schemas import as_schema
 
 MAX_NAME_CHARS = 64
+"""Longest file name in the line. Chosen: longer than usual names, too short for a message."""
 NAMED_WITHIN_CHARS = 256
-"""Of the text before an image, from its end: where a file's name is looked for."""
+"""End of the text before an image that is searched for a file name. Chosen: clients name it right before the image."""
 _NAME_KEYS = ("filename", "file_name", "name", "title")
 _TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}", re.IGNORECASE)
 _FILE = re.compile(r"[\w.-]{1,64}\.(?:png|jpe?g|gif|webp|bmp|tiff?|avif|heic|svg)\b", re.IGNORECASE)
@@ -24,7 +25,7 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 
 
 def write_line(raw: bytes, before: str) -> str:
-    """The line for a content part that is an image, `before` being the text before it; empty for any other part."""
+    """The line for a content part that is an image; empty for any other part. `before` is the text before the part."""
     if b"image" not in raw:
         return ""
     try:
@@ -61,7 +62,7 @@ def _write_bytes(size: int) -> str:
 
 
 def _find_name(objects: tuple[dict[str, Any], ...], address: str, before: str) -> str:
-    """The file's name: a member's, the address's, or the last that the text before the image holds."""
+    """The file name: from a member of the part, else from the image's URL, else the last one in the text before it."""
     named = (each.get(key) for each in objects for key in _NAME_KEYS)
     name: str = next((one for one in named if isinstance(one, str) and one), "")
     if not name and not address.startswith("data:"):

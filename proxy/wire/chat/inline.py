@@ -1,7 +1,7 @@
-"""What a question behind a conversation takes over from the client's request.
+"""Which members of the client's request a summary request copies if it continues the conversation.
 
-Law: whatever the upstream renders into the prompt, or finds its cache by, goes along unchanged, so that the question
-reads the cache of the conversation before it. What only says how to answer stays behind.
+Law: each member that the upstream renders into the prompt, or by which it finds its prompt cache, is copied unchanged.
+So the summary request reads the cache of the conversation. Members that only say how to respond are left out.
 
 Sources: OpenAI's, Anthropic's, OpenRouter's, Fireworks', Mistral's and DashScope's references of chat completions and
 prompt caching; the request models of vLLM, SGLang and llama.cpp.
@@ -25,8 +25,8 @@ _RENDERED = frozenset(
 )  # fmt: skip
 """Members that are part of the prompt, or of hidden instructions in it.
 
-`context_management` is one of them: the upstream edits the context before it renders it, and its cache holds what it
-has edited.
+`context_management` is one of them: the upstream edits the context before it renders it, so its cache holds the edited
+text.
 """
 _CACHED = frozenset(
     {
@@ -36,7 +36,7 @@ _CACHED = frozenset(
         "cached_content", "data_parallel_rank",
     }
 )  # fmt: skip
-"""Members that say who reads it, on whose account, in which cache, and what may be kept of it."""
+"""Members that name the model, the account and the prompt cache, or say what the upstream may store."""
 _TAKEN_OVER = _RENDERED | _CACHED
 _FREE_CHOICES = (None, "auto", "none")
 _BUDGETS = frozenset({"budget_tokens", "thinking_budget"})
@@ -46,9 +46,10 @@ _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def write_members(body: bytes) -> dict[str, msgspec.Raw] | None:
-    """The members of a request's body that the question's body begins with; all but its messages.
+    """The members of a request's body that the body of a summary request begins with; its messages are not among them.
 
-    None if the answer has a prescribed form, which no note has, or if the members cannot be told apart.
+    None if the request prescribes the form of the response, which a summary would not have, or if the members cannot
+    be decoded.
     """
     try:
         members = {name: value for name, value in _decode_members(body).items() if name in _TAKEN_OVER}
@@ -66,7 +67,7 @@ def _prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
 
 
 def _forces_call(name: str, value: msgspec.Raw) -> bool:
-    """Whether a member has the model call a tool, where it is to write a note."""
+    """Whether a member forces the model to call a tool; it should write a summary instead."""
     if name not in {"tool_choice", "function_call"}:
         return False
     choice = decode_member(value)
@@ -78,16 +79,16 @@ def _forces_call(name: str, value: msgspec.Raw) -> bool:
 
 
 def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
-    """The tokens that a request allows for thinking, which its `max_tokens` must exceed; 0 if it names no number.
+    """The tokens that a request allows for thinking; `max_tokens` must be larger. 0 if it gives no number.
 
-    None if it does not turn thinking on by itself. Anthropic takes no temperature with it.
+    None if the request does not turn thinking on itself. With thinking on, Anthropic accepts no temperature.
     """
     found = [_find_thinking({name: decode_member(members[name])}) for name in _THINKING & members.keys()]
     return max((tokens for tokens in found if tokens is not None), default=None)
 
 
 def _find_thinking(value: dict[str, Any], *, is_reasoning: bool = False) -> int | None:
-    """The same of one object and those in it; `max_tokens` is a budget only in `reasoning`, as OpenRouter has it."""
+    """The same for one object and the objects in it. `max_tokens` is a budget only inside OpenRouter's `reasoning`."""
     found = [0] if value.get("type") in ("enabled", "adaptive") else []
     for name, member in value.items():
         if isinstance(member, dict):

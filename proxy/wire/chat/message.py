@@ -1,6 +1,6 @@
-"""One message of a chat request: JSON <-> Message.
+"""Decodes and encodes one message of a chat request.
 
-Law: a message that no rule touched is its own bytes; one that a rule edited keeps its other keys as bytes.
+Law: a message that no rule touched keeps its bytes. In an edited message, the members other than `content` keep theirs.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ _ROLES = {
 }
 ERROR_KEYS = ("is_error", "isError")
 CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
-"""Of a message or a part: a prompt cache is to be written up to here. Anthropic's name for it, and OpenAI's.
+"""Members of a message or a part that ask for a prompt cache up to this position: Anthropic's and OpenAI's.
 
-They roll: a client marks the end of its transcript at each request. So they are no part of what is said.
+A client moves them to the end of its transcript at each request. So they do not count as part of a message's text.
 """
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
@@ -43,14 +43,14 @@ _COUNTED = frozenset(
 _COUNTED_OF_PART = frozenset({"type", "text", *CACHE_MARKERS})
 _COUNTED_OF_CALL = frozenset({"id", "type", "function", "custom", "index", *CACHE_MARKERS})
 TOLERATED_BYTES = 32
-"""Of a member that is not counted: null, nothing, a number."""
+"""A member up to this size that is not counted is ignored. Chosen: it can be null, empty, or a number."""
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
-    """One message of a chat request, counted. Raises UndecodableError, or an error of msgspec."""
+    """One message of a chat request with its token count. Raises UndecodableError or one of DECODE_ERRORS."""
     members = _read_members(raw)
     wire_role = decode_member(members.get("role"))
     if not isinstance(wire_role, str):
@@ -82,7 +82,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
 
 
 def _has_uncounted(members: dict[str, msgspec.Raw]) -> bool:
-    """Whether a message, a text of it or a call has members that are not counted, and that a server may read."""
+    """Whether a message, a part or a call of it has members that are not counted but that a server may render."""
     if _is_uncounted(members, _COUNTED):
         return True
     for name, counted in (("content", _COUNTED_OF_PART), ("tool_calls", _COUNTED_OF_CALL)):
@@ -98,7 +98,7 @@ def _is_uncounted(members: dict[str, msgspec.Raw], counted: frozenset[str]) -> b
 
 
 def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | None:
-    """The id of the call that a message answers; results of the form before tools name the function only."""
+    """The id of the call that a message answers. A result with the legacy role `function` names only the function."""
     answered = None if wire_role == "function" else decode_member(members.get("tool_call_id"))
     if isinstance(answered, str):
         return answered
@@ -106,9 +106,9 @@ def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | 
 
 
 def _is_error(members: dict[str, msgspec.Raw]) -> bool:
-    """Whether a result is called an error beside its text.
+    """Whether a member of a result, not its text, marks it as an error.
 
-    `is_error` in Anthropic's form, `isError` in MCP's, of the message or a part of it; `status: error` in LangChain's.
+    In the message or a part: `is_error` as Anthropic writes it, `isError` as MCP does. Or LangChain's `status: error`.
     """
     if (
         any(bytes(members.get(key, b"")) == b"true" for key in ERROR_KEYS)
@@ -123,12 +123,12 @@ def _is_error(members: dict[str, msgspec.Raw]) -> bool:
 
 
 def _begins(value: msgspec.Raw, sign: bytes) -> bool:
-    """Whether a value begins with this byte. The value is not copied for it."""
+    """Whether a value begins with this byte; the value is not copied."""
     return memoryview(value)[:1] == sign
 
 
 def encode_message(message: Message) -> bytes:
-    """The JSON of one message: its own bytes, or those with the content that a rule gave it."""
+    """The JSON of one message: its own bytes, with new content if a rule edited it."""
     if not message.edited:
         return message.raw
     members = _read_members(message.raw) if message.raw else _begin_members(message)
@@ -137,7 +137,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
-    """The members of a message that a rule made, without its content."""
+    """The members of a message that a rule made; `content` is null."""
     members = {"role": msgspec.Raw(orjson.dumps(message.role_name)), "content": msgspec.Raw(b"null")}
     if message.answers is not None:
         members["tool_call_id"] = msgspec.Raw(orjson.dumps(message.answers))
@@ -145,7 +145,7 @@ def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
 
 
 def _read_members(raw: bytes) -> dict[str, msgspec.Raw]:
-    """The members of a message; a lone surrogate in it reads as U+FFFD."""
+    """The members of a message, repaired if need be: a lone surrogate becomes U+FFFD."""
     try:
         if b"\xed" not in raw:
             return _decode_members(raw)
@@ -155,7 +155,7 @@ def _read_members(raw: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tuple[bytes, str], ...]]:
-    """Texts and other parts of a message's content, each in wire order; the other parts with the text before them."""
+    """Texts and other parts of a message's content, each in wire order; each other part with the text before it."""
     if content is None:
         return (), ()
     if _begins(content, b"["):
@@ -175,7 +175,7 @@ def _read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[t
 
 
 def _read_media(part: bytes, before: str, count: CountTokens, costs: Costs) -> Media:
-    """A part that is not text, counted, with the line that may stand in its place."""
+    """A part that is not text, with its token count and the line that may replace it."""
     unmarked = _unmark(part)
     line = write_line(unmarked, before)
     return Media(part, count_part(unmarked, count, costs), line, count(line) if line else 0)
@@ -191,7 +191,7 @@ def _part_text(part: bytes) -> str | None:
 
 
 def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
-    """The message's tool calls; those of an unknown type keep their id, and all of their JSON as arguments."""
+    """The message's tool calls. A call of an unknown type has its whole JSON as arguments."""
     calls = decode_member(members.get("tool_calls"))
     if not isinstance(calls, list):
         return ()
@@ -210,7 +210,7 @@ def _read_call(call: dict[str, Any]) -> ToolCall:
 
 
 def _canonical(part: bytes) -> bytes:
-    """A content part without what may change while it says the same: key order, white space, cache markers."""
+    """A content part without what may vary between requests: key order, white space, cache markers."""
     return msgspec.json.encode(decode_any(_unmark(part)), order="deterministic")
 
 
@@ -231,7 +231,7 @@ def _find_markers(item: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _find_markers_within(raw: bytes) -> dict[str, msgspec.Raw]:
-    """The cache markers of a message and of its parts; of each name the last one."""
+    """The cache markers of a message and of its parts; the last one of each name."""
     if not any(name.encode() in raw for name in CACHE_MARKERS):
         return {}
     content = bytes(_read_members(raw).get("content", b""))
@@ -240,9 +240,9 @@ def _find_markers_within(raw: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _write_content(message: Message, content: msgspec.Raw | None) -> bytes:
-    """The content of a message that has changed, in the form that the client chose: one string, or parts.
+    """The content of an edited message, in the form that the client chose: a string, or parts.
 
-    A cache marker can stand on a part only: then the string becomes one part.
+    Only a part can hold a cache marker. So if there are markers, a string becomes one part.
     """
     markers = {name: marker for raw in message.taken_in for name, marker in _find_markers_within(raw).items()}
     encoded = b"null" if content is None else bytes(content)
@@ -254,9 +254,9 @@ def _write_content(message: Message, content: msgspec.Raw | None) -> bytes:
 
 
 def _write_parts(message: Message, parts: Sequence[bytes], markers: dict[str, msgspec.Raw]) -> list[bytes]:
-    """The client's parts with the new texts in the places of the old; what is new comes last.
+    """The client's parts with each old text replaced by the new one; additional parts come last.
 
-    The last part left takes over the cache markers of parts that are gone, and `markers`.
+    The last part gets `markers` and the cache markers of removed parts.
     """
     texts = iter(message.texts)
     media = map(_write_media, message.media)
@@ -280,14 +280,14 @@ def _write_parts(message: Message, parts: Sequence[bytes], markers: dict[str, ms
 
 
 def _write_media(part: Media) -> bytes:
-    """A part that is not text; the line of a removed image has the cache markers of its part."""
+    """A part that is not text. The line that replaces a removed image keeps the cache markers."""
     if not part.is_removed:
         return part.raw
     return _mark(orjson.dumps({"type": "text", "text": part.line}), _find_markers(part.raw))
 
 
 def _mark(part: bytes, markers: dict[str, msgspec.Raw]) -> bytes:
-    """A part with cache markers; its own where it has one of the name."""
+    """The part with these cache markers added; a marker that it already has stays."""
     members = _read_members(part)
     missing = {name: marker for name, marker in markers.items() if name not in members}
     return msgspec.json.encode(members | missing) if missing else part

@@ -1,6 +1,6 @@
-"""The request for a summary, and its answer.
+"""Writes the request for a summary and reads the response.
 
-Law: a question behind a conversation takes over what the upstream renders into the prompt (inline.py).
+Law: a request that continues a conversation copies every member that the upstream renders into the prompt (inline.py).
 """
 
 from contextlib import suppress
@@ -48,15 +48,15 @@ class _ErrorAnswer(msgspec.Struct):
 
 
 def write_question(question: Question, prompt: str) -> bytes:
-    """The body of a request that asks only `prompt`."""
+    """The body of a request that contains only `prompt`."""
     messages = [{"role": "user", "content": prompt}]
     return orjson.dumps({"model": question.model, "messages": messages, **_write_parameters(question, None)})
 
 
 def write_question_behind(request: Request, prefix: Conversation, question: Question, prompt: str) -> bytes | None:
-    """The body of a request that asks `prompt` behind forwarded messages, with the same tools.
+    """The body of a request with `prompt` after the messages of `prefix`, and with the request's tools.
 
-    None if the answer has a prescribed form, or if the body's members cannot be told apart.
+    None if the request prescribes the form of the response, or if the members of its body cannot be decoded.
     """
     members = write_members(request.body)
     if members is None:
@@ -68,7 +68,7 @@ def write_question_behind(request: Request, prefix: Conversation, question: Ques
 
 
 def _write_parameters(question: Question, thinking_tokens: int | None) -> dict[str, Any]:
-    """How the answer is wanted. A request that turns thinking on needs room for it, and takes no temperature."""
+    """If the request turns thinking on, the completion limit must include it, and no temperature is accepted."""
     how: dict[str, Any] = {}
     if question.temperature is not None and thinking_tokens is None:
         how["temperature"] = question.temperature
@@ -77,7 +77,7 @@ def _write_parameters(question: Question, thinking_tokens: int | None) -> dict[s
 
 
 def read_completion(answer: bytes) -> Completion:
-    """The completion in an answer. Raises UndecodableError."""
+    """The completion in the response to a question. Raises UndecodableError."""
     try:
         decoded = msgspec.json.decode(answer, type=_Completion)
     except DECODE_ERRORS as error:
@@ -97,7 +97,7 @@ def read_completion(answer: bytes) -> Completion:
 
 
 def read_refused_parameter(answer: bytes) -> Parameter | None:
-    """Which of a question's parameters an OpenAI error names."""
+    """The parameter of a question that an error in OpenAI's form names; None if it names none."""
     with suppress(*DECODE_ERRORS):
         return _REFUSED.get(msgspec.json.decode(answer, type=_ErrorAnswer).error.param)
     return None

@@ -1,4 +1,4 @@
-"""JSON as bytes: where values stand, and what decoders refuse.
+"""JSON as bytes: finds the positions of values, and repairs what decoders refuse.
 
-Law: total on hostile bytes, and linear in their length.
+Law: nothing fails on hostile bytes, and the time is linear in their length.
 """

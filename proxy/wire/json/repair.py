@@ -1,9 +1,9 @@
-"""JSON that other decoders read and ours refuse, made readable.
+"""Repairs JSON that other decoders accept but msgspec refuses.
 
-Law: what is put in the place of something has its length, so that every offset stays true.
+Law: a replacement has the length of what it replaces, so that every offset stays valid.
 """
 
-import json  # noqa: TID251 - it reads numbers beyond a double's range, as most upstreams do
+import json  # noqa: TID251 - unlike msgspec, it reads numbers beyond the range of a double, as most upstreams do
 import re
 from typing import Any
 
@@ -13,7 +13,7 @@ from proxy.wire.json.strides import STRIDE_BYTES, STRING, find_tokens, holds
 from proxy.wire.json.surrogates import replace_lone_surrogates
 
 DECODE_ERRORS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What a decoder raises on hostile bytes."""
+"""The errors that a decoder raises on hostile bytes."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
@@ -22,7 +22,7 @@ _STRING_OR_NUMBER = re.compile(STRING + rb'|"|(?P<number>NaN|Infinity)', re.DOTA
 
 
 def mend(text: bytes) -> bytes:
-    """The same JSON, U+FFFD for every lone surrogate, 0 for NaN and Infinity, blanks for a byte order mark."""
+    """The same JSON with U+FFFD for each lone surrogate, 0 for NaN and Infinity, blanks for a byte order mark."""
     text = replace_lone_surrogates(text)
     if text.startswith(BYTE_ORDER_MARK):
         text = b" " * len(BYTE_ORDER_MARK) + text[len(BYTE_ORDER_MARK) :]
@@ -32,7 +32,7 @@ def mend(text: bytes) -> bytes:
 
 
 def try_decode(text: bytes) -> Any:
-    """The value of some JSON; None where it defies decoding."""
+    """The value of a JSON text; None if it cannot be decoded."""
     try:
         return msgspec.json.decode(text)
     except DECODE_ERRORS:
@@ -40,12 +40,15 @@ def try_decode(text: bytes) -> Any:
 
 
 def decode_member(raw: msgspec.Raw | None) -> Any:
-    """The value of an object's member, as `decode_any` has it; None where there is none."""
+    """The value of an object's member, decoded by `decode_any`; None if the member is absent."""
     return None if raw is None else decode_any(bytes(raw))
 
 
 def decode_any(text: bytes) -> Any:
-    """The value of some JSON; out of a double's range is infinite. Raises msgspec.DecodeError or RecursionError."""
+    """The value of a JSON text, repaired if need be. A number beyond the range of a double becomes infinite.
+
+    Raises msgspec.DecodeError or RecursionError.
+    """
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -57,7 +60,8 @@ def decode_any(text: bytes) -> Any:
 
 
 def _replace_encoded(text: bytes) -> bytes:
-    """Piece by piece; no piece ends within a surrogate, which begins with its only byte 0xED."""
+    # In pieces, so that no call holds the interpreter for long. 0xED occurs in a surrogate only as its first byte, so
+    # it is enough to end each piece before such a byte.
     mended = bytearray()
     start = 0
     while start < len(text):

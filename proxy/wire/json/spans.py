@@ -1,6 +1,6 @@
-"""Where values stand in a JSON text.
+"""Finds the positions of values in a JSON text.
 
-Law: offsets only; nothing is decoded and nothing is rebuilt. Linear in the length of the text, whatever is in it.
+Law: only offsets; nothing is decoded or rebuilt. The time is linear in the length of the text, whatever it contains.
 """
 
 import re
@@ -19,14 +19,14 @@ _STRUCTURE = re.compile(STRING + rb'|"|[\[{]|[\]}]', re.DOTALL)
 
 
 class Span(NamedTuple):
-    """Half-open range of bytes. A tuple: hundreds are made for a request."""
+    """Half-open range of bytes. A tuple, because a request needs hundreds of them and tuples are cheap."""
 
     start: int
     stop: int
 
 
 class Array(NamedTuple):
-    """A JSON array and its elements, by their place in the text."""
+    """The positions of a JSON array and of its elements in a text."""
 
     start: int
     stop: int
@@ -36,8 +36,8 @@ class Array(NamedTuple):
 def find_array(body: bytes, key: bytes, elements: Sequence[bytes], others: Iterable[bytes] = ()) -> Array | None:
     """The last member `key` of the JSON object `body` whose value is an array of `elements`; None if there is none.
 
-    `body` must be valid JSON, behind a byte order mark perhaps; `elements` are what a decoder found under `key`, and
-    `others` under other keys, so that they need not be scanned.
+    `body` must be valid JSON; a byte order mark may precede it. `elements` are those that a decoder found under `key`.
+    `others` are values under other keys; they are skipped without a scan. `key` includes its quotes.
     """
     skipped = [other for other in others if other[:1] in _BRACKETS]
     found: Array | None = None
@@ -60,14 +60,14 @@ def find_array(body: bytes, key: bytes, elements: Sequence[bytes], others: Itera
 
 
 def count_parts(text: bytes) -> int:
-    """How many strings and commas between values a piece of JSON has at most."""
+    """An upper bound for the strings and the commas between values in a piece of JSON."""
     return count_bytes(text, b",") + count_bytes(text, b'"') // 2
 
 
 def has_more_parts(body: bytes, most: int) -> bool:
-    """Whether a JSON text has more than `most` strings and commas between values; those within strings do not count.
+    """Whether a JSON text has more than `most` strings and commas between values. Commas in strings do not count.
 
-    It looks no further than that, and lets go of the interpreter on the way.
+    The search ends as soon as that is certain. Other threads can run in the meantime.
     """
     if count_parts(body) <= most:
         return False
@@ -75,13 +75,13 @@ def has_more_parts(body: bytes, most: int) -> bool:
 
 
 def match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | None:
-    """The array that begins at `start`, if it is one and holds these elements and no others."""
+    """The array that begins at `start`; None if there is no array with exactly these elements."""
     if body[start : start + 1] != b"[":
         return None
     spans: list[Span] = []
     at = start + 1
     for number, element in enumerate(elements):
-        at += 1 if number else 0  # the usual case: a comma and nothing else
+        at += 1 if number else 0  # fast path: only a comma between two elements
         if not body.startswith(element, at):
             at = _skip(body, at - 1 if number else at, _SEPARATOR)
             if not body.startswith(element, at):
@@ -101,7 +101,7 @@ def _skip(body: bytes, at: int, what: re.Pattern[bytes] = _SPACE) -> int:
 
 
 def _value_end(body: bytes, at: int) -> int:
-    """Where the value that begins at `at` ends."""
+    """The offset after the value that begins at `at`."""
     if body[at] == ord('"'):
         return close_string(body, at + 1)
     if body[at] not in b"[{":

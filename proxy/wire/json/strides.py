@@ -1,32 +1,32 @@
-"""A JSON text gone through in strides, so that no single call into C holds the interpreter for long.
+"""Searches a JSON text in strides, so that no single call into C holds the interpreter for long.
 
-Law: what is found does not depend on the strides. Linear in the length of the text, whatever is in it.
+Law: the result does not depend on the strides. The time is linear in the length of the text, whatever it contains.
 """
 
 import re
 from collections.abc import Iterator
 
 STRIDE_BYTES = 256 * 1024
-"""At most some milliseconds of the slowest pattern used here, on an ordinary core."""
+"""Bytes of one stride. Chosen: the slowest pattern used here takes a few milliseconds for it on an ordinary core."""
 STRING = rb'"(?:[^"\\]{1,1024}+|\\.){0,64}+"'
-"""A string that is not very long. For what `find_tokens` finds, beside the bare quotation mark."""
+"""Matches a string that is not very long. In a pattern for `find_tokens`, `|"` must follow it, for the longer ones."""
 _INSIDE = re.compile(rb'(?:[^"\\]{1,1024}+|\\.){1,4096}+', re.DOTALL)
 _QUOTE = ord('"')
 
 
 def holds(text: bytes, part: bytes) -> bool:
-    """Whether `part` stands in the text: a search may be slow on hostile text."""
+    """Whether the text contains `part`. In strides, because a search may be slow on hostile text."""
     reach = STRIDE_BYTES + len(part) - 1
     return any(text.find(part, start, start + reach) >= 0 for start in range(0, len(text), STRIDE_BYTES))
 
 
 def count_bytes(text: bytes, sign: bytes) -> int:
-    """How often one byte stands in the text."""
+    """How often the byte `sign` occurs in the text."""
     return sum(text.count(sign, start, start + STRIDE_BYTES) for start in range(0, len(text), STRIDE_BYTES))
 
 
 def close_string(text: bytes, at: int) -> int:
-    """The place behind the string whose inside begins at `at`; the text's end if nothing ends the string."""
+    """The offset after the string whose content begins at `at`; the end of the text if the string is not closed."""
     while at < len(text):
         run = _INSIDE.match(text, at)
         if run is None:
@@ -36,10 +36,10 @@ def close_string(text: bytes, at: int) -> int:
 
 
 def find_tokens(pattern: re.Pattern[bytes], text: bytes, at: int = 0, *, longest: int = 1) -> Iterator[re.Match[bytes]]:
-    """The tokens of a text from `at` on: strings, and what else the pattern finds, of at most `longest` bytes.
+    """The tokens of a text from `at` on: strings, and the other matches of the pattern, of at most `longest` bytes.
 
-    The pattern finds STRING or else a bare quotation mark: that opens a very long string, or one that nothing ends,
-    which is passed over.
+    The pattern must match STRING, or else a bare quotation mark. Such a mark opens a very long string or one that is
+    not closed; the mark is yielded, and the search goes on after that string.
     """
     while at < len(text):
         stop = min(at + STRIDE_BYTES, len(text))

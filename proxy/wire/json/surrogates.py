@@ -1,6 +1,6 @@
-"""JSON with a lone surrogate in it, which decoders refuse and clients that cut texts by UTF-16 units send.
+"""Replaces lone surrogates in JSON, which decoders refuse. Clients that cut texts by UTF-16 units send them.
 
-Law: what is put in its place has the same length, so that every offset stays true.
+Law: a replacement has the length of what it replaces, so that every offset stays valid.
 """
 
 import re
@@ -13,12 +13,13 @@ _OTHERS = re.compile(
     rb"|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2}).){1,4096}+",
     re.DOTALL,
 )
-"""Everything but a lone surrogate: other bytes, pairs, other escapes. Not very much of it at once."""
+"""Everything except a lone surrogate: other bytes, surrogate pairs, other escapes. One match is bounded, so that it
+does not hold the interpreter for long."""
 _CANDIDATES = (rb"\ud", rb"\uD")
 
 
 def replace_lone_surrogates(json: bytes) -> bytes:
-    r"""The same JSON with every lone surrogate's escape, six bytes, made `\ufffd`, six bytes."""
+    r"""The same JSON with `\ufffd` for the escape of each lone surrogate; both have six bytes."""
     if not any(holds(json, candidate) for candidate in _CANDIDATES):
         return json
     mended = bytearray(json)

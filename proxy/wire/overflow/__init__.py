@@ -1,4 +1,4 @@
-"""Whether an answer refuses a prompt for its length, and what it says.
+"""Recognises responses that refuse a prompt for its length, and reads their numbers.
 
-Law: how a server words a refusal is a row with its sample in wordings.txt, never a branch.
+Law: the wording of a server is a row with a sample in wordings.txt, never a branch in code.
 """

@@ -1,6 +1,6 @@
-"""Tells an upstream's "this does not fit the context window" from all its other errors, and reads its numbers.
+"""Distinguishes errors that say "this does not fit the context window" from all others, and reads their numbers.
 
-Law: no I/O, never raises, linear in the length of the text. A rate limit is no overflow: there waiting helps.
+Law: no I/O, never raises, linear in the length of the text. A rate limit is not an overflow, because waiting helps.
 """
 
 import re
@@ -13,23 +13,28 @@ from proxy.wire.overflow.numbers import MAX_NUMBER, read_numbers
 from proxy.wire.overflow.wordings import BESIDE, CODE, MEANINGS, RATE, Kind
 
 REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
-"""Source: the answers of some twenty servers; 500 is llama.cpp's, whose window filled while it generated."""
-TOO_LARGE = 413
+"""Statuses of overflow errors. Source: the responses of about twenty servers. llama.cpp sends 500 if its context window
+fills up while it generates."""
+TOO_LARGE = 413  # Source: RFC 9110 section 15.5.14
 MAX_LAYERS = 3
-"""Of errors within errors, as gateways write them."""
+"""Levels of nested error objects that are read. Chosen: gateways wrap the error of a provider once or twice."""
 MAX_TEXT_CHARS = 2000
-"""What is read of a message. Behind that stands what the server quotes of the request."""
+"""Part of an error's text that is read. Chosen: the server's own words come first; what it quotes of the request comes
+later."""
 MIN_STRING_CHARS = 100_000
-"""A string limit below this is that of a name, not of what a message says."""
+"""A smaller limit on the length of a string is about a name, not about a message's text. Chosen: far above names, far
+below OpenAI's limit of 1,048,576 for texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """An overflow as the upstream tells of it; None is what it does not tell.
+    """An overflow as the upstream reports it. A number is None if the upstream does not report it.
 
-    `limit` and `requested` are in `unit`: tokens, characters or bytes. `requested` is prompt and completion together
-    where the server adds them; `prompt_tokens` and `completion_tokens` are what of it is which. `excess_tokens` is by
-    how much the prompt was too long. `is_flat`: the body was an object without an `error`, which clients lose.
+    limit, requested: in `unit`, which is tokens, characters or bytes. `requested` is prompt and completion together if
+    the server adds them.
+    prompt_tokens, completion_tokens: the parts of `requested`.
+    excess_tokens: by how much the prompt was too long.
+    is_flat: the body has no `error` object, so clients would not see its message.
     """
 
     kind: Kind
@@ -44,16 +49,16 @@ class Overflow:
 
 
 _NOT_OUTWEIGHED = frozenset({Kind.STRING, Kind.COMPLETION, Kind.GENERATION})
-"""What a text says more exactly than a code."""
+"""Kinds that a text names more exactly than an error code does; the code does not override them."""
 _CHARACTERS = re.compile(r"\d characters", re.IGNORECASE)
 _QUOTED = re.compile(r"""['"]?\binput(?:_value)?['"]?\s{0,3}[:=]\s{0,3}['"{\[]""")
-"""What validators quote of the request begins here, and is none of theirs."""
+"""Where a validator begins to quote the request. The text after it is the client's, not the server's."""
 
 
 def read_overflow(status: int, body: bytes) -> Overflow | None:
-    """What an answer of this status and body says of the window; None where it is about something else.
+    """What a response says about exceeding the context window; None if it is about something else.
 
-    An answer of status 200, or one event of a stream, may hold such an error too.
+    A response with status 200, or one event of a stream, may contain such an error, too.
     """
     if status != 200 and status not in REFUSAL_STATUSES:
         return None
@@ -69,7 +74,7 @@ def read_overflow(status: int, body: bytes) -> Overflow | None:
 
 
 def _read_success(answer: Any) -> Overflow | None:
-    """An error where an answer should be."""
+    """The overflow in a body with status 200 that is an error, not a completion."""
     is_error = isinstance(answer, dict) and any(map(answer.get, ("error", "message", "detail", "errors", "response")))
     return _read_refusal(400, answer) if is_error else None
 
@@ -91,7 +96,7 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
 
 
 def _unwrap(answer: dict[str, Any]) -> dict[str, Any]:
-    """The members that tell of the error: of the innermost object that holds them."""
+    """The members of the innermost error object."""
     members = answer
     for _ in range(MAX_LAYERS):
         inner = next((members[key] for key in ("error", "detail", "errors", "response") if members.get(key)), None)
@@ -103,11 +108,11 @@ def _unwrap(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) is int and 0 < value < MAX_NUMBER  # true and false are no numbers
+    return type(value) is int and 0 < value < MAX_NUMBER  # not isinstance: true and false are ints in Python
 
 
 def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:
-    """What one text says; `has_code` where the error calls itself an overflow."""
+    """The overflow that one text describes. `has_code`: the error has the code of an overflow."""
     kind = _classify(text, has_code=has_code)
     if kind is None:
         return None
@@ -121,28 +126,28 @@ def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:
     if kind is Kind.SIZE:
         return _read_size(found)
     if status == 500 and kind is not Kind.GENERATION and not has_code and numbers.limit is None:
-        return None  # a fault in words that sound like it
+        return None  # an internal error of the server, whose text only sounds like an overflow
     return found
 
 
 def _read_size(found: Overflow) -> Overflow | None:
-    """A size in bytes; or what a rate limit never lets through, however long one waits."""
+    """A limit in bytes; or a request larger than a whole rate limit, for which waiting does not help."""
     if not RATE.pattern.search(found.text):
         return replace(found, unit="bytes")
     return found if found.limit and (found.requested or 0) > found.limit else None
 
 
 def _classify(text: str, *, has_code: bool) -> Kind | None:
-    """What a text is about; None if it is no overflow."""
+    """The kind of overflow that a text describes; None if it describes none."""
     matching = (row.kind for row in MEANINGS if row.pattern.search(text))
     kind = next((kind for kind in matching if kind is not Kind.COMPLETION or not BESIDE.pattern.search(text)), None)
     return Kind.PROMPT if has_code and kind not in _NOT_OUTWEIGHED else kind
 
 
 def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str]:
-    """Everything that an error says in words, the most telling first."""
+    """The texts of an error, the most specific first."""
     metadata = members.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None  # OpenRouter: what the provider said
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None  # OpenRouter: the text of the provider
     keys = ("message", "msg", "error", "detail")
     for told in (raw, *(each.get(key) for each in (members, answer) for key in keys)):
         text = told[0] if isinstance(told, list) and told else told

@@ -1,4 +1,4 @@
-"""The numbers in an overflow's text: the limit, and what was requested.
+"""Reads the numbers in the text of an overflow: the limit, and what was requested.
 
 Law: no I/O, never raises, linear in the length of the text.
 """
@@ -9,18 +9,20 @@ from typing import NamedTuple
 from proxy.wire.overflow.wordings import FIGURES, MEANINGS, NUMBER
 
 MAX_NUMBER = 10**12
+"""A larger number is ignored. Chosen: above every limit in tokens or bytes; a timestamp in milliseconds is larger."""
 MAX_QUOTIENT = 10_000
-"""Of two numbers, if only their order says which is the limit."""
+"""Largest quotient of two numbers of which the smaller is taken for the limit. Chosen: beyond it they measure different
+things."""
 MIN_NUMBER = 256
-"""Smaller numbers are statuses, versions and indexes."""
+"""Smaller numbers are not compared. Chosen: they are indexes and versions, and no context window is smaller."""
 _COUNTED = re.compile(rf"({NUMBER})(?!\.\d| ?[km]\b) ?tokens?\b", re.IGNORECASE)
 _ANY = re.compile(rf"(?<![\w.-])({NUMBER})(?! ?[km]\b|[\w-]|\.\d)", re.IGNORECASE)
 
 
 class Numbers(NamedTuple):
-    """What a text says, None for what it does not, as `Overflow` has it.
+    """The numbers that a text contains, as in `Overflow`; None for those that it does not contain.
 
-    `requested` is prompt and completion together if both are told, else the one sum or the prompt that is.
+    requested: prompt and completion together if both are given; else the total, or the prompt alone.
     """
 
     limit: int | None
@@ -38,7 +40,7 @@ def read_numbers(text: str) -> Numbers:
         for meaning, digits in match.groupdict().items() if match else ():
             if digits is not None and read_number(digits) < MAX_NUMBER:
                 told.setdefault(meaning, read_number(digits))
-    limit, prompt = told.get("limit") or None, told.get("prompt")  # a window of nothing is none
+    limit, prompt = told.get("limit") or None, told.get("prompt")  # a limit of 0 is not a limit
     total, completion, excess = told.get("total"), told.get("completion"), told.get("excess")
     if total is None and prompt is not None:
         total = prompt + (completion or 0)
@@ -50,7 +52,7 @@ def read_numbers(text: str) -> Numbers:
 
 
 def _compare(text: str) -> tuple[int, int] | None:
-    """Of two numbers, of tokens or otherwise the only ones, the smaller is the limit."""
+    """The smaller number as the limit, and the larger, if the text has exactly two numbers of tokens, or two at all."""
     for pattern in (_COUNTED, _ANY):
         found = {read_number(match[1]) for match in pattern.finditer(text)}
         numbers = sorted(number for number in found if MIN_NUMBER <= number < MAX_NUMBER)
@@ -60,5 +62,5 @@ def _compare(text: str) -> tuple[int, int] | None:
 
 
 def read_number(digits: str) -> int:
-    """A number as it is written, with separators of thousands."""
+    """The value of a number that may have thousands separators."""
     return int(digits.replace(",", "").replace("_", ""))

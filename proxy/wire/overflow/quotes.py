@@ -1,7 +1,7 @@
-"""Whether a refusal only repeats what its own request says.
+"""Checks whether the text of a refusal also appears in its request: a client could have planted it there.
 
-Law: pure, total, linear in the length of the body. What cannot be read as text counts as quoted. Texts are compared by
-their letters and digits alone, so that no escaping, spacing or punctuation that a server adds or drops hides a quote.
+Law: pure, never raises, linear in the length of the body. A body that cannot be read as text counts as quoted. Texts
+are compared by letters and digits only, so escapes, spaces and punctuation that a server adds or drops hide no quote.
 """
 
 import html
@@ -17,33 +17,33 @@ from proxy.wire.overflow.numbers import read_number
 from proxy.wire.overflow.wordings import MEANINGS, NUMBER, Kind
 
 WORD_CHARS = 12
-"""Letters and digits before a number: enough to tell a server's own words from a client's."""
+"""Letters and digits before a number that are compared. Chosen: enough to tell a server's text from a client's."""
 PIECE_CHARS = 256 * 1024
-"""A long body is read in pieces, so that no step holds the interpreter for long."""
+"""A body is searched in pieces of this size. Chosen: so no step holds the interpreter for long."""
 OVERLAP_CHARS = 4096
-"""Of two pieces: more than any words that are looked for, however they are escaped."""
+"""Overlap of two pieces. Chosen: longer than any text that is searched for, however it is escaped."""
 
 _ESCAPE = re.compile(
     r"\\+(?:u(?P<code>[0-9a-fA-F]{4})|U00(?P<long>[0-9a-fA-F]{6})|x(?P<byte>[0-9a-fA-F]{2})|[nrtbfav0\"'/\\]|(?=\W|$))"
 )
-"""As JSON, Python, Go and JavaScript write it, once or again within another string."""
+"""An escape as JSON, Python, Go and JavaScript write it; several backslashes if it is escaped repeatedly."""
 _NO_WORD = re.compile(r"[\W_]+")
 _DIGITS = re.compile(NUMBER)
 _RUN = re.compile(r"\d+")
 
 
 class Quoted(IntEnum):
-    """How much of what a refusal tells stands in its request."""
+    """How much of a refusal also appears in its request."""
 
     NOTHING = 0
     NUMBER = 1
-    """A number that is used stands there by itself: what it teaches is a guess."""
+    """The request contains a number that the refusal gives. What is learned from it is only a guess."""
     WORDS = 2
-    """The words that tell stand there, or nobody can say: it teaches nothing."""
+    """The request contains the text of the refusal, or cannot be read. Nothing is learned."""
 
 
 def find_quotes(overflow: Overflow, body: bytes) -> Quoted:
-    """How much of what a refusal tells its own request says, however either of them writes it."""
+    """How much of a refusal appears in the request's body, however either of them is escaped or spaced."""
     try:
         text = body.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -62,7 +62,10 @@ def find_quotes(overflow: Overflow, body: bytes) -> Quoted:
 
 
 def _find_words(overflow: Overflow, text: str) -> Iterator[str]:
-    """The letters and digits of what makes a text an overflow: each number used with what stands before it."""
+    """The letters and digits to search for: each number that is used, with the text before it.
+
+    If no number is used, the words by which the text was recognised.
+    """
     used = set(_find_numbers(overflow))
     is_told = False
     for match in _DIGITS.finditer(text):
@@ -84,7 +87,10 @@ def _find_numbers(overflow: Overflow) -> list[int]:
 
 
 def _holds_number(plain: str, numbers: list[int], refusal: str) -> bool:
-    """Whether one of the numbers stands in a text by itself; at the refusal's very end it may be one that was cut."""
+    """Whether a text contains one of the numbers as a run of digits.
+
+    A number at the very end of the refusal may be cut off; then any run that begins with it counts.
+    """
     runs = {
         int(unicodedata.normalize("NFKC", run)[:20]) for run in _RUN.findall(plain.replace(",", "").replace("_", ""))
     }
@@ -96,7 +102,7 @@ def _holds_number(plain: str, numbers: list[int], refusal: str) -> bool:
 
 
 def _render(text: str) -> set[str]:
-    """A refusal as it is, and without what a server may have added to put it into HTML or an address."""
+    """The refusal with its escapes undone, also those of HTML and of URLs."""
     plain = _unescape(text)
     return {plain, _unescape(html.unescape(text)), _unescape(unquote(text))}
 
@@ -104,7 +110,7 @@ def _render(text: str) -> set[str]:
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    # Two escapes may make one character, a digit of another alphabet say.
+    # Two escapes may form one character (a surrogate pair), for example a digit of another script.
     return _ESCAPE.sub(_read_escape, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -115,7 +121,7 @@ def _read_escape(escape: re.Match[str]) -> str:
 
 
 def _letters(text: str) -> str:
-    """Letters and digits alone, in one case and one form."""
+    """Only letters and digits, in lower case and in Unicode's compatibility form (NFKC)."""
     return _NO_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 

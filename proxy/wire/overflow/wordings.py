@@ -1,6 +1,6 @@
-"""How servers word a refusal: the table of wordings.txt.
+"""Reads wordings.txt, the table of how servers word a refusal.
 
-Law: what a wording means, and where its numbers stand, is said there and nowhere else.
+Law: only that table says what a wording means and where its numbers are.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+"
-"""A whole number, with separators of thousands."""
+"""Matches a whole number, which may have thousands separators."""
 _PARTS = {
     "ASKER": "(?:prompt|input|request|messages?|conversation|sequence)",
     "WINDOW": "context[ _](?:length|size|window|limit)",
@@ -22,17 +22,17 @@ _ROW = re.compile(r"^(\S[^:\n]*): (.*)\n((?:    .*\n)+)", re.MULTILINE)
 
 
 class Kind(StrEnum):
-    """What did not fit."""
+    """What was too long."""
 
     PROMPT = "prompt"
-    GENERATION = "generation"  # the answer, while it was written
-    STRING = "string"  # one of the request
-    COMPLETION = "completion"  # the one that was asked for
-    SIZE = "size"  # in bytes, or in what one request may use of a rate limit
+    GENERATION = "generation"  # the completion, while it was being generated
+    STRING = "string"  # one string of the request
+    COMPLETION = "completion"  # the completion that was requested
+    SIZE = "size"  # the body in bytes, or the request for a rate limit
 
 
 class Wording(NamedTuple):
-    """A row of the table. `kind` is None if it is no overflow's; the groups of `pattern` are numbers, by meaning."""
+    """A row of the table. The named groups of `pattern` are numbers, by their meaning."""
 
     section: str
     server: str
@@ -41,7 +41,7 @@ class Wording(NamedTuple):
 
     @property
     def kind(self) -> Kind | None:
-        """What did not fit, if such a text is about an overflow."""
+        """What was too long; None if such a text is not about an overflow."""
         return Kind(self.section) if self.section in set(Kind) else None
 
 
@@ -56,7 +56,7 @@ def _read_table() -> Iterator[Wording]:
 def _compile(words: str) -> re.Pattern[str]:
     pattern = "|".join(line[4:] for line in words.splitlines())
     pattern = re.sub("<([A-Z_]+)>", lambda part: _PARTS[part[1]], pattern)
-    # 300K and 1.5 are no whole numbers.
+    # A match must not be part of 300K or 1.5, which are not whole numbers.
     pattern = re.sub(r"(?<!\?P)<([a-z]+)>", lambda name: rf"(?P<{name[1]}>{NUMBER})(?!\.\d| ?[km]\b)", pattern)
     return re.compile(pattern, re.IGNORECASE)
 
@@ -64,9 +64,9 @@ def _compile(words: str) -> re.Pattern[str]:
 _ROWS = tuple(_read_table())
 _NO_MEANINGS = {"figures", "code", "beside a completion"}
 MEANINGS = tuple(row for row in _ROWS if row.section not in _NO_MEANINGS)
-"""What a text is about: the first row that matches tells."""
+"""Rows that say what a text is about; the first that matches decides."""
 FIGURES = tuple(row for row in _ROWS if row.section == "figures")
-"""Where a text's numbers stand: of each meaning, the first row that has one. Rows of MEANINGS come before these."""
+"""Rows that say where the numbers of a text are. For each meaning the first match counts; MEANINGS come first."""
 RATE, CODE, BESIDE = (
     next(row for row in _ROWS if row.section == section) for section in ("rate limit", "code", "beside a completion")
 )

@@ -1,4 +1,4 @@
-"""The way to the upstream."""
+"""Requests to the upstream."""
 
 import asyncio
 import socket
@@ -43,13 +43,13 @@ KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
     ],
 )
 def test_a_path_goes_to_its_place_on_the_upstream(base: str, path: str, target: str) -> None:
-    """`/v1/X` under base_url, any other path on its origin; encoding and query as they came."""
+    """`/v1/X` under base_url, any other path on its origin; encoding and query stay unchanged."""
     assert str(target_url(UpstreamConfig(base_url=base), path)) == target
 
 
 @pytest.mark.parametrize("is_api", [False, True])
 def test_a_key_in_the_query_goes_only_where_the_clients_credential_goes(*, is_api: bool) -> None:
-    """To such an upstream byte for byte; to others without it."""
+    """Such an upstream gets the query byte for byte; others get it without the key."""
     target = "/v1/models?a=%2f&k%65y=sk-client&&b"
 
     assert target_url(PLAIN, target, is_api=is_api).raw_path_qs == target
@@ -58,7 +58,7 @@ def test_a_key_in_the_query_goes_only_where_the_clients_credential_goes(*, is_ap
 
 
 def test_an_api_path_without_v1_belongs_to_base_url() -> None:
-    """Clients whose base URL is the proxy's bare address."""
+    """For clients whose base URL is the proxy's URL without `/v1`."""
     upstream = UpstreamConfig(base_url="http://up:1/api/v3/")
 
     for path in ("/chat/completions?a=1", "/v1/chat/completions?a=1"):
@@ -90,7 +90,7 @@ async def client() -> AsyncIterator[UpstreamClient]:
 
 
 async def test_an_upstream_that_is_not_there_is_unreachable(client: UpstreamClient) -> None:
-    """The error names address and remedy."""
+    """The error names the address and what to do."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = URL(f"http://127.0.0.1:{unused.getsockname()[1]}/v1/models")
@@ -101,7 +101,7 @@ async def test_an_upstream_that_is_not_there_is_unreachable(client: UpstreamClie
 
 
 async def test_an_upstream_that_hangs_up_is_unreachable(client: UpstreamClient) -> None:
-    """A connection that closes before any answer is no answer."""
+    """A connection that closes before a response is an error."""
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -130,7 +130,7 @@ async def test_an_upstream_that_is_silent_times_out(client: UpstreamClient) -> N
 
 @pytest.mark.parametrize("size", [0, 5, PIECE_BYTES, PIECE_BYTES + 1])
 async def test_a_body_goes_out_whole_with_its_length(client: UpstreamClient, size: int) -> None:
-    """In pieces or at once, the upstream sees one body of a known length, and no header that nobody set."""
+    """In pieces or at once, the upstream sees one body of a known length, and no additional header."""
     received = bytearray()
     body = bytes(range(256)) * (size // 256 + 1)
 
@@ -157,7 +157,7 @@ async def test_a_body_goes_out_whole_with_its_length(client: UpstreamClient, siz
 
 @pytest.mark.parametrize("length", [0, 99, 100, 101, 1_000_000])
 async def test_a_body_beyond_its_bound_is_not_read(client: UpstreamClient, length: int) -> None:
-    """A byte more than the bound is none at all; the bound itself is read whole."""
+    """A body one byte over the bound gives None; a body of exactly the bound is read whole."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * length)

@@ -1,4 +1,4 @@
-"""Compressed bodies: read within bounds, whatever they are."""
+"""Compressed bodies are read within bounds, whatever they contain."""
 
 import gzip
 import sys
@@ -36,13 +36,13 @@ def _zip_zeros(size_bytes: int) -> bytes:
     ],
 )
 def test_codings_are_read_in_their_order(values, codings):
-    """Of one header or of several, without regard to case; identity is none."""
+    """Of one header or of several, without regard to case; identity does not count."""
     assert read_codings(values) == codings
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
 def test_what_was_compressed_is_read(coding):
-    """Each coding that is known, and several members behind each other."""
+    """Each known coding, and several members one after another."""
     compress = COMPRESS[coding]
     assert decode_body(compress(TEXT), [coding], 10**6) == Decoded(TEXT)
     if coding != "deflate":
@@ -83,14 +83,14 @@ def test_a_window_of_more_than_http_allows_is_not_read():
 
 @pytest.mark.parametrize("coding", ["br", "compress", "nonsense", "gzip;q=1"])
 def test_what_is_not_known_is_left(coding):
-    """It is for the upstream to judge."""
+    """The upstream decides about it."""
     assert decode_body(TEXT, [coding], 10**6) == Decoded(b"", damaged=True)
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
 @given(data=st.data())
 def test_damage_is_noticed(coding, data):
-    """Cut short anywhere, or with something behind: damaged, and what was read is the beginning."""
+    """Cut short anywhere, or with bytes after its end: damaged, and the beginning is returned."""
     body = COMPRESS[coding](TEXT)
     cut = data.draw(st.integers(0, len(body) - 1))
     decoded = decode_body(body[:cut], [coding], 10**6)
@@ -100,5 +100,5 @@ def test_damage_is_noticed(coding, data):
 
 @given(body=st.binary(max_size=200), coding=st.sampled_from(sorted(COMPRESS)))
 def test_nothing_is_raised(body, coding):
-    """Any bytes are decoded, or said to be damaged."""
+    """Any bytes are decoded, or reported as damaged."""
     assert len(decode_body(body, [coding], 1000).body) <= 1000

@@ -1,4 +1,4 @@
-"""Where a client shows a key, and who pays."""
+"""Where a request holds a key, or names who pays."""
 
 import pytest
 from hypothesis import given
@@ -49,7 +49,7 @@ def test_a_name_that_says_it_holds_a_key_is_believed(name: str) -> None:
      "X-Session-Id", "x-session-affinity", "x-grok-conv-id", "User-Agent", "X-Stainless-Lang", "Content-Type", "model"],
 )  # fmt: skip
 def test_what_lets_nobody_in_is_no_credential(name: str) -> None:
-    """Else what is new with each request would make each a tenant of its own, and upstreams would miss it."""
+    """Otherwise values that are new in each request would make each a tenant, and upstreams would not get them."""
     assert not is_credential(plain(name))
     assert keep_credentials([(name, "1")]) == []
     assert drop_credentials([(name, "1")]) == [(name, "1")]
@@ -57,7 +57,7 @@ def test_what_lets_nobody_in_is_no_credential(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ACCOUNT_NAMES | IDENTITY_NAMES))
 def test_who_pays_and_who_asks_tell_clients_apart_and_are_no_secret(name: str) -> None:
-    """An upstream that is shown another's key is not told on whose account; who asks was said by a proxy before us."""
+    """An upstream that gets another key does not get the account. The user is named by a proxy in front of this one."""
     assert find_shown([(name, "a")]) == [(name, "a")]
     assert name in GUESSABLE_NAMES
     assert drop_credentials([(name, "a")]) == ([] if name in ACCOUNT_NAMES else [(name, "a")])
@@ -78,12 +78,12 @@ def test_a_scheme_alone_shows_nothing(value: str) -> None:
     ],
 )
 def test_cookies_of_load_balancers_are_no_credential(cookies: str, shown: list[tuple[str, str]]) -> None:
-    """They say which server answers, and change with its answers."""
+    """They name the server that responds, and change with its responses."""
     assert find_shown([("Cookie", cookies)]) == shown
 
 
 def test_a_long_part_of_the_path_counts_where_nothing_else_is_shown() -> None:
-    """It may be a key, and may be a deployment's name."""
+    """It may be a key, or only the name of a deployment."""
     target = "/sk-helicone-abcdefghijkl/v1/chat/completions"
     assert find_shown([], target) == [("/", "sk-helicone-abcdefghijkl")]
     assert find_shown([("api-key", "a")], target) == [("api-key", "a")]
@@ -114,7 +114,7 @@ def test_a_querys_keys_are_taken_out_and_nothing_else(target: str, left: str, ke
 
 @given(PARAMETERS)
 def test_what_is_left_of_a_query_holds_no_key_and_all_the_rest(parameters: list[str]) -> None:
-    """In their order; taking keys out of what has none changes nothing."""
+    """In their order. A query without keys stays unchanged."""
     target = "/v1/x?" + "&".join(parameters)
     left = drop_query_keys(target)
     assert "K" not in left
@@ -124,7 +124,7 @@ def test_what_is_left_of_a_query_holds_no_key_and_all_the_rest(parameters: list[
 
 
 def test_a_clients_headers_are_parted_in_two() -> None:
-    """Those that its own upstream lets it in by, and the others, in their order."""
+    """Credentials and others, each in their order."""
     headers = [
         ("A", "1"),
         ("Authorization", "a"),
@@ -147,6 +147,6 @@ def test_a_clients_headers_are_parted_in_two() -> None:
     ],
 )
 def test_a_browsers_key_stands_among_its_subprotocols(protocols: str, left: str | None) -> None:
-    """It can send no other header."""
+    """A browser cannot set any other header of a WebSocket."""
     name = "Sec-WebSocket-Protocol"
     assert drop_credentials([(name, protocols)]) == ([] if left is None else [(name, left)])

@@ -1,4 +1,4 @@
-"""Errors that the proxy itself answers with."""
+"""Error responses that the proxy itself writes."""
 
 import orjson
 import pytest
@@ -30,7 +30,7 @@ from proxy.wire.chat.codec import CHAT
 def test_each_error_has_its_status_and_openais_form(
     error: type[ProxyError], status: int, kind: str, param: str | None, code: str
 ) -> None:
-    """Clients act on status and code, and parse this shape; the overflow error is the one they know."""
+    """Clients act on status and code, and parse this form. The overflow error is the one that they recognise."""
     made = error('what was wrong: "ü"')
 
     assert made.status == status

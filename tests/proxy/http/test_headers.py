@@ -1,4 +1,4 @@
-"""Headers on their way through."""
+"""Which headers are forwarded."""
 
 from proxy.config.schema import UpstreamConfig
 from proxy.http.headers import drop_hop_by_hop, read_headers, request_headers
@@ -32,7 +32,7 @@ def test_hop_by_hop_headers_stay_on_their_hop() -> None:
 
 
 def test_a_request_passes_as_it_is() -> None:
-    """But for what belongs to the hop or to us."""
+    """Except for headers of the hop and the proxy's own."""
     headers = _headers(
         "Host: proxy", "X-Twice: 1", "Authorization: Bearer mine", "Content-Length: 5", "x-twice: 2", "Expect: 100",
         "X-Trimtab-Mode: off", "Accept-Encoding: gzip, br", "Connection: x-twice-not", "User-Agent: me",
@@ -46,7 +46,7 @@ def test_a_request_passes_as_it_is() -> None:
 
 
 def test_identity_replaces_every_encoding_that_the_client_takes() -> None:
-    """The answer of a compacted path must be readable."""
+    """The proxy must be able to read the response."""
     headers = _headers("accept-encoding: gzip", "X-A: 1", "Accept-Encoding: br")
 
     forwarded = request_headers(headers, PLAIN, identity=True)
@@ -55,7 +55,7 @@ def test_identity_replaces_every_encoding_that_the_client_takes() -> None:
 
 
 def test_the_upstreams_own_key_replaces_every_credential() -> None:
-    """In whatever header the client's came, it goes no further, nor does an account of its choice."""
+    """The client's key is not forwarded, in whatever header it came; neither is an account that it names."""
     headers = _headers(
         "authorization: Bearer theirs", "API-Key: theirs", "x-api-key: theirs", "X_Goog_Api_Key: theirs", "Cookie: a=b",
         "OpenAI-Project: theirs", "X-Acme-Token: theirs", "Idempotency-Key: 1", "X-A: ",
@@ -68,7 +68,7 @@ def test_the_upstreams_own_key_replaces_every_credential() -> None:
 
 
 def test_an_upstream_that_is_to_be_shown_nothing_is_shown_nothing() -> None:
-    """As a named one is by default; the rest of the request passes as it is."""
+    """The default of a named upstream. The rest of the request passes unchanged."""
     headers = _headers("Authorization: Bearer theirs", "X-A: 1", "Sec-WebSocket-Protocol: realtime, openai-project.p")
     for upstream in (PLAIN.named(), PLAIN.model_copy(update={"credential": "none"})):
         forwarded = request_headers(headers, upstream, identity=False)

@@ -1,4 +1,4 @@
-"""Which of a proxy's own keys a request shows."""
+"""Which of the configured client keys a request holds."""
 
 import pytest
 
@@ -22,12 +22,12 @@ KEYS = ("key-one", "key-two")
     ],
 )
 def test_a_key_is_found_wherever_a_client_may_show_it(headers: list[tuple[str, str]], key: str | None) -> None:
-    """Whole, and nowhere else; of several the first in the configuration counts."""
+    """Only whole keys, only there. Of several, the first in the configuration counts."""
     assert find_key(KEYS, headers) == key
 
 
 def test_only_the_first_credentials_are_looked_at() -> None:
-    """More are no client's."""
+    """Real clients do not send more."""
     shown = [("api-key", f"wrong-{number}") for number in range(MAX_SHOWN)]
 
     assert find_key(KEYS, [*shown, ("api-key", "key-one")]) is None

@@ -1,4 +1,4 @@
-"""Which paths an operator's key goes to: what holds however a path is written."""
+"""To which paths the operator's key is sent, however a path is written."""
 
 import posixpath
 from urllib.parse import unquote
@@ -39,7 +39,7 @@ def _resolve(path: str, *, slashes: bool, parameters: bool) -> str:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=9))
 def test_no_server_reads_an_allowed_path_as_one_beyond(pieces: list[str]) -> None:
-    """With escapes undone never, once, twice or three times, with backslashes and parameters or without."""
+    """With escapes undone zero to three times, with and without backslashes and parameters."""
     path = "/v1/" + "".join(pieces)
     if not is_allowed(path, "/v1", ()):
         return
@@ -62,13 +62,13 @@ def test_a_path_without_tricks_is_allowed(parts: list[str]) -> None:
 
 @pytest.mark.parametrize("base", ["", "/api/v1"])
 def test_a_base_may_have_any_depth(base: str) -> None:
-    """A server's root, too; above that there is nothing."""
+    """The base may also be the root of a server."""
     assert is_allowed(f"{base}/x/../y", base, ())
     assert not is_allowed(f"{base}/../y", base, ())
 
 
 def test_a_listed_path_is_that_path_alone() -> None:
-    """A folder, what is below it; neither is more by being prefix of a name."""
+    """A listed folder allows what is below it. A name that only begins with either is not allowed."""
     assert is_allowed("/a", "/v1", ("/a",))
     assert not is_allowed("/a/b", "/v1", ("/a",))
     assert is_allowed("/a/b", "/v1", ("/a/*",))
@@ -76,5 +76,5 @@ def test_a_listed_path_is_that_path_alone() -> None:
 
 
 def test_escapes_without_end_are_refused() -> None:
-    """Nobody needs them."""
+    """Real paths do not have them."""
     assert not is_allowed("/v1/%2525252525252541", "/v1", ())

@@ -1,4 +1,4 @@
-"""Answers on their way to the client: at once, unchanged, and never closed as if whole when they are not."""
+"""Responses are passed to the client at once and unchanged, and one that breaks off never looks complete."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_pr
 
 
 async def _read_stream_times(client, url: str) -> dict[str, float]:
-    """Sums and counts of the histograms that are about streams only."""
+    """Sums and counts of the histograms for streams."""
     text = (await (await client.get(url + "/metrics")).read()).decode()
     names = ("trimtab_time_to_first_token_seconds", "trimtab_output_tokens_per_second")
     families = [family for family in text_string_to_metric_families(text) if family.name in names]
@@ -37,7 +37,7 @@ async def _read_stream_times(client, url: str) -> dict[str, float]:
 
 
 async def test_an_answer_that_is_no_stream_has_no_first_token_and_no_rate(client, upstream, start_proxy):
-    """Its first and its last byte come together, however long the model wrote; nor has a stream without any text."""
+    """Its first and its last byte come together. Nor has a stream without text."""
 
     async def say_nothing(_, request):
         return await stream(request, "")
@@ -55,7 +55,7 @@ REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"%b"}}]}
 
 @pytest.mark.parametrize("first", [event("text " * 10), REASONING], ids=["text", "reasoning"])
 async def test_the_first_token_is_the_first_text(first, client, upstream, start_proxy, monkeypatch):
-    """Neither comments nor a role are; reasoning is. The rate is that of what comes behind, comments left out."""
+    """Reasoning counts as text; comments and a role do not. The rate is that of the text after the first."""
     clock = Clock()
     monkeypatch.setattr("proxy.http.relay.time", SimpleNamespace(monotonic=clock))
     started = time.monotonic()
@@ -86,7 +86,7 @@ async def test_the_first_token_is_the_first_text(first, client, upstream, start_
 
 
 async def test_stream_answer_is_the_upstreams_own(client, upstream: FakeUpstream, start_proxy):
-    """A stream through the proxy has the same bytes as one asked of the upstream directly."""
+    """A stream through the proxy has the same bytes as one requested from the upstream directly."""
 
     async def answer(_, request):
         return await stream(request, "a", "b", "ü")
@@ -162,7 +162,7 @@ async def test_chunks_leave_as_they_arrive(client, upstream, start_proxy):
 
 
 async def test_client_that_leaves_in_mid_stream_is_counted_as_gone(client, upstream, start_proxy, log):
-    """The outcome says that the client left, though the answer had begun well."""
+    """The outcome says that the client left, although the response had begun."""
 
     async def endless(_recorded, request):
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -181,7 +181,7 @@ async def test_client_that_leaves_in_mid_stream_is_counted_as_gone(client, upstr
 
 
 async def test_answer_without_a_length_ends_with_the_connection_in_http_1_0(upstream, start_proxy):
-    """A client of HTTP/1.0 knows no chunks: the end of the body is the end of the connection, keep-alive or not."""
+    """HTTP/1.0 has no chunks, so the end of the connection is the end of the body, with keep-alive or without."""
 
     async def chunked(_recorded, request):
         response = web.StreamResponse()
@@ -198,7 +198,7 @@ async def test_answer_without_a_length_ends_with_the_connection_in_http_1_0(upst
 
 
 async def test_no_header_is_made_up(upstream, start_proxy):
-    """What the upstream does not say of type and server, the proxy does not say for it."""
+    """If the upstream sends no Content-Type or Server, the proxy adds none."""
 
     async def bare(_recorded, request):
         body = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-One: 1\r\n\r\nok"
@@ -222,7 +222,7 @@ ERROR_EVENT = b'data: {"error":{"message":"slow down"}}\n\n'
 async def test_an_error_in_the_form_of_an_event_passes_as_it_is(
     status, mode, *, is_chunked, client, upstream, start_proxy
 ):
-    """Its type says event stream, its status says that it is not one: not a byte is added to it."""
+    """Its type is event stream, but its status shows that it is an error: no byte is added."""
 
     async def refuse(_recorded, request):
         response = web.StreamResponse(status=status, headers={"Content-Type": "text/event-stream"})
@@ -242,7 +242,7 @@ async def test_an_error_in_the_form_of_an_event_passes_as_it_is(
 
 @pytest.mark.parametrize("method", ["feed", "finish", "count_completion"])
 async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, start_proxy, log, monkeypatch):
-    """The answer passes whole; the fault is counted, and the connection is as good as before."""
+    """The response passes whole, the fault is counted, and the connection can be used again."""
 
     async def answer(_, request):
         return await stream(request, "a", "b", "c")
@@ -292,7 +292,7 @@ async def test_a_stream_that_was_to_tell_its_usage(usage, counted, client, upstr
 
 
 async def test_what_broke_off_before_its_usage_is_counted(client, upstream, start_proxy, log):
-    """By what has come of it, as an estimate."""
+    """By the text that arrived, as an estimate."""
     upstream.answer = break_off
     proxy = await start_proxy()
     async with client.post(proxy.url + "/v1/chat/completions", json=ASKS_USAGE) as response:
@@ -304,7 +304,7 @@ async def test_what_broke_off_before_its_usage_is_counted(client, upstream, star
 
 
 async def test_a_client_that_reads_slowly_gets_every_byte_in_its_order(upstream, start_proxy):
-    """Much more than all buffers hold waits at the upstream, and the stream goes on when the client has caught up."""
+    """The upstream waits with much more than all buffers hold, and goes on when the client has caught up."""
     events = [event(f"{number} " + "x" * 1000) for number in range(8000)]
 
     async def answer(_, request):

@@ -26,7 +26,7 @@ LONG = {
 
 @pytest.mark.parametrize("coding", COMPRESS)
 async def test_a_compressed_body_that_no_rule_touches_goes_out_as_it_came(coding, client, upstream, start_proxy, log):
-    """Byte for byte, with its Content-Encoding; and it was read, for its tokens are known."""
+    """Byte for byte, with its Content-Encoding. It was read, because its tokens are known."""
     proxy = await start_proxy()
     body = COMPRESS[coding](orjson.dumps(CHAT))
     headers = {"Content-Encoding": coding, "Content-MD5": "x"}
@@ -40,7 +40,7 @@ async def test_a_compressed_body_that_no_rule_touches_goes_out_as_it_came(coding
 
 @pytest.mark.parametrize("coding", COMPRESS)
 async def test_a_compressed_body_is_compacted(coding, client, upstream, start_proxy, log):
-    """What a rule has changed goes out uncompressed, and without what was true of the client's bytes alone."""
+    """A changed body is sent uncompressed, without the headers that describe only the client's bytes."""
     proxy = await start_proxy()
     body = COMPRESS[coding](orjson.dumps(LONG))
     headers = {"Content-Encoding": coding, "Content-MD5": "x", "Content-Digest": "y"}
@@ -68,7 +68,7 @@ async def test_a_compressed_body_is_compacted(coding, client, upstream, start_pr
     ids=["cut", "garbage", "unknown", "no JSON", "large", "large already"],
 )
 async def test_what_cannot_be_read_is_passed_on(body, coding, outcome, *, client, upstream, start_proxy, log):
-    """Damaged, unknown or too large when decompressed: unchanged, counted as what it was."""
+    """A damaged, unknown or too large body passes unchanged, and is counted by its kind."""
     proxy = await start_proxy("limits.max_body_bytes=65536")
     headers = {"Content-Encoding": coding}
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **headers)
@@ -79,7 +79,7 @@ async def test_what_cannot_be_read_is_passed_on(body, coding, outcome, *, client
 
 
 async def test_the_model_of_a_large_compressed_body_says_whose_it_is(client, upstream, start_proxy):
-    """It goes to that model's upstream, although it is not read."""
+    """It goes to the upstream of that model, although it is not read whole."""
     proxy = await start_proxy(
         "limits.max_body_bytes=65536",
         "upstream.base_url=http://127.0.0.1:1/v1",

@@ -16,7 +16,7 @@ CHUNKED = b"5\r\nabcde\r\n0\r\n\r\n"
 
 
 def write_request(*lines: bytes, body: bytes = b"abcde", start: bytes = b"POST /v1/x HTTP/1.1") -> bytes:
-    """A request of these header lines, as they stand."""
+    """A request with exactly these header lines."""
     return b"\r\n".join((start, b"Host: localhost", *lines)) + b"\r\n\r\n" + body
 
 
@@ -120,7 +120,7 @@ FORBIDDEN = {b"transfer_encoding", b"content_length", b"upgrade", b"te", b"expec
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_could_be_read_in_two_ways_is_refused(name, start_proxy):
-    """With 400, at once; the upstream hears nothing, and the connection ends: what follows on it is not read."""
+    """With 400, at once. The upstream gets nothing, and the connection ends, so what follows is not read."""
     async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         answer = await ask_raw(proxy.url, REFUSED[name] + LAST)
@@ -130,7 +130,7 @@ async def test_what_could_be_read_in_two_ways_is_refused(name, start_proxy):
 
 @pytest.mark.parametrize("name", PASSED)
 async def test_what_passes_is_framed_anew(name, start_proxy):
-    """One request is one, whatever is in its body; nothing about its frame goes along that was not said by us."""
+    """One request stays one, whatever its body contains. All headers about its framing are the proxy's own."""
     request, body = PASSED[name]
     async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
@@ -146,7 +146,7 @@ async def test_what_passes_is_framed_anew(name, start_proxy):
 @pytest.mark.parametrize("path", [b"/v1/x", b"/v1/chat/completions"])
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1])
 async def test_a_length_that_is_none_to_many_servers_is_refused(length, path, start_proxy):
-    """Before anything is read of the body; what follows is never a request of its own."""
+    """Before the body is read. What follows is never treated as a request."""
     async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         url = URL(proxy.url)
@@ -162,7 +162,7 @@ async def test_a_length_that_is_none_to_many_servers_is_refused(length, path, st
 
 
 async def test_another_protocol_is_not_passed_on(client, start_proxy):
-    """No upstream is led to leave HTTP behind, where what follows would not be ours to read."""
+    """No upstream is made to switch protocols, because the proxy could not read what follows."""
     async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
@@ -174,7 +174,7 @@ async def test_another_protocol_is_not_passed_on(client, start_proxy):
 
 @pytest.mark.parametrize("frame", [b"Content-Length: 20", b"Transfer-Encoding: chunked"])
 async def test_a_body_that_breaks_off_is_never_completed(frame, client, start_proxy, log):
-    """The upstream gets no whole request of half a body, which it would answer as if it were one."""
+    """Half a body never becomes a complete request for the upstream."""
     async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         url = URL(proxy.url)
@@ -194,7 +194,7 @@ async def test_a_body_that_breaks_off_is_never_completed(frame, client, start_pr
 
 
 async def test_at_random_the_upstream_sees_as_many_requests_as_the_log(start_proxy, log):
-    """Header lines of a hostile kind in any number and order: a request that the log does not know is smuggled."""
+    """Hostile header lines in any number and order. A request that is not in the log was smuggled."""
     lines = [
         b"Content-Length: 0", b"Content-Length: 5", b"Content-Length: %d" % len(CHUNKED), b"Content-Length : 5",
         b"Content_Length: 5", b"Transfer-Encoding: chunked", b"Transfer-Encoding: identity",
@@ -244,7 +244,7 @@ BAD_ANSWERS = {
 @pytest.mark.parametrize("path", ["/v1/x", "/v1/chat/completions"])
 @pytest.mark.parametrize("name", BAD_HEADS)
 async def test_an_answer_is_not_lost_by_an_odd_head(name, path, client, start_proxy):
-    """What cannot be sent on is left out, and nothing becomes a header that was none."""
+    """Headers that cannot be sent are left out, and nothing else becomes a header."""
     async with run_parsing_upstream(BAD_HEADS[name]) as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         async with client.post(proxy.url + path, data=b"{}") as response:
@@ -255,7 +255,7 @@ async def test_an_answer_is_not_lost_by_an_odd_head(name, path, client, start_pr
 @pytest.mark.parametrize("path", ["/v1/x", "/v1/chat/completions"])
 @pytest.mark.parametrize("name", BAD_ANSWERS)
 async def test_an_answer_that_is_none_is_502(name, path, client, start_proxy):
-    """In our own words; and the client's connection goes on."""
+    """With the proxy's own message. The client's connection can be used again."""
     async with run_parsing_upstream(BAD_ANSWERS[name]) as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
         async with client.post(proxy.url + path, data=b"{}") as response:

@@ -38,7 +38,7 @@ async def test_a_client_that_stops_sending_is_refused(path, sent, raw, start_pro
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_client_that_drips_is_refused(path, raw, start_proxy):
-    """Each byte comes soon enough, all of them together do not."""
+    """Each byte comes soon enough, but the average rate is too low."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "limits.client_silence_seconds=0.3")
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
@@ -53,7 +53,7 @@ async def test_a_client_that_drips_is_refused(path, raw, start_proxy):
 
 
 async def test_an_upstream_that_takes_its_time_is_not_the_clients_fault(start_proxy):
-    """It stops the client's upload, at what the sockets hold; and such a client is not silent."""
+    """The client's upload stops when the sockets are full. Such a client does not count as silent."""
     release = asyncio.Event()
     size_bytes = 50_000_000
 
@@ -79,7 +79,7 @@ async def test_an_upstream_that_takes_its_time_is_not_the_clients_fault(start_pr
 
 
 async def test_bodies_that_are_held_are_bounded_together(upstream, start_proxy, client):
-    """What does not fit beside the others is refused with 503; when they are done there is room again."""
+    """A body that does not fit is refused with 503. When the others are done, it is accepted."""
     proxy = await start_proxy("limits.max_held_bytes=1024")
     arrived, release = asyncio.Event(), asyncio.Event()
 

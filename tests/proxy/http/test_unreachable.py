@@ -1,4 +1,4 @@
-"""Why no answer came, in words: what is wrong, at which end, and what to do. No class of a library, no credential."""
+"""Messages for a missing response: what is wrong, on which host, what to do. No class names, no credentials."""
 
 import errno
 import re
@@ -44,7 +44,7 @@ def tls_error(reason: str | None) -> ssl.SSLError:
 
 
 def tell(error: BaseException, upstream: UpstreamConfig = DIRECT) -> str:
-    """What is told, once it is sure that it is what it must always be."""
+    """The message, after checking what must hold for every message."""
     explained = explain(error, UP, upstream)  # type: ignore[arg-type]
     said = str(explained)
     assert isinstance(explained, UpstreamTimeoutError if isinstance(error, TimeoutError) else UpstreamUnreachableError)
@@ -57,17 +57,17 @@ def tell(error: BaseException, upstream: UpstreamConfig = DIRECT) -> str:
     ("error", "sentence"),
     [
         (connector_error(errno.ECONNREFUSED), r"up\.test:443 could not be reached: it refuses connections; "),
-        (connector_error(errno.ENETUNREACH), r"up\.test:443 could not be reached: no network leads there; "),
+        (connector_error(errno.ENETUNREACH), r"up\.test:443 could not be reached: there is no network route to it; "),
         (connector_error(errno.ETIMEDOUT), r"up\.test:443 could not be reached: connection timed out; "),
         (connector_error(0), r"up\.test:443 could not be reached; "),
         (aiohttp.ServerDisconnectedError(), r"up\.test:443 closed the connection before it answered; "),
         (connector_error(errno.ECONNRESET), r"up\.test:443 closed the connection before it answered; "),
-        (aiohttp.ClientResponseError(None, ()), r"what up\.test:443 answers is no HTTP; "),
+        (aiohttp.ClientResponseError(None, ()), r"the response of up\.test:443 is not HTTP; "),
         (aiohttp.ClientError(), r"up\.test:443 could not be reached; "),
     ],
 )
 def test_a_connection_that_fails_is_told_by_its_cause(error: Exception, sentence: str) -> None:
-    """And the key with the address is named."""
+    """The configuration key with the URL is named."""
     assert re.match(sentence + KEY_END, tell(error))
 
 
@@ -88,7 +88,7 @@ def test_a_time_out_names_its_limit(error: Exception, sentence: str) -> None:
 
 
 def test_a_time_out_before_a_proxy_names_the_proxy() -> None:
-    """Its address may be what is wrong."""
+    """The URL of the forward proxy may be wrong."""
     assert re.search(rf"through {PROXY_END} within 10 seconds; check upstream\.proxy,", tell(
         aiohttp.ConnectionTimeoutError(), PROXIED
     ))  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_time_out_before_a_proxy_names_the_proxy() -> None:
     ],
 )
 def test_a_failure_of_the_proxy_is_not_told_as_the_upstreams(error: Exception) -> None:
-    """The proxy's address is named, and what set it."""
+    """The forward proxy's address is named, and the setting that it comes from."""
     said = tell(error, PROXIED)
     assert re.match(PROXY_END, said)
     assert "up.test" not in said
@@ -110,7 +110,7 @@ def test_a_failure_of_the_proxy_is_not_told_as_the_upstreams(error: Exception) -
 
 
 def test_a_failure_behind_the_proxy_is_the_upstreams() -> None:
-    """It says which way was taken."""
+    """The message says through which forward proxy the request went."""
     said = tell(aiohttp.ServerDisconnectedError(), PROXIED)
     assert re.match(rf"up\.test:443 closed the connection through {PROXY_END} before it answered; {KEY_END}", said)
 
@@ -118,7 +118,7 @@ def test_a_failure_behind_the_proxy_is_the_upstreams() -> None:
 @pytest.mark.parametrize(
     ("upstream", "status", "sentence"),
     [
-        (PROXIED, 407, rf"{PROXY_END} refuses the user name and password .*\(407\); check upstream\.proxy"),
+        (PROXIED, 407, rf"{PROXY_END} refuses the user name and password \(407\); check upstream\.proxy"),
         (
             UpstreamConfig(base_url="https://up.test", proxy="http://proxy.test:3128"),
             407,
@@ -142,24 +142,24 @@ def test_a_proxy_that_refuses_is_told_by_its_status(upstream: UpstreamConfig, st
     [
         (9, "is not valid yet; check the certificate and this machine's clock"),
         (10, "has expired; have it renewed"),
-        (18, "is self-signed, and nobody vouches for it; set upstream.ca_file"),
+        (18, "is self-signed and not trusted; set upstream.ca_file"),
         (20, "comes from an authority that this machine does not trust; set upstream.ca_file"),
         (19, "comes from an authority that this machine does not trust; set upstream.ca_file"),
-        (21, "comes without those that lead to an authority; have the server send the whole chain"),
+        (21, "comes without the certificates that link it to an authority; have the server send the whole chain"),
         (23, "has been revoked; have it replaced"),
         (62, "is for another name; write the name"),
-        (64, "is for another address; write the name"),
+        (64, "is for another IP address; write the name"),
         (99, "is not accepted: words of OpenSSL; set upstream.ca_file"),
     ],
 )
 def test_a_certificate_that_is_refused_is_told_by_its_fault(code: int, words: str) -> None:
-    """By OpenSSL's code; its own words stand in for those that we do not know."""
+    """By OpenSSL's code. For an unknown code, OpenSSL's own text is used."""
     for error in (certificate_error(code), caused(aiohttp.ClientError(), certificate_error(code))):
         assert tell(error).startswith(f"the certificate of up.test:443 {words}")
 
 
 def test_authorities_of_the_environment_that_cannot_be_read_are_told_with_it() -> None:
-    """They may be why nobody vouches for the certificate."""
+    """They may be the reason why the certificate is not trusted."""
     upstream = DIRECT.routed_by({"SSL_CERT_FILE": "/nowhere/missing.pem"})
     assert tell(certificate_error(20), upstream).endswith(f"({upstream.trust_fault})")
     assert "SSL_CERT_FILE names /nowhere" not in tell(certificate_error(20))
@@ -171,7 +171,7 @@ def test_authorities_of_the_environment_that_cannot_be_read_are_told_with_it() -
 def test_a_machine_without_authorities_is_told(
     found: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch, *, is_told: bool
 ) -> None:
-    """As in a bare container."""
+    """For example in a bare container."""
     paths = ssl.DefaultVerifyPaths(*found, "SSL_CERT_FILE", "", "SSL_CERT_DIR", "")
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
     assert ("this machine has no list of authorities" in tell(certificate_error(20))) is is_told
@@ -183,7 +183,7 @@ def test_a_machine_without_authorities_is_told(
         ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "wants a client certificate; set upstream.client_cert_file"),
         ("SSLV3_ALERT_HANDSHAKE_FAILURE", "refuses the TLS handshake; it may want a client certificate; set"),
         ("TLSV1_ALERT_UNKNOWN_CA", "refuses our certificate; check upstream.client_cert_file"),
-        ("WRONG_VERSION_NUMBER", "does not speak TLS; check whether its address begins with http://"),
+        ("WRONG_VERSION_NUMBER", "does not speak TLS; check whether its URL should begin with http://"),
     ],
 )
 def test_a_handshake_that_fails_is_told_by_its_reason(reason: str, words: str) -> None:
@@ -198,7 +198,7 @@ def test_another_reason_is_told_in_openssls_words(reason: str | None, words: str
 
 
 def test_only_https_hints_at_certificates() -> None:
-    """In TLS 1.3 a server may hang up without a word if it misses one."""
+    """With TLS 1.3, a server may close the connection without an alert if the client certificate is missing."""
     assert "client_cert_file" in tell(aiohttp.ServerDisconnectedError())
     plain = UpstreamConfig(base_url="http://up.test/v1")
     assert "client_cert_file" not in tell(aiohttp.ServerDisconnectedError(), plain)
@@ -209,5 +209,5 @@ def test_only_https_hints_at_certificates() -> None:
     ("url", "name"), [("http://h/x", "h:80"), ("https://h:1", "h:1"), ("http://[::1]:9/", "[::1]:9")]
 )
 def test_a_host_is_named_with_its_port(url: str, name: str) -> None:
-    """As an address is written."""
+    """In the form HOST:PORT."""
     assert name_host(URL(url)) == name

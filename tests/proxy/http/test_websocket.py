@@ -154,7 +154,7 @@ async def open_tunnel(raw: RawUpstream, proxy: Proxy):
 
 
 async def test_the_handshake_and_all_that_follows_pass_as_bytes(raw, start_proxy):
-    """Key, extensions, subprotocols and whatever the ends then say to each other, from the first byte on."""
+    """Key, extensions, subprotocols, and all bytes in both directions, from the first byte on."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     async with open_tunnel(raw, proxy) as (reader, writer, request, upstream_writer), asyncio.timeout(5):
         names = (b"Sec-WebSocket", b"X-B")
@@ -172,7 +172,7 @@ async def test_the_handshake_and_all_that_follows_pass_as_bytes(raw, start_proxy
 
 
 async def test_an_upstream_that_leaves_ends_the_clients_side(raw, start_proxy, log):
-    """What it said last arrives before the end."""
+    """Its last bytes arrive before the end."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     async with open_tunnel(raw, proxy) as (reader, _, request, upstream_writer), asyncio.timeout(5):
         await request.reader.readexactly(5)
@@ -185,7 +185,7 @@ async def test_an_upstream_that_leaves_ends_the_clients_side(raw, start_proxy, l
 
 @pytest.mark.parametrize("ending", ["close", "abort"])
 async def test_a_client_that_leaves_ends_the_upstreams_side(ending, raw, start_proxy):
-    """Whether it says so or not."""
+    """With a close frame or without."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     async with open_tunnel(raw, proxy) as (reader, writer, request, _), asyncio.timeout(5):
         await reader.readexactly(5)
@@ -212,7 +212,7 @@ async def test_an_end_that_does_not_read_holds_up_the_other(silent, raw, start_p
 
 @pytest.mark.parametrize("silent", ["client", "upstream"])
 async def test_an_end_that_never_reads_is_let_go(silent, raw, start_proxy, monkeypatch):
-    """However long the other has more to say: a tunnel that nobody ends would hold up its place for good."""
+    """Even if the other end has more to send. Otherwise the tunnel would take its place forever."""
     monkeypatch.setattr(websocket, "STALLED_SECONDS", 0.2)
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     async with open_tunnel(raw, proxy) as (_, writer, _, upstream_writer):
@@ -232,7 +232,7 @@ async def test_an_end_that_never_reads_is_let_go(silent, raw, start_proxy, monke
 
 
 async def test_an_upstreams_reset_is_no_clean_end(raw, start_proxy):
-    """The client learns that it was cut off."""
+    """The client sees that the connection was cut."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     async with open_tunnel(raw, proxy) as (reader, _, _, upstream_writer), asyncio.timeout(10):
         assert await reader.readexactly(5) == b"hello"
@@ -244,7 +244,7 @@ async def test_an_upstreams_reset_is_no_clean_end(raw, start_proxy):
 
 
 async def test_a_handshake_with_a_body_swallows_nobodys_request(start_proxy):
-    """Its upstream answers at once and then reads the body that was announced; the next client's request is whole."""
+    """The upstream responds at once and then reads the announced body. The next client's request stays whole."""
     heads, bodies = [], []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A body that goes on from an earlier one means what it would mean alone."""
+"""A body that continues an earlier one is read as if it came alone."""
 
 from itertools import accumulate
 
@@ -82,7 +82,7 @@ def _make(*messages: str) -> bytes:
 @given(st.tuples(HEADS, SEPARATORS, TAILS), MESSAGES, MESSAGES, st.integers(0, 12), st.binary(max_size=3))
 @example((b'{"messages":[', b",", b"]}"), [b"1"], [b"12"], 0, b"")
 def test_what_goes_on_is_read_as_though_it_were_new(around, first, second, kept, noise) -> None:
-    """Whatever stands behind what both have in common, be it no JSON at all."""
+    """Whatever follows the common part, even if it is not JSON."""
     head, separator, tail = around
     earlier = head + separator.join(first) + b"]}"
     body = head + separator.join([*first[:kept], *second]) + noise + tail
@@ -129,7 +129,7 @@ def _keep(beginnings: Beginnings, *texts: str) -> Beginning:
 
 
 def test_each_branch_finds_its_longest_prefix() -> None:
-    """Sub-agents have one beginning; a rewind goes back in one of them."""
+    """Sub-agents share a beginning; a rewind goes back to an earlier message."""
     beginnings, a = Beginnings({}, 10**9), "a" * 5000
     one, two = _keep(beginnings, a, "b", "c", "d"), _keep(beginnings, a, "b", "x")
     for texts, beginning, number in (
@@ -149,7 +149,7 @@ def test_each_branch_finds_its_longest_prefix() -> None:
 def test_a_session_takes_one_place() -> None:
     kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
     beginnings = Beginnings(kept, 10**9)
-    text = "a" * 5000  # longer than what names it
+    text = "a" * 5000  # longer than HEAD_BYTES
     for number in range(1, 5):
         _keep(beginnings, text, *map(str, range(number)))
     _keep(beginnings, text, "0", "branch")
@@ -158,7 +158,7 @@ def test_a_session_takes_one_place() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    """By bytes, and by number; what was used longest ago goes first."""
+    """By bytes and by number. The least recently used is dropped first."""
     kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
     text = "a" * 5000
     many = Beginnings(kept, 10**9)

@@ -17,12 +17,12 @@ def test_each_path_has_the_dialect_that_claims_it() -> None:
 
 
 def test_two_dialects_cannot_claim_one_path() -> None:
-    """Or the meaning of a request would hang on their order."""
+    """Otherwise the order of dialects would decide how a request is read."""
     with pytest.raises(ValueError, match="/v1/turns is claimed by turns and by turns"):
         by_path((TURNS, TURNS))
 
 
 def test_a_dialect_has_a_path_of_its_own_to_ask_at() -> None:
-    """Summaries are asked for where the dialect is spoken."""
+    """Summaries are requested at that path."""
     for codec in CODECS:
         assert codec.path in codec.paths

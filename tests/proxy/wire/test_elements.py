@@ -1,4 +1,4 @@
-"""How an altered transcript is written: what no rule touched keeps its bytes."""
+"""Writing a changed transcript: everything that no rule touched keeps its bytes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from proxy.wire.elements import Placed, Source, write_elements
 from proxy.wire.json.spans import find_array
 from rules.conversation import Conversation, Message, Origin, Role, whole_elements
 
-# A drawn transcript: of each element how many parts it has; 0 for a message that spans two elements.
+# A drawn transcript: the number of parts of each element; 0 for a message that spans two elements.
 SHAPES = st.lists(st.integers(0, 3), min_size=1, max_size=6)
 SPACES = (b",", b" , ", b"\n,\t")
 
@@ -57,7 +57,7 @@ def test_a_transcript_that_is_as_it_came_is_the_body(shape: list[int], shares: b
 
 @given(SHAPES, st.data())
 def test_an_edited_message_changes_its_own_elements_alone(shape: list[int], data: st.DataObject) -> None:
-    """All bytes before and behind them are as they were."""
+    """All bytes before and after them stay the same."""
     body, raws, before = _build(shape)
     at = data.draw(st.integers(0, len(before.messages) - 1))
     origin = before.origins[at]
@@ -79,7 +79,7 @@ def test_an_edited_message_changes_its_own_elements_alone(shape: list[int], data
 
 @given(SHAPES, st.data())
 def test_whatever_a_rule_makes_of_it_is_written_in_its_order(shape: list[int], data: st.DataObject) -> None:
-    """Messages dropped, moved and made: the array says them all, and untouched elements say them in their own bytes."""
+    """With messages dropped, moved and made, the array holds them all, and untouched elements keep their bytes."""
     body, raws, before = _build(shape)
     made = [(Message(Role.USER, (f"made-{number}",), edited=True), None) for number in range(2)]
     pairs = [*zip(before.messages, before.origins, strict=True), *made]
@@ -97,7 +97,7 @@ def test_whatever_a_rule_makes_of_it_is_written_in_its_order(shape: list[int], d
 
 
 def test_a_made_message_shares_the_element_of_its_neighbours() -> None:
-    """If the dialect says so; what is unchanged stays apart from what is edited in its place."""
+    """If the dialect says so. Unchanged messages stay apart from edited ones."""
     body, raws, before = _build([1, 2, 1])
     made = Message(Role.USER, ("made",), edited=True)
     first, left, right, last = zip(before.messages, before.origins, strict=True)

@@ -16,7 +16,7 @@ def _fail(_raw: object) -> tuple[Message, ...]:
 
 
 def test_an_element_is_decoded_once() -> None:
-    """Also one that stands twice in a request: both have the same messages."""
+    """Even if it occurs twice in a request: both get the same messages."""
     view = make_known().view("chat", 0)
     assert view.count_unknown_bytes([b"one", b"two"]) == 6
     one, two, again = view.decode([b"one", b"two", b"one"], _decode)
@@ -28,7 +28,7 @@ def test_an_element_is_decoded_once() -> None:
 
 @pytest.mark.parametrize("other", [("chat", 1), ("turns", 0)])
 def test_dialects_and_ways_of_counting_know_nothing_of_each_other(other: tuple[str, int]) -> None:
-    """The same bytes are another message in another dialect, and cost something else in another vocabulary."""
+    """The same bytes are another message in another dialect, and have other costs with another vocabulary."""
     known = make_known()
     known.view("chat", 0).decode([b"one"], _decode)
     known.view("chat", 0).count_fixed((b"tools",), lambda _: FixedTokens(1, 2))
@@ -40,14 +40,14 @@ def test_dialects_and_ways_of_counting_know_nothing_of_each_other(other: tuple[s
 
 
 def test_what_stands_outside_is_counted_once() -> None:
-    """By the very bytes of it."""
+    """The key is its exact bytes."""
     view = make_known().view("chat", 0)
     assert view.count_fixed((b"tools",), lambda _: FixedTokens(1, 2)) == FixedTokens(1, 2)
     assert view.count_fixed((b"tools",), lambda _: FixedTokens(3, 4)) == FixedTokens(1, 2)
 
 
 def test_an_element_that_cannot_be_decoded_is_not_kept() -> None:
-    """What was raised comes out, and what was decoded before it is known."""
+    """The error is raised, and elements decoded before it are remembered."""
     view = make_known().view("chat", 0)
     view.decode([b"one"], _decode)
     with pytest.raises(AssertionError):

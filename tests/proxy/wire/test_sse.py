@@ -71,7 +71,7 @@ def test_a_first_event_that_the_streams_end_ends_is_read(end):
 
 
 def test_a_line_that_is_surely_part_of_an_answer_ends_the_wait() -> None:
-    """Its event is not even read to its end, and is no error."""
+    """The event need not be complete, and does not count as an error."""
     first = FirstEvent(_is_answer)
     assert first.feed(b"data: surely\n") == b""
     assert (first.is_done, first.data, bytes(first.held)) == (True, None, b"data: surely\n")

@@ -1,4 +1,4 @@
-"""A tap on an answer: its bounds."""
+"""Reading a copy of a response: the bounds of the tap."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from proxy.wire.usage import Usage
 
 
 def _read_event(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-    """Events of a dialect that says no more than it must."""
+    """Events of a minimal dialect."""
     try:
         event = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -52,7 +52,7 @@ def test_of_a_text_past_the_bound_the_tokens_sent_are_known() -> None:
 
 @pytest.mark.parametrize("size", [100, 1000])
 def test_an_oversized_event_is_passed_over(size: int) -> None:
-    """In one chunk or in many, of one line or of several; what follows is read again."""
+    """In one chunk or many, with one line or several. The events after it are read."""
     long_line = b'data: {"tokens":1,"x":"' + b"y" * 2000 + b'"}\n\n'
     many_lines = b'data: {"tokens":1,\n' + b'data: "x":1,\n' * 100 + b'data: "y":2}\n\n'
     body = long_line + many_lines + _write({"text": "behind"})
@@ -63,7 +63,7 @@ def test_an_oversized_event_is_passed_over(size: int) -> None:
 
 
 def test_the_tail_of_an_oversized_line_is_no_event() -> None:
-    """A line is dropped to its end, also where a chunk happens to begin with `data:` in the middle of it."""
+    """A line is dropped to its end, even if a chunk in the middle of it begins with `data:`."""
     assert _read(b"data: " + b"x" * 600, b'data: {"tokens":1}\n\n', max_event_bytes=500) == (None, [])
 
 
@@ -84,7 +84,7 @@ def test_memory_is_bounded() -> None:
 
 
 def test_the_text_collected_is_bounded() -> None:
-    """Past the bound a share of the text is kept, and the usage is still found."""
+    """Over the bound, a sample of the text is kept, and the usage is still found."""
     body = _write(*[{"text": "x" * 8}] * 50, {"tokens": 7})
     usage, texts = _read(body, max_held_bytes=4 * PIECE_BYTES)
     assert usage == Usage(7)
@@ -94,7 +94,7 @@ def test_the_text_collected_is_bounded() -> None:
 @pytest.mark.parametrize("size", [3, 300, 30_000])
 @pytest.mark.parametrize("is_stream", [True, False])
 def test_the_tokens_of_a_long_text_are_reckoned_from_a_sample(size: int, *, is_stream: bool) -> None:
-    """Within a tenth, in pieces of any size, also where the second half has twice as many tokens as the first."""
+    """Within a tenth, in pieces of any size, even if the second half has twice as many tokens as the first."""
     chars = 600_000
     half = [{"text": letter * size} for letter in ("a ", "ab") for _ in range(chars // size // 4)]
     body = _write(*half) if is_stream else orjson.dumps({"text": "".join(event["text"] for event in half)})
@@ -104,7 +104,7 @@ def test_the_tokens_of_a_long_text_are_reckoned_from_a_sample(size: int, *, is_s
         assert len(tap._body) + len(tap._tail) + tap._sample._held <= MAX_HELD_BYTES * 2
     tap.finish()
 
-    if is_stream:  # the beginning stands for an answer in one piece
+    if is_stream:  # of a non-stream response only the beginning is kept
         assert tap.count_completion(_count) == pytest.approx(sum(_count(event["text"]) for event in half), rel=0.1)
     assert tap.text_chars == pytest.approx(sum(len(event["text"]) for event in half), rel=0.01)
 
@@ -128,7 +128,7 @@ USAGE = b'"usage" : {"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":
     ids=["behind", "before", "amid"],
 )
 def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
-    """Wherever it stands and however it is cut; words like it in the text are none."""
+    """Wherever it is and however it is cut. The same words in the text do not count."""
     text = b'\\"usage\\":{\\"prompt_tokens\\":1}, ' * 20_000
     body = answer.replace(b"%b", text)
     tap = make_tap(is_stream=False)
@@ -140,7 +140,7 @@ def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
 
 
 def test_a_long_line_in_small_chunks_is_never_copied() -> None:
-    """Each piece is added to what is there: otherwise the time would go by the square of the line's length."""
+    """Each piece is appended. Otherwise the time would grow with the square of the line's length."""
     events = EventReader()
     events.feed(b"data: ")
     rest = events._rest
@@ -160,7 +160,7 @@ _SOME = st.text("abc", min_size=1, max_size=9).map(lambda text: _write({"text": 
 def test_text_is_noted_when_it_came_however_much_is_read_together(
     chunks: list[bytes], ends: list[bytes], unread_bytes: int
 ) -> None:
-    """The first chunk that has some begins it, and the last one ends it; comments, a role and [DONE] do neither."""
+    """The first and the last chunk with text count; comments, a role and [DONE] do not."""
     tap = Tap(_read_event, is_stream=True)
     with bounded(max_unread_bytes=unread_bytes):
         for index, chunk in enumerate([*chunks, *ends]):
@@ -173,7 +173,7 @@ def test_text_is_noted_when_it_came_however_much_is_read_together(
 
 
 def test_a_stream_is_read_at_once_until_there_is_text() -> None:
-    """And from then on when much has come, or when somebody asks."""
+    """After that, it is read when much has arrived, or when a result is needed."""
     read = []
 
     def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
@@ -191,7 +191,7 @@ def test_a_stream_is_read_at_once_until_there_is_text() -> None:
 
 
 USAGE_END = b'data: {"tokens":7,"usage":{}}\n\ndata: [DONE]\n\n'
-"""An end that tells the usage under the name that most dialects have for it."""
+"""The end of a stream, with the usage under its usual name."""
 
 
 @given(
@@ -200,7 +200,7 @@ USAGE_END = b'data: {"tokens":7,"usage":{}}\n\ndata: [DONE]\n\n'
     is_broken=st.booleans(),
 )
 def test_of_a_stream_that_tells_its_usage_little_is_read(texts: list[str], size: int, *, is_broken: bool) -> None:
-    """The usage and the times are as if all were read. A short stream that breaks off is read to its last word."""
+    """Usage and times are as if everything were read. A short stream that breaks off is read whole."""
     body = b"".join(_write({"text": text, "id": "x" * 150}) for text in texts) + (b"" if is_broken else USAGE_END)
     whole, hardly = Tap(_read_event, is_stream=True), Tap(_read_event, is_stream=True, asks_usage=True)
     for tap in (whole, hardly):
@@ -218,7 +218,7 @@ def test_of_a_stream_that_tells_its_usage_little_is_read(texts: list[str], size:
 @pytest.mark.parametrize("size", [50, 1000, 70_000])
 @pytest.mark.parametrize("is_told", [True, False])
 def test_how_much_text_there_was_is_reckoned_from_what_is_read(size: int, *, is_told: bool) -> None:
-    """Within a tenth, reasoning too, also if the usage that was asked for does not come; what is kept is bounded."""
+    """Within a tenth, reasoning too, even if the requested usage does not come. What is kept is bounded."""
     chunks = [b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % (b"word " * (1 + at % 5)) for at in range(5000)]
     reasons = [chunk.replace(b"content", b"reasoning_content") for chunk in chunks]
     usage = (
@@ -239,7 +239,7 @@ def test_how_much_text_there_was_is_reckoned_from_what_is_read(size: int, *, is_
 
 
 def test_hardly_anything_is_read_of_a_stream_that_tells_its_usage() -> None:
-    """And everything as soon as somebody asks about one that has not told it."""
+    """If the usage has not come when a result is needed, everything left is read."""
     read = []
 
     def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:

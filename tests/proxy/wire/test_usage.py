@@ -1,4 +1,4 @@
-"""The usage in an answer, in OpenAI's naming and in Anthropic's."""
+"""The usage in a response, under OpenAI's names and Anthropic's."""
 
 import orjson
 import pytest
@@ -62,7 +62,7 @@ def _read_usage(*events: object) -> Usage | None:
     ],
 )
 def test_usage_is_understood_by_either_naming(usage: object, expected: Usage | None) -> None:
-    """In an answer, in an event, and within Anthropic's first one; what was cached is part of the prompt."""
+    """In a response, in an event, and in Anthropic's first event. Cached tokens are part of the prompt."""
     answer = {"usage": usage}
 
     assert _read_answer(orjson.dumps(answer)) == expected
@@ -104,13 +104,13 @@ def test_an_empty_usage_says_nothing() -> None:
     ],
 )
 def test_usage_is_put_together_from_what_the_events_say(events: list[dict[str, object]], expected: Usage) -> None:
-    """Each tells what it knows; what a later one leaves out, or gets wrong, stays as it was."""
+    """A value that a later event leaves out, or gives in a wrong form, stays."""
     assert _read_usage(*events) == expected
 
 
 @pytest.mark.parametrize("later", [{"input_tokens": 7}, {"input_tokens": 7, READ: 0}, {"input_tokens": 0, READ: None}])
 def test_a_prompt_does_not_shrink_while_it_is_answered(later: dict[str, object]) -> None:
-    """Anthropic's figures only grow: a last event that leaves out what was cached takes nothing back."""
+    """Anthropic's numbers only grow: a last event without the cached tokens does not lower the count."""
     started = {"type": "message_start", "message": {"usage": {"input_tokens": 7, READ: 100, "output_tokens": 1}}}
 
     last = {"type": "message_delta", "usage": {"output_tokens": 30} | later}
@@ -129,7 +129,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_stands_for_a_usage_is_a_number_or_none(answer: object) -> None:
-    """Of any JSON."""
+    """For any JSON."""
     usage = _read_usage({"usage": answer, "message": answer})
 
     for tokens in (usage.prompt_tokens, usage.completion_tokens) if usage else ():

@@ -1,4 +1,4 @@
-"""Connections to an upstream that is not to be trusted with their end."""
+"""Connections to an upstream that may close them at any time."""
 
 import asyncio
 import gc
@@ -47,7 +47,7 @@ async def _running() -> AsyncIterator[_Upstream]:
 
 
 async def test_a_kept_connection_that_is_reset_is_no_fault():
-    """Nobody asked about its end, so that nobody is told: no exception is left for the log of the library."""
+    """The library logs no unretrieved exception for it."""
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
     async with _running() as upstream, aiohttp.ClientSession(connector=Connector()) as session:
@@ -82,7 +82,7 @@ async def test_what_an_upstream_says_unasked_is_nobodys_answer():
 
 
 async def test_a_connection_whose_end_has_come_is_not_used_again():
-    """Also if it came but now, and the loop has not noticed yet: the request is not lost on it."""
+    """Even if the event loop has not noticed the end yet. The request is not lost."""
     may_close, seen = threading.Event(), []
 
     def serve(listener: socket.socket) -> None:

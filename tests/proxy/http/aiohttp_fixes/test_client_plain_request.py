@@ -1,4 +1,4 @@
-"""A plain request is what aiohttp's own session would have made of it."""
+"""A plain request has the same bytes and errors as with aiohttp's own session."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -60,7 +60,7 @@ def _session() -> aiohttp.ClientSession:
 @settings(deadline=None, max_examples=25)
 @given(fields=st.lists(st.tuples(TOKEN, VALUE), max_size=6), body=st.binary(max_size=40_000))
 def test_the_bytes_are_those_of_aiohttps_own_session(fields: list[tuple[str, str]], body: bytes) -> None:
-    """Names, values, duplicates and their order; the body behind them; and the answer that is read."""
+    """Names, values, duplicates and their order; the body after them; and the response."""
 
     async def send_both() -> None:
         headers = CIMultiDict([*fields, ("Content-Length", str(len(body)))])

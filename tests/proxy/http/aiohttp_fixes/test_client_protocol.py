@@ -1,4 +1,4 @@
-"""How long an upstream is waited for, and what its end means."""
+"""Read timeouts of an upstream, and the end of its connection."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 
 
 class _Transport(asyncio.Transport):
-    """Takes everything, and tells nobody."""
+    """A transport that takes everything and does nothing with it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ async def test_a_body_that_stops_is_given_up():
 
 
 async def test_each_piece_gives_the_next_one_the_whole_time():
-    """One timer looks after all of them: where it finds that something has come, it looks again later."""
+    """One timer serves all of them. If something has arrived since, it is set again."""
     protocol = _connect(0.5)
     protocol.start_timeout()
     before = protocol._fires_at
@@ -73,7 +73,7 @@ async def test_each_piece_gives_the_next_one_the_whole_time():
 
 
 async def test_between_two_answers_nobody_is_waited_for():
-    """A connection that is kept may be silent for as long as it likes."""
+    """An idle connection may be silent for any time."""
     protocol = _connect(0.01)
     protocol.start_timeout()
     protocol.data_received(HEAD + b"body")
@@ -106,7 +106,7 @@ async def test_a_connection_that_has_ended_leaves_no_timer(way: str):
 
 
 async def test_a_body_whose_connection_has_ended_breaks_off():
-    """Its reader is told, whatever the parser makes of the end."""
+    """Its reader gets an error, even if the parser fails at the end."""
     protocol = _connect(None)
     protocol.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
     _, body = await _read(protocol)
@@ -118,7 +118,7 @@ async def test_a_body_whose_connection_has_ended_breaks_off():
 
 
 async def test_a_connection_that_takes_nothing_is_not_kept_and_not_timed():
-    """An upstream is waited for once it has taken what it was sent."""
+    """The read timeout starts when the upstream has taken the whole request."""
     protocol = _connect(600)
     protocol.pause_writing()
     assert protocol.should_close

@@ -1,4 +1,4 @@
-"""A body that is taken as it comes: in its order, each byte once, and to its end or fault."""
+"""A followed body is taken in order, each byte once, up to its end or an error."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class _Transport(asyncio.Transport):
-    """Takes everything, and tells nobody."""
+    """A transport that takes everything and does nothing with it."""
 
     def is_closing(self) -> bool:
         return False
@@ -31,7 +31,7 @@ class _Transport(asyncio.Transport):
 
 
 def _begin_body(loop: asyncio.AbstractEventLoop) -> tuple[UpstreamProtocol, aiohttp.StreamReader]:
-    """A connection on which the head of an answer has come, and the answer's body. So small buffers pause at once."""
+    """A connection that has received the head of a response, and the response's body. Its buffers are small."""
     protocol = UpstreamProtocol(loop)
     protocol.connection_made(_Transport())
     protocol.set_response_params(read_timeout=60, read_until_eof=True, read_bufsize=16)
@@ -46,7 +46,7 @@ def _begin_body(loop: asyncio.AbstractEventLoop) -> tuple[UpstreamProtocol, aioh
     refusals=st.sets(st.integers(0, 20)),
 )
 def test_each_byte_is_taken_once_and_in_its_order(chunks: list[bytes], size: int, refusals: set[int]) -> None:
-    """However the bytes are cut; what comes behind a refusal is there for whoever reads on, and follows again."""
+    """However the bytes are cut. Bytes after a refusal stay for the caller, who may read on and follow again."""
     wire = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     taken: list[bytes] = []
 
@@ -92,7 +92,7 @@ def _break(protocol: UpstreamProtocol) -> None:
     ids=["silent", "unreadable", "ended", "reset"],
 )
 async def test_a_fault_ends_it_and_is_read_by_whoever_reads_on(end: Callable[[UpstreamProtocol], None]) -> None:
-    """What had come before is taken, and nobody waits for more."""
+    """The bytes before it are taken, and nobody waits for more."""
     taken: list[bytes] = []
     protocol, body = _begin_body(asyncio.get_running_loop())
     follower = protocol.follower = Follower(protocol, body, lambda chunk: not taken.append(chunk))
@@ -107,7 +107,7 @@ async def test_a_fault_ends_it_and_is_read_by_whoever_reads_on(end: Callable[[Up
 
 
 async def test_who_takes_may_have_gone() -> None:
-    """That is told to who follows; the connection takes what still comes, and has no follower."""
+    """The caller gets the error. The connection has no follower any more and takes what still arrives."""
     protocol, body = _begin_body(asyncio.get_running_loop())
 
     def take(_: bytes) -> bool:
@@ -122,7 +122,7 @@ async def test_who_takes_may_have_gone() -> None:
 
 
 async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
-    """Over a socket; who leaves before the end follows no longer."""
+    """Over a socket. A caller that stops before the end has no follower any more."""
     more, taken = asyncio.Event(), []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -153,7 +153,7 @@ async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
 
 
 async def test_nobody_waits_for_ever_behind_a_fault_of_ours() -> None:
-    """Whoever follows hears of it, and the fault goes where faults of callbacks go."""
+    """The caller is cancelled, and the exception goes to the event loop's handler."""
     protocol, body = _begin_body(asyncio.get_running_loop())
 
     def fail(_: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Answers through aiohttp's server: nothing is made up, and their end is told truly."""
+"""Responses through aiohttp's server: no header is made up, and their framing is right."""
 
 import pytest
 from aiohttp import web
@@ -10,7 +10,7 @@ from proxy.server.connections import Server
 
 
 async def _ask(response: PlainResponse, asked: bytes, body: bytes = b"body") -> tuple[list[bytes], bytes]:
-    """The lines of the head, but for `Date`, and the body of an answer."""
+    """The lines of a response's head without `Date`, and its body."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         await response.prepare(request)
@@ -42,7 +42,7 @@ async def test_a_body_of_unknown_length_is_chunked():
 
 
 async def test_to_http_1_0_the_end_of_the_connection_is_the_end():
-    """It knows no chunks."""
+    """HTTP/1.0 has no chunks."""
     lines, body = await _ask(PlainResponse(), b"GET / HTTP/1.0\r\n\r\n")
     assert lines[0] == b"HTTP/1.0 200 OK"
     assert not any(line.startswith(b"Transfer-Encoding") for line in lines)
@@ -51,7 +51,7 @@ async def test_to_http_1_0_the_end_of_the_connection_is_the_end():
 
 @pytest.mark.parametrize(("method", "status"), [(b"HEAD", 200), (b"GET", 204), (b"GET", 304)])
 async def test_an_answer_without_a_body_has_none(method: bytes, status: int):
-    """A length may be told of what a GET would have; nothing is chunked."""
+    """The length of a GET's body may be announced; nothing is chunked."""
     lines, body = await _ask(PlainResponse(status=status), GET.replace(b"GET", method), b"")
     assert body == b""
     assert not any(line.startswith(b"Transfer-Encoding") for line in lines)

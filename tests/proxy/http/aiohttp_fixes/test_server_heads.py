@@ -1,4 +1,4 @@
-"""The bytes of a head cross as they are."""
+"""The bytes of a head pass unchanged."""
 
 from aiohttp import http_writer
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A tap on an answer."""
+"""Reading the response to a chat completion."""
 
 from itertools import pairwise
 
@@ -68,13 +68,13 @@ BODIES = [
 
 @pytest.mark.parametrize("body", BODIES)
 def test_usage_and_texts_are_found_in_every_form_of_stream(body: bytes) -> None:
-    """CRLF, no blank behind the colon, comments, no [DONE], data over several lines, junk in between."""
+    """CRLF, no blank after the colon, comments, no [DONE], data over several lines, junk in between."""
     assert _read(body) == (Usage(7, 3), TEXTS)
 
 
 @given(st.sampled_from(BODIES), st.lists(st.integers(0, 3000), max_size=30).map(sorted))
 def test_the_chunks_do_not_matter(body: bytes, cuts: list[int]) -> None:
-    """Cut anywhere, in the middle of a character or a line's end, the stream says the same."""
+    """The result is the same if the stream is cut within a character or a line end."""
     places = [0, *(min(cut, len(body)) for cut in cuts), len(body)]
     chunks = [body[start:stop] for start, stop in pairwise(places)]
 
@@ -92,7 +92,7 @@ def test_single_bytes_do_not_matter(body: bytes) -> None:
     st.booleans(),
 )
 def test_garbage_never_raises(chunks: list[bytes], is_stream: bool) -> None:  # noqa: FBT001 - hypothesis gives it
-    """Whatever comes in, nothing is found in it and nothing breaks."""
+    """Nothing is found in garbage, and nothing is raised."""
     assert _read(*chunks, is_stream=is_stream)[1] == []
 
 
@@ -111,12 +111,12 @@ def test_garbage_never_raises(chunks: list[bytes], is_stream: bool) -> None:  # 
     ],
 )
 def test_an_event_of_another_form_is_passed_over(event: bytes) -> None:
-    """It raises nothing and does not hide what the others say."""
+    """Nothing is raised, and the other events are read."""
     assert _read(b"data: " + event + b"\n\n" + _write(EVENTS)) == (Usage(7, 3), TEXTS)
 
 
 def test_the_last_usage_counts() -> None:
-    """Some upstreams report it in every chunk; null in a later one takes nothing back."""
+    """Some upstreams report it in every chunk. A later null does not remove it."""
     chunks = [{"usage": {"completion_tokens": number}} for number in (1, 2)] + [{"usage": None}]
 
     assert _read(_write(chunks)) == (Usage(None, 2), [])
@@ -144,7 +144,7 @@ def test_the_usage_is_found_beside_content_of_another_form() -> None:
 def test_tokens_of_reasoning_that_was_not_sent_are_told_apart(
     deltas: list[dict[str, str]], reasoning_tokens: object, sent: int | None
 ) -> None:
-    """Of a thousand tokens; where only a part of the reasoning was sent, nobody knows how many it had."""
+    """Of a thousand tokens. If only part of the reasoning was sent, the number is unknown."""
     usage = {"completion_tokens": 1000, "completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}
     tap = CHAT.tap(is_stream=True)
     tap.feed(_write([_delta(**delta) for delta in deltas] + [{"choices": [], "usage": usage}]))
@@ -154,7 +154,7 @@ def test_tokens_of_reasoning_that_was_not_sent_are_told_apart(
 
 
 def test_a_number_that_cannot_be_is_no_usage() -> None:
-    """Beyond 64 bits it counts no tokens, and could not be logged."""
+    """A number beyond 64 bits is not a count of tokens, and could not be logged."""
     usage, _ = _read(b'data: {"usage":{"completion_tokens":%d}}\n\n' % 10**30)
 
     assert usage is None or usage.completion_tokens is None
@@ -187,7 +187,7 @@ def test_an_answer_without_anything_has_nothing(body: bytes) -> None:
 
 
 def test_an_answer_that_ended_before_it_began_is_an_overflow_and_one_that_was_cut_short_is_none() -> None:
-    """The window was full before the model wrote a word."""
+    """The context window was full before the model wrote anything."""
 
     def answer(content: str) -> bytes:
         choice = {"finish_reason": "model_context_window_exceeded", "message": {"content": content}}
@@ -200,7 +200,7 @@ def test_an_answer_that_ended_before_it_began_is_an_overflow_and_one_that_was_cu
 
 
 def test_an_error_in_the_place_of_an_answer_is_read_unless_there_is_an_answer() -> None:
-    """Some upstreams refuse with status 200; an answer with choices is an answer, whatever stands beside them."""
+    """Some upstreams refuse with status 200; a response with choices is a completion, whatever other members it has."""
     error = {"error": {"message": "prompt is too long: 5000 tokens > 4096 maximum"}}
 
     assert CHAT.read_refusal(200, orjson.dumps(error)) == CHAT.read_refusal(400, orjson.dumps(error))
@@ -219,6 +219,6 @@ def test_an_error_is_written_in_openais_form() -> None:
 
 @given(st.binary(max_size=40) | st.sampled_from([b"[]", b"[1]", b'{"choices":5}', b'{"choices":[[]]}', b'"x"']))
 def test_no_answer_makes_reading_its_refusal_fail(body: bytes) -> None:
-    """Whatever comes over the wire."""
+    """For any bytes."""
     for status in (200, 400, 500):
         assert isinstance(CHAT.read_refusal(status, body), Overflow | None)

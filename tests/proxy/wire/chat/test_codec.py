@@ -41,7 +41,7 @@ ALLOWED = {
 
 
 def _find_texts(path: Path) -> Iterator[str]:
-    """The text constants of a module that are no docstrings, and the fields of its wire structures."""
+    """The string constants of a module without docstrings, and the fields of its wire structures."""
     tree = ast.parse(path.read_text())
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -60,7 +60,7 @@ def _find_names(path: Path) -> Iterator[str]:
 
 
 def test_no_file_outside_the_dialect_names_its_fields() -> None:
-    """Whatever a rule or the proxy must know of a chat completion, the codec tells in words of its own."""
+    """Rules and proxy get everything about a chat completion through the codec, under its own names."""
     modules = [path for package in ("proxy", "rules") for path in sorted((ROOT / package).rglob("*.py"))]
     found = {
         (path.relative_to(ROOT).as_posix(), name)
@@ -80,6 +80,6 @@ def test_the_dialect_itself_is_found_out() -> None:
 
 @pytest.mark.parametrize("codec", [CHAT, TURNS], ids=lambda codec: codec.name)
 def test_a_codec_has_all_that_the_protocol_asks_for(codec: Codec) -> None:
-    """Mypy holds the dialects of the proxy to it, and nobody the one of the tests."""
+    """Mypy checks this for the dialects of the proxy, but not for the one of the tests."""
     wanted = {name for name in vars(Codec) if not name.startswith("_")}
     assert wanted <= set(dir(codec))

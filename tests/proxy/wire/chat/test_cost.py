@@ -1,4 +1,4 @@
-"""What of a chat request's JSON is counted, and in which form."""
+"""Which parts of a chat request's JSON are counted, and in which form."""
 
 import struct
 from base64 import b64encode
@@ -59,7 +59,7 @@ def _calls(*arguments: str) -> list[dict[str, Any]]:
     ],
 )
 def test_what_says_the_same_costs_the_same(members: dict[str, Any], same: dict[str, Any]) -> None:
-    """Arguments without their white space; reasoning wherever it stands, once; a result's name not at all."""
+    """Arguments count without white space; reasoning counts once, wherever it is; a result's name does not count."""
     assert _message(**members) == _message(**same)
 
 
@@ -76,20 +76,20 @@ def test_parallel_calls_cost_more_than_one() -> None:
 
 
 def test_a_legacy_call_costs_its_name_and_its_arguments() -> None:
-    """Of the form before tools; whatever stands in their places is counted by its JSON."""
+    """The legacy form of a call. Values of another type are counted by their JSON."""
     assert _message(function_call={"name": "run", "arguments": "abc"}) == LEGACY_CALL_TOKENS + 6
     assert _message(function_call={"name": "run", "arguments": {"a": 1}}) == LEGACY_CALL_TOKENS + 3 + len('{"a":1}')
     assert _message(function_call={"name": "run"}) == LEGACY_CALL_TOKENS + 3
 
 
 def test_sealed_reasoning_costs_by_its_length() -> None:
-    """It is base64 of what only its maker can read."""
+    """It is encrypted and in base64."""
     sealed = {"type": "reasoning.encrypted", "data": "A" * 600}
     assert _message(reasoning_details=[sealed, {"text": "xyz"}]) == 600 // SEALED_CHARS_PER_TOKEN + 3
 
 
 def test_lone_surrogates_are_counted_as_one_character() -> None:
-    """They can stand in every text, and no tokenizer takes them."""
+    """They can occur in any text, and no tokenizer accepts them."""
     surrogate = rb'"\ud83d"'
     for key in (b"reasoning", b"name", b"content", b"refusal"):
         plain, damaged = (_raw_message(b'{"role":"user","%s":%s}' % (key, text)) for text in (b'"x"', surrogate))
@@ -138,7 +138,7 @@ JPEG = (
     ],
 )
 def test_an_image_costs_by_its_size(part: dict[str, Any], tokens: int) -> None:
-    """In whatever form it is sent; as the largest there is where its size cannot be seen. Not by its base64 text."""
+    """In whatever form it is sent; as the largest image if its size is not in the request. Never by its base64 text."""
     assert count_part(orjson.dumps(part), len, GPT) == tokens
     low, mini = tokens == 85, 2833 + 5667 * (tokens - 85) // 170
     assert count_part(orjson.dumps(part), len, MINI) == (2833 if low else mini)
@@ -165,7 +165,7 @@ LONG = "A" * 9999
     ],
 )  # fmt: skip
 def test_audio_and_files_cost_their_bounds(part: dict[str, Any], tokens: int) -> None:
-    """By their length, in whatever form they are sent; what is only named is guessed."""
+    """By their length, in whatever form they are sent. One that is only named gets an estimate."""
     assert count_part(orjson.dumps(part), len, GPT) == tokens <= UNSEEN_FILE_TOKENS + 3
 
 
@@ -189,7 +189,7 @@ def test_audio_and_files_cost_their_bounds(part: dict[str, Any], tokens: int) ->
     ids=lambda part: part[:30].decode("latin-1"),
 )
 def test_any_other_part_costs_its_json(part: bytes) -> None:
-    """What is of no kind that is known, what cannot be decoded."""
+    """Parts of an unknown type, and parts that cannot be decoded."""
     assert count_part(part, len, GPT) == len(part.decode("utf-8", "replace"))
 
 
@@ -205,13 +205,13 @@ MESSAGES = odd_objects(
 
 @given(PARTS.map(dump) | st.binary(max_size=60))
 def test_any_part_is_counted(raw: bytes) -> None:
-    """Nothing is raised, and nothing is for less than nothing."""
+    """Nothing is raised, and no count is negative."""
     assert count_part(raw, count_by_heuristic, GPT) >= 0
 
 
 @given(MESSAGES.map(dump))
 def test_any_message_is_counted_or_refused(raw: bytes) -> None:
-    """With one of the errors that a codec expects; what is counted costs its frame, about."""
+    """With one of the errors that a codec expects; a counted message costs at least 2 tokens."""
     try:
         tokens = decode_message(raw, count_by_heuristic, GPT).tokens
     except (UndecodableError, *DECODE_ERRORS):

@@ -1,4 +1,4 @@
-"""What is told of an image that is gone."""
+"""The line that replaces a removed image."""
 
 import base64
 import struct
@@ -18,7 +18,7 @@ END = "removed; get it again if needed]"
 
 
 def line(part: Any, before: str = "") -> str:
-    """The line for a part, without what every line ends in."""
+    """The line for a part, without the end that all lines share."""
     written = write_line(orjson.dumps(part), before)
     assert not written or written.startswith("[trimtab: image")
     return written.removeprefix("[trimtab: ").removesuffix(END).rstrip(" ,")
@@ -30,14 +30,14 @@ def in_url(address: str, **members: Any) -> dict[str, Any]:
 
 
 def test_a_data_url_tells_type_size_and_bytes() -> None:
-    """By its head and by the first bytes of the image."""
+    """From its head and from the first bytes of the image."""
     assert line(in_url("data:image/png;base64," + PNG.decode(), detail="high")) == "image/png 1280x800, 182 kB"
     assert line(in_url("data:image/png;base64,AAAA")) == "image/png, 3 bytes"
     assert line(in_url("data:image/JPEG;base64," + "A" * 4_000_000)) == "image/jpeg, 3.0 MB"
 
 
 def test_other_forms_of_images_tell_the_same() -> None:
-    """Anthropic's, and an address as text."""
+    """Anthropic's form, and a URL as a string."""
     source = {"type": "base64", "media_type": "image/webp", "data": PNG.decode()}
     assert line({"type": "image", "source": source}) == "image/webp 1280x800, 182 kB"
     assert line({"type": "image", "source": {"type": "url", "url": "https://a.org/b/c.png"}}) == "image, c.png"
@@ -57,7 +57,7 @@ def test_other_forms_of_images_tell_the_same() -> None:
     ],
 )
 def test_a_file_is_named_if_something_names_it(part: dict[str, Any], before: str, name: str) -> None:
-    """The part itself, its address, or the last name in the text before it."""
+    """The part itself, its URL, or the last file name in the text before it."""
     assert line(part, before).rpartition(", ")[2] == (name or line(part).rpartition(", ")[2])
     assert not name or line(part, before).endswith(name)
 
@@ -66,18 +66,18 @@ def test_a_file_is_named_if_something_names_it(part: dict[str, Any], before: str
     "part", [{"type": "file", "file": {"file_data": "image"}}, {"image": 1}, ["image"], "image", 1]
 )
 def test_what_is_no_image_has_no_line(part: Any) -> None:
-    """Only images give way."""
+    """Only images are removed."""
     assert line(part) == ""
 
 
 def test_json_that_defies_decoding_has_no_line() -> None:
-    """It is left alone."""
+    """It stays unchanged."""
     assert write_line(b'{"type":"image_url"', "") == ""
 
 
 @given(name=st.text(max_size=200), before=st.text(max_size=400))
 def test_no_name_ends_the_line_or_begins_another(name: str, before: str) -> None:
-    """Whatever a client calls its files, the line says that an image was there, and no more."""
+    """Whatever a client calls its files, the line only says that an image was there."""
     written = write_line(orjson.dumps({**in_url("data:image/png;base64,AAAA"), "name": name}), before)
     assert "\n" not in written
     assert (written.count("["), written.count("]")) == (1, 1)

@@ -1,4 +1,4 @@
-"""What a question behind a conversation takes over from the client's request."""
+"""Which members of the client's request a summary request copies if it continues the conversation."""
 
 from typing import Any
 
@@ -93,13 +93,13 @@ def members(body: dict[str, Any]) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("name", RENDERED | CACHED)
 def test_what_is_rendered_or_steers_the_cache_goes_along(name: str) -> None:
-    """An upstream that renders another prompt, or looks in another cache, reads everything at the full price."""
+    """If the prompt or the cache were another one, the upstream would charge the full price."""
     value = (RENDERED | CACHED)[name]
     assert members({name: value}) == {name: value}
 
 
 def test_what_says_how_to_answer_stays_behind() -> None:
-    """Neither sampling nor the answer's form, and nothing that nobody knows."""
+    """Neither sampling parameters, nor the form of the response, nor unknown members."""
     assert members(SAMPLED | RENDERED | CACHED) == RENDERED | CACHED
 
 
@@ -113,7 +113,7 @@ def test_what_says_how_to_answer_stays_behind() -> None:
     ],
 )
 def test_an_object_that_leaves_the_model_free_is_kept(choice: dict[str, Any]) -> None:
-    """It forces no call, and may be part of the prompt."""
+    """It does not force a call, and may be part of the prompt."""
     assert members({"tool_choice": choice}) == {"tool_choice": choice}
 
 
@@ -155,7 +155,7 @@ def test_a_budget_of_thinking_is_read_in_any_form(body: dict[str, Any], tokens: 
     ],
 )
 def test_no_call_is_forced(choice: dict[str, Any]) -> None:
-    """The model is to write a note; a choice that leaves it free to is kept."""
+    """The model should write a summary. A choice that allows that is kept."""
     assert members(choice | {"model": "m"}) == {"model": "m"}
 
 
@@ -169,13 +169,13 @@ def test_no_call_is_forced(choice: dict[str, Any]) -> None:
     ],
 )
 def test_an_answer_of_a_prescribed_form_is_no_note(form: dict[str, Any]) -> None:
-    """Without the form the prompt would be another one; with it no note can be written."""
+    """Without the form the prompt would differ; with it no summary can be written."""
     assert members(form | {"model": "m"}) is None
 
 
 @pytest.mark.parametrize("nothing", [{"response_format": None}, {"output_config": None}, {"tool_choice": None}])
 def test_a_null_prescribes_nothing(nothing: dict[str, Any]) -> None:
-    """It stands where nothing is wanted."""
+    """It means that nothing is requested."""
     assert members(nothing | {"model": "m"}) is not None
 
 

@@ -1,4 +1,4 @@
-"""Chat requests: what is no request, what a message costs, and what names it."""
+"""Messages of chat requests: which are refused, what they cost, and what their digest depends on."""
 
 from dataclasses import replace
 
@@ -91,12 +91,12 @@ def test_what_is_no_chat_request_is_undecodable(body: bytes) -> None:
     ids=lambda message: message[:60].decode(),
 )
 def test_odd_values_do_not_keep_a_transcript_from_being_read(message: bytes) -> None:
-    """Valid JSON that only an upstream can judge is decoded, not tripped over."""
+    """Valid JSON is decoded, even if only an upstream can judge its values."""
     assert _try(_body(message))
 
 
 def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
-    """Clients that cut a text by UTF-16 units write them; the bytes of such a message survive as they came."""
+    """Clients that cut a text by UTF-16 units write them; such a message keeps its bytes."""
     counting = Counting(count_by_heuristic, make_known())
     raw, other = b'{"role":"user","content":"cut here \\ud83d"}', b'{"role":"tool","content":"x"}'
     request = CHAT.read(_body(raw, other))
@@ -128,7 +128,7 @@ def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
     ],
 )
 def test_tool_calls_are_read_in_any_form(calls: bytes, expected: tuple[ToolCall, ...]) -> None:
-    """Functions, custom tools, types yet to come, arguments that are no text; what is no call is none."""
+    """Functions, custom tools, types yet to come, arguments that are not text. Other values are ignored."""
     assert _decode(b'{"role":"assistant","tool_calls":%s}' % calls).tool_calls == expected
 
 
@@ -155,7 +155,7 @@ def test_every_text_is_counted(message: bytes, tokens: int) -> None:
 
 
 def test_media_stand_in_the_message_with_what_they_cost() -> None:
-    """Not the length of their base64 text; how much is the business of cost.py."""
+    """Their cost is not the length of their base64 text; cost.py decides it."""
     parts: list[dict[str, object]] = [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}},
         {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
@@ -189,7 +189,7 @@ BASE = b"""{"role":"user","tool_call_id":"1","content":[{"type":"text","text":"a
     ],
 )
 def test_the_digest_ignores_how_it_is_written(same: bytes) -> None:
-    """Key order, white space, escapes and cache markers do not rename a prefix."""
+    """Key order, white space, escapes and cache markers do not change the digest."""
     assert same != BASE
     assert _decode(same).digest == _decode(BASE).digest
 
@@ -208,7 +208,7 @@ MARKERS = [b'"cache_control":{"type":"ephemeral"}', b'"prompt_cache_breakpoint":
     ],
 )
 def test_a_rolling_marker_changes_neither_digest_nor_tokens(plain: bytes, marker: bytes) -> None:
-    """It stands on another message at each request: what is counted by its JSON is counted without it."""
+    """It moves to another message at each request, so parts that are counted by their JSON are counted without it."""
     marked = plain.replace(b'"type"', marker + b',"type"')
     assert marked != plain
     assert (_decode(marked).digest, _decode(marked).tokens) == (_decode(plain).digest, _decode(plain).tokens)
@@ -229,7 +229,7 @@ def test_a_rolling_marker_changes_neither_digest_nor_tokens(plain: bytes, marker
     ],
 )
 def test_the_digest_tells_what_was_said_apart(old: bytes, new: bytes) -> None:
-    """Another role, text, answer, call or image is another prefix."""
+    """Another role, text, answered call, call or image gives another digest."""
     assert old in BASE
     assert _decode(BASE.replace(old, new)).digest != _decode(BASE).digest
 
@@ -277,14 +277,14 @@ def test_junk_raises_nothing_else(body: bytes) -> None:
     ],
 )
 def test_a_result_may_be_called_an_error(said: bytes, *, expected: bool) -> None:
-    """By the ways of Anthropic, MCP and LangChain, of the message or a part; no other role has errors."""
+    """As Anthropic, MCP and LangChain do it, in the message or a part. Only results can be errors."""
     assert _decode(b'{"role":"tool","tool_call_id":"a",' + said + b"}").is_error is expected
     assert not _decode(b'{"role":"user",' + said + b"}").is_error
 
 
 @pytest.mark.parametrize("role", ["user", "tool"])
 def test_a_removed_image_is_a_text_in_its_place(role: str) -> None:
-    """All around it stands byte for byte; its cache marker stays."""
+    """All bytes around it stay, and so does its cache marker."""
     raw = (
         b'{"role": "%s", "tool_call_id": "a", "content": [ {"type":"text", "text":"A", "x":1}, '
         b'{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"},"cache_control":{"type":"ephemeral"}},'

@@ -1,4 +1,4 @@
-"""The request for a summary in chat completions, and its answer."""
+"""The request for a summary in chat completions, and the response to it."""
 
 from contextlib import suppress
 
@@ -39,14 +39,14 @@ def test_a_question_of_its_own_says_how_it_is_to_be_answered() -> None:
 
 
 def test_a_model_that_thinks_has_another_name_for_its_limit() -> None:
-    """And may take no temperature."""
+    """It may also refuse a temperature."""
     asked = orjson.loads(CHAT.ask(Question("m", 400, None, is_reasoning=True), "WRITE"))
     assert asked["max_completion_tokens"] == 400
     assert not asked.keys() & {"max_tokens", "temperature"}
 
 
 def test_a_question_behind_a_conversation_begins_with_its_bytes() -> None:
-    """The client's model and tools go along; its own limits do not."""
+    """The client's model and tools are copied; its limits are not."""
     asked = _ask_behind(tools=[], max_tokens=7, top_p=0.5, stream=True)
     assert asked is not None
     assert asked["messages"] == [*orjson.loads(MESSAGES), {"role": "user", "content": "WRITE"}]
@@ -55,7 +55,7 @@ def test_a_question_behind_a_conversation_begins_with_its_bytes() -> None:
 
 
 def test_a_request_that_thinks_gets_room_for_it() -> None:
-    """Beside the completion; Anthropic takes no temperature with it."""
+    """In addition to the completion. Anthropic accepts no temperature with it."""
     asked = _ask_behind(thinking={"type": "enabled", "budget_tokens": 1000})
     assert asked is not None
     assert asked["max_tokens"] == 1400
@@ -63,7 +63,7 @@ def test_a_request_that_thinks_gets_room_for_it() -> None:
 
 
 def test_an_answer_of_a_prescribed_form_is_no_note() -> None:
-    """Such a conversation is asked in the other form."""
+    """Such a conversation is summarised by a separate request."""
     assert _ask_behind(response_format={"type": "json_object"}) is None
 
 
@@ -88,7 +88,7 @@ def test_a_completion_says_what_was_written_and_why_it_ended(choice: object, exp
     [("temperature", "temperature"), ("max_tokens", "completion_limit"), ("messages", None), (None, None)],
 )
 def test_a_refused_parameter_is_told(param: str | None, expected: str | None) -> None:
-    """Of those that a question has."""
+    """Only parameters that a question has."""
     assert CHAT.read_refused_parameter(orjson.dumps({"error": {"message": "no", "param": param}})) == expected
 
 

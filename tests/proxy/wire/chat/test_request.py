@@ -61,7 +61,7 @@ def test_a_message_is_decoded_to_what_it_says() -> None:
 
 
 def test_what_stands_outside_the_messages_is_read() -> None:
-    """Model, stream, the completion asked for under either key, and the JSON that costs tokens."""
+    """Model, stream, the completion limit under either key, and the JSON that costs tokens."""
     body = (
         b'{"tools":[ {"a":1} ],"functions":null,"tool_choice":"none","response_format":{},"max_tokens":5,'
         b'"messages":[],"model":"m"}'
@@ -87,13 +87,13 @@ def test_what_stands_outside_the_messages_is_read() -> None:
     ],
 )
 def test_a_request_may_want_its_usage(options: str, *, asks_usage: bool) -> None:
-    """An odd wish is none: the upstream judges it."""
+    """A value of another type does not count; the upstream decides about it."""
     assert CHAT.read(b'{"messages":[],"stream_options":%b}' % options.encode()).asks_usage is asks_usage
 
 
 @pytest.mark.parametrize("wanted", ["true", "1.5", '"8"', "null", "[]", "{}"])
 def test_an_odd_maximum_is_no_maximum(counting: Counting, wanted: str) -> None:
-    """What is no whole number is left to the upstream to judge; the transcript is read all the same."""
+    """The upstream decides about a value that is not a whole number. The transcript is read."""
     request = CHAT.read(b'{"messages":[{"role":"user"}],"max_tokens":%s}' % wanted.encode())
 
     assert request.max_tokens is None
@@ -109,7 +109,7 @@ def test_tools_cost_the_same_however_they_are_spaced(counting: Counting) -> None
 
 
 def test_a_large_body_is_not_mended_where_that_would_take_too_long() -> None:
-    """One that needs no mending is split all the same; without a bound, any is mended."""
+    """A body that needs no repair is still split. Without a bound, any body is repaired."""
     plain, damaged = _body(USER), _body(USER, b'{"role":"user","content":"\\ud83d"}')
     assert len(CHAT.read(plain, max_chars=10).raws) == 1
     assert len(CHAT.read(damaged, max_chars=len(damaged)).raws) == len(CHAT.read(damaged).raws) == 2
@@ -118,7 +118,7 @@ def test_a_large_body_is_not_mended_where_that_would_take_too_long() -> None:
 
 
 def test_an_unchanged_conversation_is_the_body_itself(counting: Counting) -> None:
-    """Nothing to do: the very object."""
+    """If there is nothing to do, the same object is returned."""
     request = CHAT.read(PRETTY)
     conversation = CHAT.decode(request, counting)
 
@@ -126,7 +126,7 @@ def test_an_unchanged_conversation_is_the_body_itself(counting: Counting) -> Non
 
 
 def test_an_equal_conversation_is_the_body_byte_for_byte(counting: Counting) -> None:
-    """Also where the conversation was built anew from the same messages, two of them equal."""
+    """Even if the conversation was built again from the same messages, two of them equal."""
     request = CHAT.read(PRETTY)
     conversation = CHAT.decode(request, counting)
 
@@ -145,7 +145,7 @@ def test_only_the_edited_message_differs(counting: Counting) -> None:
 
 
 def test_made_and_dropped_messages_stand_in_their_places(counting: Counting) -> None:
-    """A made message comes between commas; neighbours that stayed neighbours keep what stood between them."""
+    """A made message gets plain commas. Neighbours that stay neighbours keep the bytes between them."""
     request = CHAT.read(PRETTY)
     original = CHAT.decode(request, counting)
     system, user, caller, result, last = original.messages
@@ -164,7 +164,7 @@ def test_made_and_dropped_messages_stand_in_their_places(counting: Counting) -> 
 
 
 def test_equal_messages_are_told_apart_by_their_places(counting: Counting) -> None:
-    """The same message twice, the same again edited: each goes out where it stands."""
+    """The same message twice, and once edited: each is written at its own position."""
     same = b'{"role":"tool","tool_call_id":"1","content":"x"}'
     body = b'{"messages":[' + same + b" , " + same + b"  ,  " + same + b"]}"
     request = CHAT.read(body)
@@ -176,7 +176,7 @@ def test_equal_messages_are_told_apart_by_their_places(counting: Counting) -> No
 
 
 def test_messages_under_an_escaped_key_cannot_be_spliced(counting: Counting) -> None:
-    """Such a body is forwarded as it is: the codec says so instead of guessing."""
+    """Such a body is forwarded unchanged: the codec raises an error instead of guessing."""
     request = CHAT.read(b'{"m\\u0065ssages":[{"role":"user","content":"x"}]}')
     original = CHAT.decode(request, counting)
 
@@ -226,7 +226,7 @@ def test_messages_under_an_escaped_key_cannot_be_spliced(counting: Counting) -> 
     ],
 )
 def test_new_content_keeps_the_clients_form(content: bytes, expected: bytes) -> None:
-    """A string stays a string, parts stay parts with their own keys, and what is no text stays where it was.
+    """A string stays a string, parts stay parts with their own keys, and other parts stay in place.
 
     A cache breakpoint on a part that is gone moves to the last part.
     """
@@ -236,12 +236,12 @@ def test_new_content_keeps_the_clients_form(content: bytes, expected: bytes) -> 
 
 
 def test_an_absent_content_is_added() -> None:
-    """A message without content gets one behind its other keys."""
+    """A message without content gets one after its other keys."""
     assert encode_message(_edit(_decode(b'{"role":"tool"}'), "new")) == b'{"role":"tool","content":"new"}'
 
 
 def test_unchanged_parts_keep_their_bytes() -> None:
-    """Of several parts only the one with a new text is written anew."""
+    """Only the part with a new text is written again."""
     raw = b'{"role":"tool","content":[{"text" : "a" ,"type":"text"},{"type":"text","text":"b"}]}'
 
     edited = encode_message(_edit(_decode(raw), "a", "c"))
@@ -263,7 +263,7 @@ WITH_IMAGES = b'{"role":"user","content":[%s,{"type":"text","text":"a"},%s]}' % 
     ],
 )
 def test_exactly_the_media_of_the_message_go_out(media: tuple[bytes, ...], content: list[bytes]) -> None:
-    """Images kept, dropped or added: those that the message has, and no others."""
+    """If images are kept, dropped or added, exactly those of the message are written."""
     edited = replace(_edit(_decode(WITH_IMAGES), "b"), media=tuple(Media(part, 85) for part in media))
 
     assert encode_message(edited) == b'{"role":"user","content":[' + b",".join(content) + b"]}"
@@ -303,7 +303,7 @@ def test_a_marker_of_a_message_that_was_taken_in_goes_along(
 
 
 def test_a_marker_that_was_taken_in_stands_on_the_last_part() -> None:
-    """Where the task statement came in parts, behind all of them."""
+    """If the task statement has parts, the marker follows all of them."""
     base = b'{"role":"user","content":[{"type":"text","text":"a"}]}'
     encoded = encode_message(replace(_edit(_decode(base), "a", "k"), taken_in=(MARKED,)))
     assert orjson.loads(encoded)["content"] == [
@@ -313,7 +313,7 @@ def test_a_marker_that_was_taken_in_stands_on_the_last_part() -> None:
 
 
 def test_a_message_of_ours_goes_out_with_its_media() -> None:
-    """An image that the user sent stays an image in a message that we made."""
+    """An image that the user sent stays an image in a message that a rule made."""
     made = Message(Role.USER, ("a",), media=(Media(IMAGES[0], 85),), edited=True)
     assert encode_message(made) == b'{"role":"user","content":[{"type":"text","text":"a"},' + IMAGES[0] + b"]}"
 

@@ -1,4 +1,4 @@
-"""What stands around the messages of a chat request, and what of it is counted."""
+"""What is outside the messages of a chat request, and which parts of it are counted."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_tools_are_functions_or_others() -> None:
     ],
 )
 def test_a_choice_is_of_one_function_or_of_none(choices: dict[str, Any], choice: str | None) -> None:
-    """Whatever leaves the model a choice is no choice."""
+    """A value that leaves the model free does not count as a choice."""
     assert _read(tools=[FUNCTION], **choices).choice == choice
 
 
@@ -92,7 +92,7 @@ def test_a_choice_is_of_one_function_or_of_none(choices: dict[str, Any], choice:
     ],
 )  # fmt: skip
 def test_a_response_format_is_counted_as_models_read_it(schema: Any, counted: Any) -> None:
-    """The schema's own title first, none of its parts' titles; a property may be called `title` all the same."""
+    """The schema's own title comes first; titles of its parts are dropped. A property may be named `title`."""
     texts = _read(
         response_format={"type": "json_schema", "json_schema": {"schema": schema, "strict": True}}
     ).format_texts
@@ -114,7 +114,7 @@ def test_a_response_format_is_counted_as_models_read_it(schema: Any, counted: An
     ],
 )
 def test_a_format_without_a_schema_costs_nothing(response_format: Any, texts: tuple[str, ...]) -> None:
-    """Else its name and its description, where they are texts, and its schema."""
+    """With a schema, its name and description are counted if they are texts, and the schema."""
     assert _read(response_format=response_format).format_texts == texts
 
 
@@ -124,7 +124,7 @@ def test_a_format_without_a_schema_costs_nothing(response_format: Any, texts: tu
     ids=lambda tools: tools[:20].decode("latin-1"),
 )
 def test_what_cannot_be_decoded_is_counted_by_its_text(tools: bytes) -> None:
-    """Whether it is JSON that is too deep or none at all: the upstream judges. What is not there costs nothing."""
+    """Even if it is too deeply nested, or not JSON. What is absent costs nothing."""
     around = read_surroundings((tools, b"", b'"none"', b"", b""))
     assert around == Surroundings(others=(tools.decode("utf-8", "replace"), '"none"'))
     body = b'{"messages":[],"tools":%s}' % tools
@@ -137,7 +137,7 @@ def test_what_cannot_be_decoded_is_counted_by_its_text(tools: bytes) -> None:
 
 
 def test_a_first_system_message_costs_less_where_there_are_functions() -> None:
-    """It shares their frame; other tools have none, and a user message shares nothing."""
+    """It shares the frame of the functions. Other tools have no frame, and a user message does not share it."""
     costs: dict[tuple[str, bytes], int] = {}
     for role in ("system", "user"):
         for tools in (b"[]", b"[%s]" % orjson.dumps(CUSTOM), b"[%s]" % orjson.dumps(FUNCTION)):
@@ -148,7 +148,7 @@ def test_a_first_system_message_costs_less_where_there_are_functions() -> None:
 
 
 def test_a_deep_schema_in_a_response_format_is_counted() -> None:
-    """Deeper than it can be stripped, or not."""
+    """Also if it is nested too deeply to be stripped."""
     for depth in (10, 100, 300, 900):
         schema = b'{"items":' * depth + b"{}" + b"}" * depth
         raw = b'{"json_schema":{"schema":%s}}' % schema
@@ -164,7 +164,7 @@ FORMATS = odd_objects("json_schema", "schema", "name", "properties", "title")
     st.tuples(TOOLS, TOOLS, TOOLS, odd_objects("name"), FORMATS).map(lambda values: [dump(value) for value in values])
 )
 def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
-    """As a request has them, and as no request has."""
+    """Usual values and unusual ones."""
     keys = (b"tools", b"functions", b"tool_choice", b"function_call", b"response_format")
     body = b",".join(b'"%s":%s' % pair for pair in zip(keys, fixed, strict=True))
     read_surroundings(fixed)
@@ -175,7 +175,7 @@ def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
 
 @given(st.lists(st.binary(max_size=40), min_size=5, max_size=5))
 def test_junk_around_the_messages_is_counted_as_text(fixed: list[bytes]) -> None:
-    """All of it, where any of it is no JSON."""
+    """All of it, if any part is not JSON."""
     found = read_surroundings(fixed)
     try:
         for raw in filter(None, fixed):

@@ -1,6 +1,6 @@
 """JSON that the standard library reads is read, and its messages keep their bytes."""
 
-import json  # noqa: TID251 - it is what we are held against
+import json  # noqa: TID251 - the reference for these tests
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ PIECES = [
     *rb"a|\ud83d|\ude00|\ud83d\ude00|\"|\\|\/|\u0000|NaN|Infinity|]},{|\"messages\":[".split(b"|"),
     *(b"\xed\xa0\x80", b"\xed\x95\x9c", b"\xc3\xbc", b"\x7f"),
 ]
-"""Of strings: lone surrogates, escaped and encoded, and what looks like something else."""
+"""Parts of strings: lone surrogates, escaped and encoded, and what only looks like one."""
 STRINGS = st.lists(st.sampled_from(PIECES), max_size=6).map(lambda pieces: b'"' + b"".join(pieces) + b'"')
 NUMBERS = st.sampled_from(
     [
@@ -87,7 +87,7 @@ def _read(body: bytes) -> Request:
 
 @given(bodies())
 def test_what_the_standard_library_reads_is_compacted_and_keeps_its_bytes(drawn: tuple[bytes, list[bytes]]) -> None:
-    """Each message is found as its bytes; dropping one leaves every other byte in its place."""
+    """Each message is found with its bytes. Dropping one leaves all other bytes in place."""
     body, expected = drawn
     json.loads(body)
 
@@ -107,7 +107,7 @@ def test_what_the_standard_library_reads_is_compacted_and_keeps_its_bytes(drawn:
 
 @given(VALUES)
 def test_any_value_is_decoded(value: bytes) -> None:
-    """And what was mended has its old length and no lone surrogate."""
+    """The repaired text has its old length and no lone surrogate."""
     assert len(mend(value)) == len(value)
     msgspec.json.encode(decode_any(value))
 
@@ -138,6 +138,6 @@ def test_what_is_put_in_its_place(written: bytes, read: bytes) -> None:
 
 @pytest.mark.parametrize("ending", [b"", b"\\", b'"}'])
 def test_a_string_that_nothing_ends_goes_to_the_texts_end(ending: bytes) -> None:
-    """All quotation marks within are passed at once: a pattern that began anew at each took minutes for a megabyte."""
+    """All quotation marks in it are passed at once. A pattern that restarts at each took minutes for a megabyte."""
     text = b'{"messages":[{"content":NaN}],"x":"' + b'\\" NaN ' * 1000 + ending
     assert mend(text) == text.replace(b"NaN", b"0  ", 1)

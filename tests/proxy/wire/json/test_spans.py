@@ -42,7 +42,7 @@ VALUES = st.recursive(SCALARS, lambda inner: _lists(inner) | _objects(inner), ma
 
 @st.composite
 def _arrays(draw: st.DrawFn) -> tuple[bytes, list[Span], list[bytes]]:
-    """An array, where its elements stand in it, and the elements."""
+    """An array, the positions of its elements, and the elements."""
     values = draw(st.lists(_objects(VALUES) | SCALARS, max_size=5))
     array, spans = b"[", []
     for index, value in enumerate(values):
@@ -54,7 +54,7 @@ def _arrays(draw: st.DrawFn) -> tuple[bytes, list[Span], list[bytes]]:
 
 @st.composite
 def _bodies(draw: st.DrawFn) -> tuple[bytes, Array, list[bytes]]:
-    """A body and where the elements of its last top-level `messages` stand."""
+    """A body, and the positions of the elements of its last top-level `messages`."""
     front = draw(st.lists(st.tuples(TEXTS.map(orjson.dumps) | st.just(KEY), VALUES), max_size=3))
     keys_behind = TEXTS.filter(lambda text: text != "messages").map(orjson.dumps)
     behind = draw(st.lists(st.tuples(keys_behind, VALUES), max_size=3))
@@ -69,7 +69,7 @@ def _bodies(draw: st.DrawFn) -> tuple[bytes, Array, list[bytes]]:
 
 @given(_bodies())
 def test_the_array_is_found_in_any_body(case: tuple[bytes, Array, list[bytes]]) -> None:
-    """The spans are those of the last top-level `messages`, whatever stands around it and however it is spaced."""
+    """The spans are those of the last top-level `messages`, whatever is around it and however it is spaced."""
     body, array, values = case
     decoded = msgspec.json.decode(body, type=dict[str, msgspec.Raw])["messages"]
 
@@ -108,6 +108,6 @@ def test_the_search_is_linear_in_a_body_of_brackets_and_quotes() -> None:
 
 @pytest.mark.parametrize("ending", [b"", b"\\", b'"'])
 def test_a_string_that_nothing_ends_is_one_part(ending: bytes) -> None:
-    """However many quotation marks are in it: a pattern that began anew at each would take the square of its length."""
+    """However many quotation marks it has. A pattern that restarts at each would take quadratic time."""
     text = b'[",",' * 3 + b'"' + b'\\",' * 1000 + ending
     assert (has_more_parts(text, 6), has_more_parts(text, 7)) == (True, False)

@@ -1,4 +1,4 @@
-"""JSON texts in strides: what is found is what one pattern over the whole text would find."""
+"""Searching JSON in strides finds what one pattern over the whole text would find."""
 
 import re
 
@@ -12,7 +12,7 @@ from proxy.wire.json.surrogates import replace_lone_surrogates
 
 _TOKEN = re.compile(STRING + rb'|"|,|NaN', re.DOTALL)
 _WHOLE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|,|(?P<number>NaN|Infinity)', re.DOTALL)
-"""The same in one pattern, which is simple and holds the interpreter."""
+"""The same with one simple pattern, which holds the interpreter."""
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )

@@ -32,7 +32,7 @@ def test_only_lone_surrogates_are_replaced(written: str, read: str) -> None:
 
 @given(PIECES)
 def test_what_comes_out_is_readable_and_as_long(text: str) -> None:
-    """Every string of escapes can be decoded afterwards, and no offset has moved."""
+    """Every string of escapes can be decoded afterwards, and all offsets stay valid."""
     json = f'"{text}"'.encode()
     clean = replace_lone_surrogates(json)
 

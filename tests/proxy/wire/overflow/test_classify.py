@@ -1,4 +1,4 @@
-"""An overflow is told from all other errors, whatever server it comes from, and its numbers are read."""
+"""An overflow is distinguished from all other errors, of any server, and its numbers are read."""
 
 import string
 from pathlib import Path
@@ -258,13 +258,13 @@ def test_whatever_is_said_numbers_are_sane(text: str, status: int):
 
 
 WORDS = string.ascii_letters.encode() + b"\xe4"
-"""What words are made of, in the languages in which refusals are read; 0xe4 begins the Chinese one."""
+"""Bytes of words in the languages of refusals; 0xe4 begins the Chinese one."""
 
 
 @given(body=st.binary(max_size=200) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(dump))
 def test_garbage_is_no_overflow_of_a_prompt(body: bytes):
-    """An empty answer of status 400 is all that is taken for one: some servers say no more of a body too large."""
-    body = body.translate(None, WORDS)  # hypothesis tries the words that stand in the source, too
+    """Only an empty response with status 400 counts: some servers send it for a body that is too large."""
+    body = body.translate(None, WORDS)  # hypothesis also tries strings from the source
     for status in (200, 400, 422, 500):
         is_told = status == 400 and not body.strip()
         assert read_overflow(status, body) == (Overflow(Kind.SIZE) if is_told else None)
@@ -272,7 +272,7 @@ def test_garbage_is_no_overflow_of_a_prompt(body: bytes):
 
 @pytest.mark.parametrize("n_ctx", ["0", "-1", "true", "1" + "0" * 30, "1.5"])
 def test_a_window_that_is_none_is_not_told(n_ctx: str):
-    """A server, or who speaks in its place, may say anything: what is learned of it lasts."""
+    """A server may send anything, and what is learned from it lasts."""
     said = "the request exceeds the available context size"
     found = read_overflow(400, f'{{"error":{{"message":"{said}","n_ctx":{n_ctx},"n_prompt_tokens":9000}}}}'.encode())
     assert found is not None
@@ -283,7 +283,7 @@ def test_a_window_that_is_none_is_not_told(n_ctx: str):
 
 
 def test_a_completion_beyond_the_sum_leaves_no_prompt():
-    """Numbers that contradict each other: none of them is made negative."""
+    """If the numbers contradict each other, none becomes negative."""
     found = _read("maximum context length is 8192 tokens. You requested 900 tokens (9000 in the completion).")
     assert found is not None
     assert (found.requested, found.completion_tokens, found.prompt_tokens) == (900, 9000, None)

@@ -1,4 +1,4 @@
-"""The numbers of a text, whichever clause tells them."""
+"""The numbers of a text, in whichever clause they are."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whether a refusal only repeats what its own request says."""
+"""Whether the text of a refusal also appears in its request."""
 
 import html
 from collections.abc import Callable
@@ -16,19 +16,19 @@ PLANT = "maximum context length is 2048 tokens"
 
 
 def refuse(message: str) -> Overflow:
-    """The overflow that an error of this message is."""
+    """The overflow in an error with this message."""
     overflow = read_overflow(400, orjson.dumps({"error": {"message": message}}))
     assert overflow is not None
     return overflow
 
 
 def say(text: str, **members: object) -> bytes:
-    """A request in which a client says a text."""
+    """A request with this text."""
     return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": text}], **members})
 
 
 def test_a_servers_own_words_are_no_quote() -> None:
-    """Whatever else the request says, of windows too, as long as it says no number that is used."""
+    """Even if the request talks about context windows, as long as it has none of the numbers that are used."""
     overflow = refuse("This model's maximum context length is 32768 tokens. However, you requested 40001 tokens.")
 
     assert find_quotes(overflow, say("Why is the maximum context length exceeded? It was 8192, 327680 or 132768.")) == 0
@@ -53,7 +53,7 @@ SERVERS: list[Callable[[str], str]] = [
 def test_words_are_known_however_client_and_server_write_them(
     server: Callable[[str], str], said: str, written: str
 ) -> None:
-    """Escapes, white space, quotation marks and case do not count, and a body that few decoders read is read."""
+    """Escapes, white space, quotation marks and case do not count. A body that few decoders accept is read."""
     body = say(said)
     if written != "plain":
         escaped = "".join(f"\\u{ord(char):04x}" for char in said).encode()
@@ -71,7 +71,7 @@ def test_words_are_known_however_client_and_server_write_them(
     "digits", ["\uff12\uff10\uff14\uff18", "\U0001d7d0\U0001d7ce\U0001d7d2\U0001d7d6", "2,048", "2_048"]
 )
 def test_digits_are_known_in_whatever_form(digits: str) -> None:
-    """Full width, of another alphabet, with separators; escaped as two halves as well."""
+    """In full width, in another script, with separators, or escaped as a surrogate pair."""
     said = PLANT.replace("2048", digits)
     overflow = Overflow(refuse(PLANT).kind, f"got {said}", limit=2048)
     halves = said.encode("utf-16-be")
@@ -91,12 +91,12 @@ def test_digits_are_known_in_whatever_form(digits: str) -> None:
     ],
 )
 def test_a_number_alone_makes_a_guess_of_what_it_teaches(message: str, text: str, quoted: Quoted) -> None:
-    """As a run of digits of its own; at the refusal's end it may be the beginning of one that was cut."""
+    """It must be a whole run of digits; at the end of the refusal it may be the beginning of a cut number."""
     assert find_quotes(refuse(message), say(text)) is quoted
 
 
 def test_words_without_a_number_are_looked_for_too() -> None:
-    """A refusal that tells no number is known by its wording."""
+    """A refusal without a number is recognised by its wording."""
     overflow = refuse("context length exceeded")
 
     assert find_quotes(overflow, say("it said: Context_Length -- exceeded!")) is Quoted.WORDS
@@ -104,13 +104,13 @@ def test_words_without_a_number_are_looked_for_too() -> None:
 
 
 def test_what_cannot_be_read_counts_as_quoted() -> None:
-    """Nobody can say that it does not stand there."""
+    """It might contain the text."""
     assert find_quotes(refuse(PLANT), b'{"x":"\xff\xfe"}') is Quoted.WORDS
 
 
 @given(st.integers(0, 3 * OVERLAP_CHARS))
 def test_words_are_found_where_a_long_body_is_cut(before: int) -> None:
-    """Pieces overlap by more than any words have."""
+    """The overlap of two pieces is longer than any text that is searched for."""
     filler = "x" * (PIECE_CHARS - before)
 
     assert find_quotes(refuse(PLANT), say(f"{filler} {PLANT}")) is Quoted.WORDS

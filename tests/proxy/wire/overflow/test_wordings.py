@@ -1,4 +1,4 @@
-"""Each wording is shown by a sample, and stands for what the sample says."""
+"""Each wording has a sample, and means what the sample says."""
 
 import re
 
@@ -19,14 +19,14 @@ def test_each_row_matches_its_own_sample(wording: Wording) -> None:
 
 @pytest.mark.parametrize("wording", MEANINGS, ids=_name)
 def test_no_row_above_takes_a_sample_for_something_else(wording: Wording) -> None:
-    """Else the order of the table would be wrong: the first row that matches tells what a text is about."""
+    """The first row that matches decides what a text is about, so the order of the table matters."""
     first = next(row for row in MEANINGS if row.pattern.search(wording.sample))
     assert first.kind is wording.kind
 
 
 @pytest.mark.parametrize("wording", FIGURES, ids=_name)
 def test_each_figure_is_read_from_its_own_sample(wording: Wording) -> None:
-    """All that a row can read stands in its sample, and each is a number of the sample."""
+    """Every number that a row can read is in its sample."""
     match = wording.pattern.search(wording.sample)
     assert match is not None
     assert match.groupdict()
@@ -39,6 +39,6 @@ def test_every_kind_has_a_wording() -> None:
 
 @pytest.mark.parametrize("wording", [*MEANINGS, *FIGURES], ids=_name)
 def test_no_pattern_repeats_without_a_bound(wording: Wording) -> None:
-    """What is hostile can be as long as it likes."""
+    """A hostile text can have any length."""
     bare = re.sub(r"\\.|\[[^\]]*\]", "", wording.pattern.pattern)
     assert not re.search(r"[^}][*+]|\{\d+,\}", bare)
