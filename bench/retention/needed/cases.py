@@ -111,7 +111,7 @@ def load_settings(window: Window, settings: tuple[str, ...]) -> Config:
 
 @cache
 def load_own_compactor() -> Compactor:
-    """This process's compactor: a text that it has counted is not counted again."""
+    """The compactor of this process: a text that it has counted is not counted again."""
     return load_compactor(MODEL)
 
 

@@ -24,9 +24,7 @@ SUMMARISER = "words"
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A session through both. `same_bodies` of its `requests` were forwarded with the same bytes; costs are in
-    prices.
-    """
+    """A session through both: how many of its requests have the same bytes, and what both cost."""
 
     session_id: str
     requests: int

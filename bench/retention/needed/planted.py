@@ -34,9 +34,7 @@ CHATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A fact and where it was planted: the index of the message, and the depth. `is_shared`: the tail mentions its
-    topic.
-    """
+    """A fact, its message and its depth. `is_shared`: the tail mentions its topic."""
 
     fact: Fact
     at: int
@@ -194,9 +192,7 @@ def make_chat_case(summariser: str, settings: tuple[str, ...]) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class PlantedGoals:
-    """Source: issue 16. Shares of facts: after five cuts if the tail mentions the topic; in the last request of a
-    chat.
-    """
+    """Shares of facts, from issue 16: after five cuts with the topic in the tail; in the last request of a chat."""
 
     shared: float = 0.80
     chat: float = 0.50

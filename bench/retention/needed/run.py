@@ -169,7 +169,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def pick(sessions: Sequence[Session], limit: int | None) -> list[Session]:
-    """This many of the sessions, at even distances."""
+    """Some of the sessions, at even distances."""
     number = min(limit or len(sessions), len(sessions))
     return [sessions[index * len(sessions) // number] for index in range(number)]
 

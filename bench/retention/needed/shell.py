@@ -159,9 +159,7 @@ class Shell:
         self._texts[wanted.key] = Summary(text, by_model=True)
 
     def _ask_in_parts(self, request: Request, wanted: SummaryRequest, question: Question) -> str | None:
-        """The note on the transcript in the prompt; each part's note is the base of the next. None if a note is
-        refused.
-        """
+        """The note on a transcript in the prompt, part by part. None if one of the notes is refused."""
         base = self._find_base(wanted)
         text = base.text if base and base.by_model else None
         count = self.compactor.count

@@ -95,7 +95,7 @@ def show_survival(survival: Survival, window: Window, summariser: str) -> None:
         return
     number = sum(count for key, count in survival.planted.items() if not key[2])
     print(
-        f"\nwindow {window.tokens}, summariser {summariser}: {number} facts; share still in the body, by cuts and by depth\n"
+        f"\nwindow {window.tokens}, summariser {summariser}: {number} facts; still in the body, by cuts and by depth\n"
     )
     cuts = range(MOST_CUTS + 1)
     table = _open_table(("facts", *(f"{number} cuts" for number in cuts), *(f"{depth} %" for depth in DEPTHS)))
