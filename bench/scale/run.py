@@ -117,9 +117,7 @@ def show(found: Found) -> None:
     print_table("A turn in a session of 1 MB, by its new bytes.", headings, _write_rows(found.news, "new_bytes"))
     for name in (WHOLE, CUT):
         old, new = find_slope(found.lengths, name), find_slope(found.news, name, "new_bytes")
-        print(
-            f"\n{name}: {old:.2f} ms for each further MB of old bytes, {new:.0f} ms a MB of new ones, beyond the bare proxy."
-        )
+        print(f"\n{name}: {old:.2f} ms a further MB of old bytes, {new:.0f} ms a MB of new, beyond the bare proxy.")
     rows = [
         [one.gateway, one.what, str(one.number), f"{one.megabytes:.1f}", f"{one.per_thousand_mb:.0f}"]
         for one in found.held
