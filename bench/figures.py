@@ -1,4 +1,4 @@
-"""What is said of a series of measurements and of their machine; tables that are Markdown too."""
+"""Summaries of measurements, a description of the machine, and tables that are also Markdown."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from rich.table import Table
 
 MILLISECONDS = 1000.0
 _TABLE_WIDTH = 400
-"""Nothing is wrapped: a table goes into a page as it is."""
+"""Chosen: wide enough that no line is wrapped, so a table can be pasted into a page."""
 
 
 def median_ms(seconds: Sequence[float]) -> float:
@@ -21,28 +21,28 @@ def median_ms(seconds: Sequence[float]) -> float:
 
 
 def p95_ms(seconds: Sequence[float]) -> float:
-    """What 95 of 100 stay below, in milliseconds."""
+    """The 95th percentile, in milliseconds."""
     return statistics.quantiles(seconds, n=20)[-1] * MILLISECONDS
 
 
 def p99_ms(seconds: Sequence[float]) -> float:
-    """What 99 of 100 stay below, in milliseconds."""
+    """The 99th percentile, in milliseconds."""
     return statistics.quantiles(seconds, n=100)[-1] * MILLISECONDS
 
 
 def describe_machine() -> str:
-    """Processor, cores, Python, and how busy the machine is with other work."""
+    """Processor, cores, Python, and the load averages of the machine."""
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
     return f"{_read_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}, load {load}"
 
 
 def judge(value: float, goal: float, unit: str) -> str:
-    """A goal beside what was reached."""
+    """The goal, which is a maximum, and whether it was met."""
     return f"goal {goal:g} {unit}: {'met' if value <= goal else 'MISSED'}"
 
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A line that says what it is, and the table; the first column is text, the others are figures."""
+    """Print a title and a table. The first column is text, the others are figures."""
     table = Table(box=box.MARKDOWN)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left", no_wrap=True)
@@ -52,7 +52,7 @@ def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str
     console = Console(width=_TABLE_WIDTH, no_color=True)
     with console.capture() as captured:
         console.print(table, end="")
-    # Console pads lines with blanks at the end, and puts an empty one before and after.
+    # Console pads lines with spaces and adds an empty line before and after.
     print("\n".join(line.rstrip() for line in captured.get().strip().splitlines()), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Fuzzing: random inputs for everything that reads what comes over the wire.
+"""Fuzzing: random inputs for everything that reads data from the network.
 
-Law: the targets and what they check are those of `tests/fuzzing`; only the long run is here.
+Law: the targets and their checks are those of `tests/fuzzing`; only the long run is here.
 """

@@ -1,9 +1,9 @@
-"""A million inputs for everything that reads what comes over the wire: no crash, and no law broken.
+"""A million inputs for everything that reads data from the network: no crash, and no law broken.
 
     python -m bench.fuzz.run --inputs 1000000 --engine atheris
 
-The targets and their laws are those of tests/fuzzing, where a few inputs run with every test. Each target has a process
-of its own. What breaks one is kept under its hash in --findings, and the run goes on; to see it again:
+The targets and their laws are those of tests/fuzzing; a few inputs run with every test. Each target has its own
+process. An input that breaks a target is saved in --findings under its hash, and the run goes on. To repeat it:
 
     python -m bench.fuzz.run --target chat --again FILE
 """
@@ -26,17 +26,23 @@ from fuzzing.targets import TARGETS
 
 ALL = {**LIVE, **TARGETS}
 
-HEADINGS = ("target", "inputs", "crashes", "different ones", "seconds", "inputs/s", "slowest, ms")
+HEADINGS = ("target", "inputs", "crashes", "distinct", "seconds", "inputs/s", "slowest, ms")
 
 
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    "))
-@click.option("--inputs", default=1_000_000, show_default=True, help="of all the targets together, each by its share")
+@click.option(
+    "--inputs", default=1_000_000, show_default=True, help="inputs of all targets together, divided by their shares"
+)
 @click.option("--engine", type=click.Choice(["atheris", "hypothesis"]), default="atheris", show_default=True)
-@click.option("--target", "names", type=click.Choice(list(ALL)), multiple=True, help="these only; else all of them")
-@click.option("--minutes", default=600.0, show_default=True, help="what is not done by then is left")
-@click.option("--at-once", default=2, show_default=True, help="targets, each in a process of its own")
+@click.option(
+    "--target", "names", type=click.Choice(list(ALL)), multiple=True, help="only these targets (default: all)"
+)
+@click.option(
+    "--minutes", default=600.0, show_default=True, help="stop after this many minutes, even if inputs are left"
+)
+@click.option("--at-once", default=2, show_default=True, help="how many targets run at once, each in its own process")
 @click.option("--findings", type=click.Path(path_type=Path), default=Path(".fuzz-findings"), show_default=True)
-@click.option("--again", type=click.Path(path_type=Path, exists=True), help="feed the targets this one input")
+@click.option("--again", type=click.Path(path_type=Path, exists=True), help="feed the targets only this input")
 def main(  # noqa: PLR0913 - an option each
     *,
     inputs: int,
@@ -74,7 +80,7 @@ def main(  # noqa: PLR0913 - an option each
 
 
 def _run(engine: str, job: Job) -> Report:
-    """Run one target to its end; a process that ends without a report has crashed itself."""
+    """Run one target to its end. A process that ends without a report counts as a crash."""
     options = ("--inputs", str(job.inputs), "--until", str(job.until), "--findings", str(job.findings))
     command = [sys.executable, "-m", "bench.fuzz.target", job.name, "--engine", engine, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")

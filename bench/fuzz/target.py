@@ -1,4 +1,4 @@
-"""One fuzz target in a process of its own, for run.py: the last line that it prints is its report, as JSON.
+"""One fuzz target in its own process, for run.py. The last line that it prints is its report, as JSON.
 
 python -m bench.fuzz.target chat --engine atheris --inputs 1000 --until 2000000000 --findings .fuzz-findings
 """
@@ -21,16 +21,19 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 MAX_INPUT_BYTES = 2000
 SLOW_SECONDS = 5.0
-"""Of processor time; an input that takes longer is a finding, too."""
+"""Of processor time. Chosen: an input that takes longer is reported as a finding, too."""
 HANG_SECONDS = 120
-"""Then libFuzzer ends the process."""
+"""Chosen: after this time libFuzzer ends the process."""
 EXAMPLES_A_TURN = 5000
-"""Hypothesis remembers what it has tried, and slows down with it."""
+"""Chosen: Hypothesis remembers what it has tried, and becomes slower with it."""
 SHOWN_CHARS = 300
 
 
 class Report(msgspec.Struct):
-    """How many inputs, in what time; each kind of crash by what was raised where, in which input, and what it said."""
+    """How many inputs, in how much time, and each kind of crash.
+
+    A kind is the exception and its place; it has the input and the message of its first crash.
+    """
 
     inputs: int = 0
     crashes: int = 0
@@ -41,7 +44,7 @@ class Report(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A target, how many inputs at most and until when (seconds of the epoch), and where to keep what breaks it."""
+    """A target, the maximum of inputs, the time to stop (Unix seconds), and the folder for inputs that break it."""
 
     name: str
     inputs: int
@@ -50,7 +53,7 @@ class Job:
 
 
 class Run:
-    """Feeds a target, and keeps what breaks it."""
+    """Feeds a target, and saves inputs that break it."""
 
     def __init__(self, run: Callable[[bytes], None], job: Job) -> None:
         self.report = Report()
@@ -60,7 +63,7 @@ class Run:
         self._started = time.perf_counter()
 
     def feed(self, data: bytes) -> None:
-        """One input; at the last one the process ends."""
+        """Feed one input. After the last one the process ends."""
         started = time.process_time()
         try:
             self._run(data)
@@ -75,7 +78,7 @@ class Run:
         if report.inputs >= self._job.inputs or time.time() >= self._job.until:
             report.seconds = time.perf_counter() - self._started
             print("\n" + msgspec.json.encode(report).decode(), flush=True)
-            os._exit(0)  # libFuzzer has no other end but a crash
+            os._exit(0)  # libFuzzer ends only by a crash
 
     def _keep(self, data: bytes, error: Exception) -> None:
         self.report.crashes += 1
@@ -102,8 +105,8 @@ def main(*, name: str, engine: str, inputs: int, until: float, findings: Path) -
 
 
 def run_atheris(job: Job) -> None:
-    """Coverage of our own code leads libFuzzer from the seeds on."""
-    import atheris  # noqa: PLC0415 - only where it is wanted, for it is not for every Python
+    """Feed inputs by libFuzzer, which uses the coverage of trimtab's code, starting from the seeds."""
+    import atheris  # noqa: PLC0415 - imported only if it is asked for: it is not available for every Python
 
     with atheris.instrument_imports(include=["proxy", "rules"]):
         from fuzzing.targets import write_seeds  # noqa: PLC0415 - what is imported here is instrumented
@@ -122,7 +125,7 @@ def run_atheris(job: Job) -> None:
 
 
 def run_hypothesis(job: Job) -> None:
-    """Any bytes, half of them long, without a look at what they do."""
+    """Feed random bytes without feedback from coverage; half of the inputs are long."""
     from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: PLC0415 - see above
     from hypothesis import strategies as st  # noqa: PLC0415
 
@@ -142,7 +145,7 @@ def run_hypothesis(job: Job) -> None:
 
 
 def find_target(name: str) -> Any:
-    """The target of that name."""
+    """Find a target by its name."""
     from fuzzing.live import LIVE  # noqa: PLC0415
     from fuzzing.targets import TARGETS  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The peers' configuration files: as little as each can be told, one process, no logging, loopback.
+"""The configuration files of the other gateways: minimal, one process, no logging, loopback.
 
 Law: `{upstream}`, `{port}` and `{folder}` are filled in; nothing else changes between runs.
 """
@@ -55,7 +55,7 @@ api_key_location = "none"
 
 
 def write_configuration(text: str, file: Path, *, upstream_port: int, port: int) -> Path:
-    """The file, filled in; its folder is for the peer to write to."""
+    """Write the file with its values filled in. The peer may write to its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text.format(upstream=upstream_port, port=port, folder=file.parent), "utf-8")
     return file

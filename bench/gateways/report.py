@@ -1,6 +1,6 @@
-"""Rows into tables: medians over rounds, and ratios to the yardstick of the same round.
+"""Rows into tables: medians over rounds, and ratios to the bare aiohttp proxy in the same round.
 
-Law: a ratio is made within one round, and then the median is taken; a figure that is not there is a dash.
+Law: a ratio is computed within one round, and the median is taken after that; a missing figure is a dash.
 """
 
 import statistics
@@ -17,7 +17,7 @@ Read = Callable[[Sample], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A figure of one scenario; `unit` divides what is read."""
+    """One column of the table: a figure of one scenario."""
 
     heading: str
     scenario: str
@@ -48,13 +48,13 @@ RATIOS = tuple(column for column in COLUMNS if column.read in {read_cost_ms, rea
 
 
 def find_median(samples: Iterable[Sample], read: Read) -> float | None:
-    """The median over rounds of what there is."""
+    """The median over rounds, without missing values; None if all are missing."""
     values = [value for sample in samples if (value := read(sample)) is not None]
     return statistics.median(values) if values else None
 
 
 def find_ratio(samples: Iterable[Sample], yardstick: Iterable[Sample], read: Read) -> float | None:
-    """The median of the ratios within each round."""
+    """The median of the ratios, each within one round; None if there is none."""
     of_round = {sample.round: read(sample) for sample in yardstick}
     pairs = ((read(sample), of_round.get(sample.round)) for sample in samples)
     ratios = [value / base for value, base in pairs if value is not None and base]
@@ -62,7 +62,7 @@ def find_ratio(samples: Iterable[Sample], yardstick: Iterable[Sample], read: Rea
 
 
 def show(samples: Sequence[Sample], memories: Sequence[Memory]) -> None:
-    """Both tables, and how noisy it was."""
+    """Print both tables, and how much other programs disturbed the run."""
     by_place: dict[tuple[str, str], list[Sample]] = {}
     for sample in samples:
         by_place.setdefault((sample.target, sample.scenario), []).append(sample)
@@ -117,17 +117,17 @@ def _write_ratios(by_place: Mapping[tuple[str, str], Sequence[Sample]]) -> Itera
 
 
 def write(value: float | None, form: str) -> str:
-    """A figure, or a dash."""
+    """A figure, or a dash if it is missing."""
     return MISSING if value is None else f"{value:{form}}"
 
 
 def describe_noise(samples: Sequence[Sample]) -> str:
-    """How much other programs took while samples were taken."""
+    """How much processor time other programs used while samples were taken."""
     if not samples:
         return "no samples"
     shares = sorted(sample.foreign for sample in samples)
     over = sum(share > MAX_FOREIGN for share in shares)
     return (
-        f"Others took {statistics.median(shares):.2f} of a core at the median and {shares[-1]:.2f} at most; "
+        f"Other programs used {statistics.median(shares):.2f} of a core at the median and {shares[-1]:.2f} at most; "
         f"{over} of {len(shares)} samples were disturbed (over {MAX_FOREIGN:g})."
     )

@@ -1,9 +1,9 @@
-"""Gateways side by side on one core: processor time a request and a chunk, requests a second, memory.
+"""Gateways side by side on one core: processor time for a request and a chunk, requests a second, memory.
 
     python -m bench.gateways.run --quick
     python -m bench.gateways.run --targets direct,aiohttp,trimtab --rounds 3 --json rows.json
 
-See README.md, "Gateways". Linux, two cores at least.
+See README.md, "How fast is it beside other gateways?". Linux, at least two cores.
 """
 
 import argparse
@@ -30,18 +30,18 @@ from bench.peers.environments import PEERS, MissingPeerError
 
 QUICK_TARGETS = "direct,nginx,aiohttp,sglang,trimtab_off,trimtab,trimtab_cut"
 _SETTLE_SECONDS = 0.5
-"""After a start, before memory is read."""
+"""Chosen: time for a started target to become quiet before its memory is read."""
 
 
 def main() -> None:
-    # Ended by `timeout`, say, it still ends the gateways that it has started.
+    # So that a run that `timeout` ends still ends the gateways that it has started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = parse_arguments()
     targets, scenarios = find_targets(arguments.targets), find_scenarios(arguments.scenarios, quick=arguments.quick)
     rows: list[Sample | Memory] = []
     with prepare(arguments) as (bench, place, gateway_cores):
         for number in range(arguments.rounds):
-            # There and back: a machine that becomes slower does so for all.
+            # Every second round goes backwards: a machine that becomes slower over time affects all targets alike.
             for target in targets if number % 2 == 0 else targets[::-1]:
                 own = replace(place, folder=place.folder / f"{target.name}-{number}")
                 bodies = write_bodies(place.folder / "bodies" / target.name, target.model)
@@ -63,13 +63,13 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--targets", help=f"with commas; of {', '.join(target.name for target in TARGETS)}")
-    add("--scenarios", help=f"with commas; of {', '.join(scenario.name for scenario in SCENARIOS)}")
-    add("--rounds", type=int, help="each goes over all targets; 3, with --quick 1")
-    add("--quick", action="store_true", help="one short round, LiteLLM and TensorZero left out: a minute")
-    add("--peers", type=Path, default=PEERS, help="where bench.peers.install put them")
-    add("--folder", type=Path, help="where logs and bodies go; none: a folder that is removed at the end")
-    add("--json", type=Path, help="write the rows there, after each target")
+    add("--targets", help=f"comma-separated, from {', '.join(target.name for target in TARGETS)}")
+    add("--scenarios", help=f"comma-separated, from {', '.join(scenario.name for scenario in SCENARIOS)}")
+    add("--rounds", type=int, help="rounds over all targets (default: 3, with --quick 1)")
+    add("--quick", action="store_true", help="one short round without LiteLLM and TensorZero; takes a minute")
+    add("--peers", type=Path, default=PEERS, help="folder in which bench.peers.install put the peers")
+    add("--folder", type=Path, help="folder for logs and bodies (default: a folder that is removed at the end)")
+    add("--json", type=Path, help="write the rows to this file after each target")
     arguments = parser.parse_args()
     everybody = ",".join(target.name for target in TARGETS)
     arguments.targets = arguments.targets or (QUICK_TARGETS if arguments.quick else everybody)
@@ -78,7 +78,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def find_scenarios(names: str | None, *, quick: bool) -> list[Scenario]:
-    """Scenarios by their names, all if there are none. Raises SystemExit if one is unknown."""
+    """Scenarios by name, all if no name is given. Raises SystemExit if a name is unknown."""
     known = {scenario.name: scenario for scenario in SCENARIOS}
     wanted = names.split(",") if names else list(known)
     if unknown := set(wanted) - set(known):
@@ -89,18 +89,18 @@ def find_scenarios(names: str | None, *, quick: bool) -> list[Scenario]:
 
 
 def shorten(scenario: Scenario) -> Scenario:
-    """The same for the quick mode."""
+    """The scenario with the options of the quick mode."""
     return replace(scenario, options=scenario.quick_options, events=min(scenario.events, QUICK_EVENTS))
 
 
 @contextmanager
 def prepare(arguments: argparse.Namespace) -> Iterator[tuple[Bench, Surroundings, set[int]]]:
-    """The generator, the upstream, a folder, and the gateway's core."""
+    """The generator, the upstream, a folder, and the core of the gateway."""
     gateway_cores, other_cores = share_cores()
     generator, upstream = find_native("generator"), find_native("upstream")
     print(f"{describe_machine()}; generator and upstream {describe_native(generator)}", flush=True)
     if gateway_cores == other_cores:
-        print("One core for all: what is shown is not the gateway's alone.", file=sys.stderr)
+        print("This machine has one core: the figures are not the gateway's alone.", file=sys.stderr)
     with (
         tempfile.TemporaryDirectory(prefix="trimtab-gateways-") as passing,
         run_upstream(upstream, other_cores) as (port, pid),
@@ -120,7 +120,7 @@ def load(
     scenarios: Sequence[Scenario],
     how: tuple[int, dict[str, Path], int],
 ) -> Iterator[Sample | Memory]:
-    """All scenarios on one target: `how` is the round, the bodies, and how often a disturbed sample is taken."""
+    """Run all scenarios on one target. `how` is the round, the bodies, and how often a disturbed sample is repeated."""
     number, bodies, attempts = how
     time.sleep(_SETTLE_SECONDS)
     before_mb = read_resident_mb(running.find_processes())
@@ -130,7 +130,9 @@ def load(
         asked = Load(target.name, target.path, number, bodies[scenario.body], scenario.options)
         sample = measure(bench, running, scenario, asked, attempts=attempts)
         cost = "-" if sample.cost_us is None else f"{sample.cost_us:.1f} us"
-        said = f"{sample.per_second:.0f}/s, {cost}, {sample.failed} failed, others {sample.foreign:.2f} of a core"
+        said = (
+            f"{sample.per_second:.0f}/s, {cost}, {sample.failed} failed, other programs {sample.foreign:.2f} of a core"
+        )
         print(f"round {number}, {target.label}, {scenario.name}: {said}", file=sys.stderr, flush=True)
         yield sample
     if running.pid is not None:

@@ -1,6 +1,6 @@
 """Targets as processes: started on their core, asked until they answer, ended with all that they started.
 
-Law: a target that does not do what it is measured for is no target: the run ends there and says why.
+Law: a target that does not do what the scenario measures stops the run with an error that says why.
 """
 
 import http.client
@@ -18,18 +18,18 @@ from bench.harness.accounts import find_family, pinned
 from bench.harness.servers import HOST, stop
 
 READY_SECONDS = 120.0
-"""LiteLLM takes ten on a busy machine."""
+"""Chosen: LiteLLM needs ten seconds on a busy machine."""
 DECISION_SECONDS = 30.0
 _SHOWN_CHARS = 600
 
 
 class BrokenTargetError(RuntimeError):
-    """A target does not start, or does not do what is to be measured."""
+    """A target does not start, or does not do what is measured."""
 
 
 @contextmanager
 def run_upstream(command: list[str], cores: set[int]) -> Iterator[tuple[int, int]]:
-    """The fake upstream; its port and its process."""
+    """The fake upstream: its port and its process."""
     with pinned(cores):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
@@ -42,7 +42,7 @@ def run_upstream(command: list[str], cores: set[int]) -> Iterator[tuple[int, int
 
 @contextmanager
 def run_target(target: Target, place: Surroundings, cores: set[int], bodies: dict[str, Path]) -> Iterator[Running]:
-    """The target, once it answers. Raises MissingPeerError if it is not installed, and BrokenTargetError."""
+    """Start the target and wait until it answers. Raises MissingPeerError and BrokenTargetError."""
     if target.prepare is None:
         yield Running(place.upstream_port, None)
         return
@@ -66,7 +66,10 @@ def run_target(target: Target, place: Surroundings, cores: set[int], bodies: dic
 
 
 def check_decisions(target: Target, port: int, body: bytes) -> None:
-    """Trimtab must treat the large body as the target's name says; a summary may have to be written first."""
+    """Check that trimtab makes the decisions of the target on the large body; a summary may have to be written first.
+
+    Raises BrokenTargetError if it never does.
+    """
     deadline = time.perf_counter() + DECISION_SECONDS
     acted = None
     while time.perf_counter() < deadline:
@@ -80,7 +83,7 @@ def check_decisions(target: Target, port: int, body: bytes) -> None:
 
 
 def ask(port: int, path: str, body: bytes) -> tuple[int, dict[str, str]]:
-    """A POST's status and headers, their names in small letters."""
+    """Status and headers of a POST, header names in lower case."""
     connection = http.client.HTTPConnection(HOST, port, timeout=30.0)
     try:
         headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-bench"}
@@ -93,7 +96,7 @@ def ask(port: int, path: str, body: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _wait_for_answer(target: Target, launch: Launch, process: subprocess.Popen[bytes], log: Path, body: bytes) -> int:
-    """The port, once a small request is answered with 200."""
+    """The port, as soon as a small request is answered with 200."""
     deadline = time.perf_counter() + READY_SECONDS
     said = ""
     while time.perf_counter() < deadline and process.poll() is None:
@@ -114,7 +117,7 @@ def _wait_for_answer(target: Target, launch: Launch, process: subprocess.Popen[b
 
 
 def _stop_all(process: subprocess.Popen[bytes]) -> None:
-    """End it, and what it started and left behind."""
+    """End the process and everything that it started and left running."""
     family = find_family(process.pid)
     stop(process)
     for pid in family[1:]:

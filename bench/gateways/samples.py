@@ -1,7 +1,7 @@
-"""One sample: a load is put on a target, and what that took is read from the kernel and from the upstream.
+"""One sample: put a load on a target, then read what it cost from the kernel and from the upstream.
 
-Law: a sample during which other programs took a core's tenth is taken again, and the cleanest one is kept with what
-disturbed it.
+Law: a sample during which other programs used more than a tenth of a core is repeated; the cleanest one is kept, with
+the share that other programs used.
 """
 
 import resource
@@ -19,7 +19,7 @@ from bench.harness.accounts import find_family, pinned, read_machine, read_proce
 from bench.harness.servers import HOST
 
 MAX_FOREIGN = 0.10
-"""Of a core, in the mean over a sample."""
+"""Of a core, on average over a sample. Chosen: a sample with more is repeated."""
 ATTEMPTS = 3
 _QUIET_SECONDS = 0.3
 _MOST_WAITING_SECONDS = 5.0
@@ -28,10 +28,10 @@ _GENERATOR_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One target under one load. Times are milliseconds; `cost_us` is the gateway's processor time, microseconds.
+    """One target under one load. Times are milliseconds; `cost_us` is the gateway's processor time in microseconds.
 
-    It is for each answer, or for each event of the streams. `first_ms` and `last_ms` are medians. `foreign`: what
-    others took of a core meanwhile, other machines on the same hardware among them.
+    `cost_us` is for each answer, or for each event of a stream. `first_ms` and `last_ms` are medians. `foreign` is the
+    share of a core that others used meanwhile, including other virtual machines on the same hardware.
     """
 
     target: str
@@ -61,7 +61,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A target that answers; `pid` is None for the upstream itself."""
+    """A target that answers requests; `pid` is None for the upstream itself."""
 
     port: int
     pid: int | None
@@ -74,7 +74,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What samples are taken with: the generator's command and cores, and the upstream."""
+    """The tools of sampling: the command and cores of the generator, and the upstream."""
 
     generator: Sequence[str]
     cores: set[int]
@@ -84,7 +84,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the generator is told beside its port: to whom, with what, and how."""
+    """A load for one target: its path, the file of the body, and the options of the generator."""
 
     target: str
     path: str
@@ -94,7 +94,7 @@ class Load:
 
 
 def ask_upstream(port: int, path: str) -> dict[str, int]:
-    """An answer of the upstream's own pages."""
+    """Read one of the upstream's own pages."""
     with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=10.0) as answer:
         found: dict[str, int] = orjson.loads(answer.read())
         return found
@@ -102,7 +102,7 @@ def ask_upstream(port: int, path: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The accounts at one moment, in seconds."""
+    """The processor accounts at one moment, in seconds."""
 
     at: float
     gateway: float
@@ -120,7 +120,10 @@ class _Reading:
 
 
 def measure(bench: Bench, running: Running, scenario: Scenario, load: Load, *, attempts: int = ATTEMPTS) -> Sample:
-    """The cleanest of so many samples; the first one that nobody disturbed ends it. A single one is not waited for."""
+    """Take up to `attempts` samples and return the cleanest; stop at the first one that was not disturbed.
+
+    With a single attempt it does not wait for a quiet machine.
+    """
 
     def take() -> Sample:
         if attempts > 1:
@@ -131,7 +134,7 @@ def measure(bench: Bench, running: Running, scenario: Scenario, load: Load, *, a
 
 
 def take_cleanest(take: Callable[[], Sample], attempts: int) -> Sample:
-    """The same for any way to take a sample."""
+    """Repeat any way to take a sample, until one is not disturbed."""
     best = take()
     for _ in range(attempts - 1):
         if best.foreign <= MAX_FOREIGN:
@@ -174,14 +177,14 @@ def _read_median_ms(times: dict[str, float] | None) -> float | None:
 
 
 def _own_seconds() -> float:
-    """Of this process and the generators that have ended."""
+    """Processor time of this process and of the generators that have ended."""
     used = time.process_time()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used + children.ru_utime + children.ru_stime
 
 
 def _wait_for_quiet(bench: Bench, running: Running) -> None:
-    """Until others leave the cores alone, or for some seconds: then the sample says that they did not."""
+    """Wait until other programs leave the cores alone, but only for some seconds."""
     deadline = time.perf_counter() + _MOST_WAITING_SECONDS
     while time.perf_counter() < deadline:
         before = _Reading.take(bench, running)

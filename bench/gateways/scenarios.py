@@ -1,6 +1,6 @@
 """What is asked of each gateway: bodies, the shape of the load, and what the upstream answers.
 
-Law: bodies are made up, the same in every run; a target's model name is all that differs.
+Law: bodies are made up and the same in every run; only the model name differs between targets.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from bench.material.transcript import build_body
 
 LARGE_BYTES = 404_000
 _NONCE = "NONCE-0000000000"
-"""The generator counts in its digits."""
+"""A nonce of fixed length: the generator counts up in its digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`options` are the generator's; `quick_options` take their place in the quick mode.
+    """One kind of load. `options` are for the generator; `quick_options` replace them in the quick mode.
 
-    `events` and `pause_us` are the upstream's for streams. `by_event`: processor time counts for each event.
+    `events` and `pause_us` set the streams of the upstream. `by_event`: processor time is per event.
     """
 
     name: str
@@ -49,11 +49,11 @@ SCENARIOS = (
     Scenario("events", "stream", _STREAMS, _QUICK_STREAMS, events=200, pause_us=20_000, by_event=True),
     Scenario("events_usage", "stream_usage", _STREAMS, _QUICK_STREAMS, events=200, pause_us=20_000, by_event=True),
 )
-"""Streams come last: what a gateway keeps of the large bodies is there when memory is read at the end."""
+"""Streams come last: memory is read at the end, when the gateway still keeps the large bodies."""
 
 
 def write_bodies(folder: Path, model: str) -> dict[str, Path]:
-    """A file for each kind of body."""
+    """Write a file for each kind of body."""
     large = build_body(LARGE_BYTES, model=model)
     bodies = {
         "small": _write_small(model),
@@ -70,7 +70,7 @@ def write_bodies(folder: Path, model: str) -> dict[str, Path]:
 
 
 def mark_fresh(body: bytes) -> bytes:
-    """The same with a nonce at the beginning of each tool result, so that no result was seen before."""
+    """The body with a nonce at the beginning of each tool result, so that no result was seen before."""
     document = orjson.loads(body)
     for message in document["messages"]:
         if message["role"] == "tool":

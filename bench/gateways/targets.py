@@ -1,6 +1,6 @@
-"""Whom the requests go to: nobody in between, nginx, the yardstick, other gateways, and trimtab.
+"""The targets: no gateway, nginx, the bare aiohttp proxy, other gateways, and trimtab.
 
-Law: each is one process on one core, told not to log requests; each is started anew in every round.
+Law: each is one process on one core that does not log requests; each is started again in every round.
 """
 
 import re
@@ -22,7 +22,7 @@ _TENSORZERO_STARTER = Path(__file__).parents[1] / "peers" / "tensorzero_gateway.
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a target is started in: its upstream, a folder to write to, and where the peers are."""
+    """What a target needs to start: its upstream, a folder to write to, and the folder of the peers."""
 
     upstream_port: int
     folder: Path
@@ -30,13 +30,13 @@ class Surroundings:
 
     @property
     def upstream(self) -> str:
-        """The upstream's address, without /v1."""
+        """The upstream's URL, without /v1."""
         return f"http://{HOST}:{self.upstream_port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a process is started. Without a `port` it prints where it listens, as `prints` has it."""
+    """How a process is started. If it has no `port`, it prints its URL in a line that `prints` matches."""
 
     command: tuple[str, ...]
     port: int
@@ -49,9 +49,10 @@ Prepare = Callable[[Surroundings], Launch]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`prepare` is None for the upstream itself; it raises MissingPeerError if the program is not installed.
+    """One target.
 
-    `decides` are the rules that trimtab must have applied to the large body before anything counts.
+    `prepare` is None for the upstream itself. It raises MissingPeerError if the program is not installed. `decides` are
+    the rules that trimtab must have applied to the large body before anything is measured.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Target:
 
 
 def _prepare_nginx(place: Surroundings) -> Launch:
-    # Debian has it in a folder that users' paths lack.
+    # Debian has nginx in a folder that is not in the PATH of users.
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if program is None:
         name = "nginx"
@@ -131,7 +132,7 @@ TARGETS = (
     Target("direct", "the upstream itself", None),
     Target("nginx", "nginx", _prepare_nginx),
     Target(YARDSTICK, "bare aiohttp + uvloop", _make_yardstick()),
-    Target("aiohttp_json", "the same, JSON decoded and encoded", _make_yardstick("--json")),
+    Target("aiohttp_json", "bare aiohttp, JSON decoded and encoded", _make_yardstick("--json")),
     Target("sglang", "SGLang gateway (Rust)", _prepare_sglang),
     Target(
         "tensorzero",
@@ -145,7 +146,7 @@ TARGETS = (
     Target("trimtab", "trimtab, nothing to cut", _make_trimtab("defaults.context_window=1000000"), decides=""),
     Target(
         "trimtab_cut",
-        "trimtab, a cut standing",
+        "trimtab, with a cut",
         _make_trimtab("defaults.context_window=32768"),
         decides="summarise",
         skips=("first", "events", "events_usage"),
@@ -154,7 +155,7 @@ TARGETS = (
 
 
 def find_targets(names: str) -> list[Target]:
-    """Targets by their names, a list with commas, in the table's order. Raises SystemExit if one is unknown."""
+    """Targets by a comma-separated list of names, in the table's order. Raises SystemExit if a name is unknown."""
     wanted = set(names.split(","))
     if unknown := wanted - {target.name for target in TARGETS}:
         known = ", ".join(target.name for target in TARGETS)

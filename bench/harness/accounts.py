@@ -1,6 +1,6 @@
-"""What processes cost, by the kernel's account: processor time, memory, and what all others took meanwhile.
+"""What processes cost, as the kernel counts it: processor time, memory, and what all others used meanwhile.
 
-Law: Linux, /proc; nothing is asked of the process itself. A process that has ended counts nothing.
+Law: Linux, /proc; the process itself is not asked. A process that has ended counts as zero.
 """
 
 import os
@@ -18,22 +18,22 @@ KIB_PER_MB = 1000 / 1.024
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Seconds of processor time since the machine was started: of all programs, and taken by other machines."""
+    """Seconds of processor time since the start: used by all programs, and taken by other virtual machines."""
 
     busy_seconds: float
     stolen_seconds: float
 
 
 def read_machine() -> Machine:
-    """The account of the whole machine."""
+    """Read the account of the whole machine."""
     figures = [int(figure) for figure in _read("/proc/stat").partition("\n")[0].split()[1:]]
     return Machine(sum(figures[:3]) * _TICK_SECONDS, figures[7] * _TICK_SECONDS)
 
 
 def find_family(pid: int) -> list[int]:
-    """The process and all that descend from it."""
+    """The process and all its descendants."""
     children: dict[int, list[int]] = defaultdict(list)
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+    for name in os.listdir("/proc"):  # noqa: PTH208 - only names are needed
         if name.isdigit() and (fields := _read_fields(int(name))):
             children[int(fields[1])].append(int(name))
     family = [pid]
@@ -43,27 +43,27 @@ def find_family(pid: int) -> list[int]:
 
 
 def read_processor_seconds(pids: Iterable[int]) -> float:
-    """Seconds of processor time, user's and system's, of these processes so far; in steps of ten milliseconds."""
+    """Seconds of processor time (user and system) of these processes so far, in steps of 10 ms."""
     accounts = filter(None, map(_read_fields, pids))
     return sum(int(fields[11]) + int(fields[12]) for fields in accounts) * _TICK_SECONDS
 
 
 def read_thread_seconds(pids: Iterable[int]) -> float:
-    """The same to the nanosecond, of the threads that live: what a thread used that has ended is missing."""
+    """The same to the nanosecond, for threads that still live; the time of threads that have ended is missing."""
     threads = (thread for pid in pids for thread in Path(f"/proc/{pid}/task").glob("*"))
     accounts = (_read(f"{thread}/schedstat").split() for thread in threads)
     return sum(int(fields[0]) for fields in accounts if fields) / 1e9
 
 
 def read_resident_mb(pids: Iterable[int]) -> float:
-    """Megabytes of memory of these processes; what they share counts for each."""
+    """Resident megabytes of these processes; memory that they share counts for each."""
     found = (_RESIDENT.search(_read(f"/proc/{pid}/smaps_rollup")) for pid in pids)
     return sum(int(one.group(1)) for one in found if one) / KIB_PER_MB
 
 
 @contextmanager
 def pinned(cores: set[int]) -> Iterator[None]:
-    """What is started within the block runs on these cores only."""
+    """Processes that the block starts run on these cores only."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -73,13 +73,13 @@ def pinned(cores: set[int]) -> Iterator[None]:
 
 
 def share_cores() -> tuple[set[int], set[int]]:
-    """One core for what is measured, and those for all else; the same one if there is only one."""
+    """One core for the measured program and the others for everything else; the same core if there is only one."""
     first, *others = sorted(os.sched_getaffinity(0))
     return {first}, set(others) or {first}
 
 
 def _read_fields(pid: int) -> list[str]:
-    """The fields behind the name, which may hold blanks and parentheses."""
+    """The fields after the name. The name may contain spaces and parentheses."""
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 

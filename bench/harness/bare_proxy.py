@@ -1,8 +1,8 @@
-"""The yardstick: the least that a proxy on aiohttp and uvloop does. It passes requests and answers on.
+"""The yardstick: the minimum that a proxy on aiohttp and uvloop does. It forwards requests and responses.
 
     python -m bench.harness.bare_proxy --port PORT --upstream http://127.0.0.1:PORT [--json]
 
-With `--json` the body is decoded and encoded on its way, as a gateway that looks into requests has to.
+With `--json` it decodes and encodes the body, as a gateway that reads requests has to.
 """
 
 import argparse
@@ -20,7 +20,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 async def serve(port: int, upstream: str, *, reads_json: bool) -> None:
-    """Pass on until it is ended."""
+    """Forward requests until the process is ended."""
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--upstream", required=True)
-    parser.add_argument("--json", action="store_true", help="decode and encode the body")
+    parser.add_argument("--json", action="store_true", help="decode the body and encode it again")
     arguments = parser.parse_args()
     uvloop.run(serve(arguments.port, arguments.upstream, reads_json=arguments.json))
 

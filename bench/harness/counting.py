@@ -1,6 +1,6 @@
-"""Counters, requests and codecs as the proxy makes them; a new counter or codec knows nothing yet.
+"""Counters, requests and codecs as the proxy makes them. A new counter or codec remembers nothing yet.
 
-Law: the rooms that measure reach the proxy's counting and decoding through here alone.
+Law: the rooms that measure use the proxy's counting and decoding only through this module.
 """
 
 import tiktoken
@@ -16,7 +16,7 @@ VOCABULARIES = exact.VOCABULARIES
 
 
 def load_encoding(vocabulary: str = O200K, *, is_published: bool = False) -> tiktoken.Encoding:
-    """Tiktoken's encoding, from the proxy's own rank file, with the proxy's pattern or the published one. Keep it."""
+    """Tiktoken's encoding from the proxy's own rank file, with its pattern or the published one. Keep it."""
     return exact.load_encoding(vocabulary, is_published=is_published)
 
 
@@ -26,14 +26,14 @@ def make_counter(encoding: tiktoken.Encoding) -> CountTokens:
 
 
 class Codec:
-    """The chat dialect, counting one way; remembers what it has decoded, at first nothing."""
+    """The chat dialect with this counter. It remembers what it has decoded, at first nothing."""
 
     def __init__(self, count: CountTokens, model: str = "") -> None:
-        """Without a model, the costs are those of an unknown one."""
+        """The costs of an unknown model, because no model is given."""
         self._counting = Counting(count, make_known(), find_family(model).costs)
 
     def decode(self, request: Request) -> Conversation:
-        """The request's transcript, counted."""
+        """The request's transcript with its counts."""
         return CHAT.decode(request, self._counting)
 
 

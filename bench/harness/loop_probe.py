@@ -1,7 +1,7 @@
-"""How late the event loop is: a task that sleeps a millisecond, over and over, and writes down what came on top.
+"""How late the event loop is: a task sleeps one millisecond, again and again, and records the excess.
 
-Linux. What the loop's thread did meanwhile is the kernel's own account of it: the rest of a delay, neither on a
-processor nor in line for one, is waiting for the interpreter's lock.
+Linux. The kernel accounts for what the loop's thread did meanwhile: it ran, or it waited for a processor. The rest of a
+delay is waiting for the interpreter's lock.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ _COLUMNS = 5
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One delay in milliseconds: all of it, and of that on a processor and in line for one.
+    """One delay in milliseconds: the whole, the time the thread ran, and the time it waited for a processor.
 
-    `process` is the processor time of all threads of the process in the same while.
+    `process` is the processor time of all threads of the process during the delay.
     """
 
     total: float
@@ -31,24 +31,27 @@ class Lag:
 
     @property
     def lock(self) -> float:
-        """What is left: waiting for the interpreter, which another thread had."""
+        """The rest of the delay: waiting for the interpreter, which another thread had."""
         return max(self.total - self.own - self.in_line, 0.0)
 
     @property
     def program(self) -> float:
-        """What of it the program can have caused: not the wait for a processor, nor a while in which no thread ran."""
+        """The part of the delay that the program can have caused.
+
+        Not included: the wait for a processor, and time in which no thread of the program ran.
+        """
         return max(min(self.total - self.in_line, self.process), 0.0)
 
 
 class Probe:
-    """Watches the loop that it runs on, until it is cancelled."""
+    """Watches the loop that it runs on until it is cancelled."""
 
     def __init__(self) -> None:
-        # No objects: what is collected must not give the garbage collector work.
+        # Plain numbers, not objects: the samples must not give work to the garbage collector.
         self._samples = array("q")
 
     async def run(self) -> None:
-        """Sleep and write down, for ever."""
+        """Sleep and record, forever."""
         account = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
         try:
             while True:
@@ -61,7 +64,7 @@ class Probe:
             os.close(account)
 
     def take(self) -> list[tuple[int, Lag]]:
-        """What was written down since it was last taken: when each delay ended, by the monotonic clock, and it."""
+        """The delays since the last call: when each ended (monotonic clock, nanoseconds), and the delay."""
         samples, self._samples = self._samples, array("q")
         rows = zip(*(samples[column::_COLUMNS] for column in range(_COLUMNS)), strict=True)
         return [(ended, _make_lag(passed - _INTERVAL_NS, *figures)) for ended, passed, *figures in rows]
@@ -71,8 +74,8 @@ LAG_HEADINGS = ("p50", "p99", "longest", "own", "in line", "lock", "longest of t
 
 
 def describe_lags(lags: Sequence[Lag], idle: Sequence[Lag]) -> list[str]:
-    """The delays of some work under the headings above, in milliseconds; and those of the idle loop afterwards."""
-    if not lags:  # done before the loop came to the probe
+    """The delays of some work under `LAG_HEADINGS`, in milliseconds, and the longest of the idle loop afterwards."""
+    if not lags:  # the work was done before the probe ran
         return [*("-" for _ in LAG_HEADINGS[1:]), f"{_find_longest(idle):.1f}"]
     totals = sorted(lag.total for lag in lags)
     worst = max(lags, key=lambda lag: lag.total)
@@ -95,6 +98,6 @@ def _make_lag(*figures_ns: int) -> Lag:
 
 
 def _read(account: int) -> tuple[int, int, int, int]:
-    """Nanoseconds: the clock; what the thread was on a processor, and in line for one; what all threads were on one."""
+    """Nanoseconds: the clock; time the thread ran; time it waited for a processor; time all threads ran."""
     own, in_line, _ = os.pread(account, 128, 0).split()
     return time.monotonic_ns(), int(own), int(in_line), time.process_time_ns()

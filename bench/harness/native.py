@@ -1,6 +1,6 @@
 """The load generator and the fake upstream: in C, compiled at first use; without a compiler, in Python.
 
-Law: both forms take the same arguments and print the same. Figures of the two do not compare, so the form is named.
+Law: both forms take the same arguments and print the same. Their figures do not compare, so the report names the form.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ def find_native(name: str, *, compilers: tuple[str, ...] = ("cc", "gcc", "clang"
     if compiler is None:
         return [sys.executable, "-m", f"bench.harness.plain_{name}"]
     source = _SOURCES / f"{name}.c"
-    # By its content: an old program of an older source is not run.
+    # The name contains the hash of the source, so that a program of an older source is never run.
     content = source.read_bytes() + (_SOURCES / "wire.h").read_bytes()
     program = _BUILT / f"{name}-{hashlib.sha256(content).hexdigest()[:12]}"
     if not program.exists():
@@ -32,5 +32,5 @@ def find_native(name: str, *, compilers: tuple[str, ...] = ("cc", "gcc", "clang"
 
 
 def describe_native(command: list[str]) -> str:
-    """Which form it is, in two words."""
+    """The form that is used, in two words."""
     return "in Python" if command[0] == sys.executable else "in C"

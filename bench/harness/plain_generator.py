@@ -1,6 +1,6 @@
-"""The load generator in Python, for machines without a compiler: takes and prints what native/generator.c does.
+"""The load generator in Python, for machines without a compiler. Same options and output as native/generator.c.
 
-Law: the same options, the same line of JSON. It takes more of its core than the program in C, so it makes less load.
+Law: the same options, the same line of JSON. It needs more of its core than the C program, so it makes less load.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class _Tally:
 
 
 class Generator:
-    """One run."""
+    """One run of the generator."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -44,7 +44,7 @@ class Generator:
         self._warm_until = self._end = 0.0
 
     async def run(self) -> _Tally:
-        """Ask until it is over."""
+        """Send requests until the time of the warm-up and of the run is over."""
         options = self._options
         started = time.perf_counter()
         self._warm_until = started + options.warm_up
@@ -83,7 +83,7 @@ class Generator:
         return time.perf_counter() >= self._end or (most is not None and self._tally.done >= most)
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer; whether the connection may be used again."""
+        """Send one request and read its response; return whether the connection may be used again."""
         request = self._write_request()
         started = time.perf_counter()
         writer.writelines(request)
@@ -136,7 +136,7 @@ class Generator:
 
 
 def describe(tally: _Tally) -> dict[str, object]:
-    """What the program in C prints."""
+    """The same line of JSON that the C program prints."""
     return {
         "done": tally.done,
         "answers": tally.answers,

@@ -1,6 +1,6 @@
-"""The fake upstream in Python, for machines without a compiler: takes and answers what native/upstream.c does.
+"""The fake upstream in Python, for machines without a compiler. It does what native/upstream.c does.
 
-Law: the paths, the counts and the bytes of the events are those of the program in C.
+Law: paths, counts and bytes of the events are those of the C program.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class _Counts:
 
 
 class PlainUpstream:
-    """Answers at once, or as a stream with pauses."""
+    """Answers at once, or with a stream that has pauses."""
 
     def __init__(self) -> None:
         self._counts = _Counts()
@@ -42,7 +42,7 @@ class PlainUpstream:
         self._pause_seconds = 0.02
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Any request's answer."""
+        """The response to any request."""
         body = await request.read()
         if request.method != "POST":
             return self._answer_get(request)
@@ -109,7 +109,7 @@ def _write_json(value: object) -> web.Response:
 
 
 async def serve(port: int) -> None:
-    """Listen, say at which port, and go on for ever."""
+    """Listen, print the port, and run forever."""
     runner = web.ServerRunner(web.Server(PlainUpstream().answer, access_log=None))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port, backlog=4096).start()
@@ -119,7 +119,7 @@ async def serve(port: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="0: a free one")
+    parser.add_argument("--port", type=int, default=0, help="0: a free port")
     uvloop.run(serve(parser.parse_args().port))
 
 

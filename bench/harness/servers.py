@@ -1,6 +1,6 @@
-"""The processes that the benchmarks start: an upstream of their own, and the proxy as a user starts it.
+"""The processes that the benchmarks start: their own upstream, and the proxy as a user starts it.
 
-Law: every process is ended with the block that started it. Loopback only.
+Law: every process ends with the block that started it. Loopback only.
 """
 
 import os
@@ -17,16 +17,16 @@ from typing import BinaryIO
 HOST = "127.0.0.1"
 TRIMTAB = (str(Path(sys.executable).with_name("trimtab")),)
 READY_SECONDS = 20.0
-"""A proxy that is not ready by then will never be."""
+"""Chosen: a proxy that is not ready after this time has failed."""
 POLL_SECONDS = 0.002
 STOP_SECONDS = 10.0
 _DATA_DIRECTORY = tempfile.TemporaryDirectory(prefix="trimtab-bench-")
-"""Not the user's own: what a run has paid for must not come free in the next."""
+"""Its own store, not the user's: summaries that one run has paid for must not be free in the next."""
 _READY_REQUEST = b"GET /trimtab/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def find_free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """A port on which nothing listens at this moment."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         port: int = listener.getsockname()[1]
@@ -36,7 +36,7 @@ def find_free_port() -> int:
 def start_proxy(
     port: int, *options: str, program: Sequence[str] = TRIMTAB, log: int | BinaryIO = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """`trimtab serve` on a port, not ready yet; its log goes to `log`, TRIMTAB_* variables do not reach it."""
+    """`trimtab serve` on a port, not ready yet. Its log goes to `log`; TRIMTAB_* variables are not passed on."""
     command = [*program, "serve", "--listen", f"{HOST}:{port}", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
     environment["XDG_DATA_HOME"] = _DATA_DIRECTORY.name
@@ -44,7 +44,7 @@ def start_proxy(
 
 
 def wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return as soon as GET /trimtab/ready answers 200. Raises RuntimeError where it never does."""
+    """Return as soon as GET /trimtab/ready answers 200. Raises RuntimeError if that never happens."""
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -58,7 +58,7 @@ def wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process; by force where it does not go."""
+    """End a process, by force if it does not end by itself."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
@@ -69,7 +69,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def run_proxy(upstream_port: int, *settings: str) -> Iterator[int]:
-    """A proxy in front of a local upstream, ready; yields its port. `settings` are written DOTTED.KEY=VALUE."""
+    """A ready proxy in front of a local upstream; yields its port. `settings` are written DOTTED.KEY=VALUE."""
     port = find_free_port()
     options = [part for setting in settings for part in ("--set", setting)]
     process = start_proxy(port, "--upstream", f"http://{HOST}:{upstream_port}/v1", *options)
@@ -82,11 +82,11 @@ def run_proxy(upstream_port: int, *settings: str) -> Iterator[int]:
 
 @contextmanager
 def run_upstream(*arguments: str, module: str = "bench.harness.upstream") -> Iterator[int]:
-    """An upstream in a process of its own, listening; yields its port."""
+    """An upstream in its own process, listening; yields its port."""
     command = [sys.executable, "-m", module, *arguments]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
-        # The port is the upstream's first and only line, written once it listens.
+        # The upstream prints its port as its first and only line, once it listens.
         yield int(process.stdout.readline() if process.stdout else b"")
     finally:
         stop(process)

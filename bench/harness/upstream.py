@@ -1,7 +1,7 @@
-"""The benchmarks' upstream: answers whatever it is asked, at once or as an event stream with pauses.
+"""The benchmarks' upstream: answers any request, at once or as an event stream with pauses.
 
-Law: as little work as can be, so that what is measured is the proxy. Prints its port when it listens; runs until it
-is ended. Requests must carry a Content-Length or no body.
+Law: it does as little work as possible, so that the proxy is what is measured. It prints its port when it listens, and
+runs until it is ended. Requests must carry a Content-Length or no body.
 """
 
 import argparse
@@ -53,7 +53,7 @@ _STREAM_END = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 
 class Answering(asyncio.Protocol):
-    """Answers a request as soon as its last byte is there, with one small chat completion."""
+    """Answers with one small chat completion as soon as the last byte of a request has arrived."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -61,7 +61,7 @@ class Answering(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; uvloop's own is a transport in all but its class."""
+        """Keep the transport. uvloop's transport behaves as one, but its class is another."""
         self._transport = cast("asyncio.WriteTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -70,7 +70,7 @@ class Answering(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """Count the body's bytes; look at the head alone."""
+        """Count the body's bytes; only the head is parsed."""
         if self._missing_bytes:
             self._missing_bytes -= len(data)
         else:
@@ -85,11 +85,11 @@ class Answering(asyncio.Protocol):
             self.answer()
 
     def answer(self) -> None:
-        """The request is whole."""
+        """Answer the request, which is complete."""
         self.write(_ANSWER)
 
     def write(self, data: bytes) -> bool:
-        """Send; False where the client has left."""
+        """Send; False if the client has left."""
         if self._transport is None:
             return False
         self._transport.write(data)
@@ -97,7 +97,7 @@ class Answering(asyncio.Protocol):
 
 
 class Streaming(Answering):
-    """Answers with `chunks` events, `pause_seconds` between two; each says when it was sent."""
+    """Answers with `chunks` events, `pause_seconds` apart. Each event contains the time at which it was sent."""
 
     def __init__(self, chunks: int, pause_seconds: float) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Streaming(Answering):
         self._pause_seconds = pause_seconds
 
     def answer(self) -> None:
-        """The head and the first event at once, the others by and by."""
+        """Send the head and the first event at once, the others after their pauses."""
         self.write(_STREAM_HEAD)
         self._send(self._chunks)
 
@@ -122,7 +122,7 @@ class Streaming(Answering):
 
 
 async def serve(make_protocol: Callable[[], Answering]) -> None:
-    """Listen on a free port, say which, and go on for ever."""
+    """Listen on a free port, print it, and run forever."""
     server = await asyncio.get_running_loop().create_server(make_protocol, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
@@ -130,8 +130,8 @@ async def serve(make_protocol: Callable[[], Answering]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=0, help="events of a stream; 0: a JSON answer")
-    parser.add_argument("--pause-ms", type=float, default=5.0, help="between two events")
+    parser.add_argument("--chunks", type=int, default=0, help="events of a stream; 0: a JSON response")
+    parser.add_argument("--pause-ms", type=float, default=5.0, help="milliseconds between two events")
     arguments = parser.parse_args()
     streaming = partial(Streaming, arguments.chunks, arguments.pause_ms / 1000)
     uvloop.run(serve(streaming if arguments.chunks else Answering))

@@ -1,4 +1,4 @@
-"""The time that the proxy adds: at its start, to a long request, to a stream, to its own event loop.
+"""The time that the proxy adds: to its start, to a long request, to a stream, and to its own event loop.
 
-Law: whatever is compared takes turns in one run.
+Law: things that are compared take turns in one run.
 """

@@ -1,6 +1,6 @@
 """The benchmarks' client: one blocking keep-alive connection, the same for the upstream and for the proxy.
 
-Law: requests are built before the clock runs, answers are read to their end before it is looked at again.
+Law: a request is built before the clock starts; its response is read to the end before the clock stops.
 """
 
 import re
@@ -18,28 +18,28 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer read whole, and how long it took from the request's first byte to its own last one."""
+    """A complete response, and the time from the request's first byte to the response's last byte."""
 
     head: bytes
     body: bytes
     seconds: float
 
     def header(self, name: str) -> str:
-        """The value of a header, empty where it is not there."""
+        """The value of a header; empty if it is missing."""
         found = re.search(rb"\r\n" + name.encode() + rb": *([^\r]*)", self.head, re.IGNORECASE)
         return found.group(1).decode() if found else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An event stream: seconds until the first event, and of each event from its sending to its arrival."""
+    """An event stream: seconds until the first event, and for each event the seconds from sending to arrival."""
 
     first_byte_seconds: float
     delays_seconds: tuple[float, ...]
 
 
 def build_request(body: bytes, *headers: str) -> bytes:
-    """A chat completion's request on the wire; `headers` are further lines."""
+    """A chat completion request as it is sent; `headers` are additional lines."""
     lines = [
         "POST /v1/chat/completions HTTP/1.1",
         "Host: localhost",
@@ -52,7 +52,7 @@ def build_request(body: bytes, *headers: str) -> bytes:
 
 
 class Connection:
-    """A connection to a local port; close it when done, or use it as a context."""
+    """A connection to a local port, also a context manager. Close it when done."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS)
@@ -65,7 +65,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, request: bytes) -> Answer:
-        """Send a request and read its answer, which must have a Content-Length. Raises RuntimeError but for a 200."""
+        """Send a request and read its response (200, with a Content-Length), else raise RuntimeError."""
         started = time.perf_counter()
         self._socket.sendall(request)
         data = b""
@@ -78,7 +78,7 @@ class Connection:
         return Answer(head, body, seconds)
 
     def stream(self, request: bytes) -> Stream:
-        """Send a request and follow the event stream of harness/upstream.py. Raises RuntimeError but for a 200."""
+        """Send a request and follow the event stream of harness/upstream.py. Raises RuntimeError unless it is a 200."""
         started_ns = time.monotonic_ns()
         self._socket.sendall(request)
         data = b""

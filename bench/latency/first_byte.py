@@ -1,9 +1,9 @@
-"""What the proxy adds before the first event of a stream, and to each event after it.
+"""What the proxy adds before the first event of a stream, and to each later event.
 
     python -m bench.latency.first_byte --streams 60
 
 The same request goes to the upstream directly and through the proxy, by turns, in one run. The upstream streams with
-real pauses and writes into each event when it was sent, by the clock that all processes of a machine share.
+real pauses. It writes the time of sending into each event; all processes of a machine share that clock.
 """
 
 import argparse
@@ -23,14 +23,14 @@ WARM_UP = 4
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Seconds until each stream's first event, and seconds that each later event took."""
+    """Seconds until each stream's first event, and the delay of each later event in seconds."""
 
     first_seconds: list[float]
     delays_seconds: list[float]
 
 
 def measure(request: bytes, direct_port: int, proxy_port: int, streams: int) -> tuple[Series, Series]:
-    """Follow streams of both, by turns; which of them comes first changes from turn to turn."""
+    """Follow streams of both by turns; the order changes from turn to turn."""
     direct, proxied = Series([], []), Series([], [])
     with Connection(direct_port) as to_upstream, Connection(proxy_port) as to_proxy:
         for number in range(WARM_UP + streams):
@@ -54,20 +54,20 @@ def show(name: str, direct: Sequence[float], proxied: Sequence[float]) -> None:
 
 
 def build_small_body() -> bytes:
-    """A short question, to be streamed."""
+    """A short question whose response is streamed."""
     question = {"role": "user", "content": "Say fifty words about trim tabs."}
     return orjson.dumps({"model": "bench", "stream": True, "messages": [question]})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=60, help="each way")
-    parser.add_argument("--chunks", type=int, default=50, help="events of a stream, 2 at least")
-    parser.add_argument("--pause-ms", type=float, default=5.0, help="between two events")
-    parser.add_argument("--kilobytes", type=int, default=0, help="of the request; 0: a short question")
+    parser.add_argument("--streams", type=int, default=60, help="streams directly, and as many through the proxy")
+    parser.add_argument("--chunks", type=int, default=50, help="events of a stream, at least 2")
+    parser.add_argument("--pause-ms", type=float, default=5.0, help="milliseconds between two events")
+    parser.add_argument("--kilobytes", type=int, default=0, help="size of the request; 0: a short question")
     arguments = parser.parse_args()
     if arguments.chunks < 2:
-        parser.error("--chunks must be 2 at least: the first event and a later one are measured")
+        parser.error("--chunks must be at least 2: the first event and a later one are measured")
     body = build_body(arguments.kilobytes * 1000) if arguments.kilobytes else build_small_body()
     pause = f"--pause-ms={arguments.pause_ms}"
     print(describe_machine())

@@ -1,9 +1,9 @@
-"""The client of loop_lag.py, a process of its own: builds bodies that the proxy has never seen, and posts them.
+"""The client of loop_lag.py, in its own process: builds bodies that the proxy has never seen, and posts them.
 
     python -m bench.latency.loop_client PORT
 
-In, a JSON line for each case; out, "ready" once its bodies are built, and after the next line in, [started, ended] of
-each post in nanoseconds of the monotonic clock.
+Input: a JSON line for each case. Output: "ready" once its bodies are built, and after the next input line [started,
+ended] of each post, in nanoseconds of the monotonic clock.
 """
 
 import sys
@@ -18,18 +18,18 @@ from bench.latency.client import Connection, build_request
 from bench.material.transcript import build_body
 
 PAUSE_SECONDS = 0.05
-"""Between two posts: what the proxy does behind an answer belongs to the post before."""
+"""Between two posts. Chosen: what the proxy does after a response then still belongs to that post."""
 PART_BYTES = 2_000_000
-"""A larger body is made of copies: making text up takes long."""
+"""Chosen: a larger body consists of copies, because making text up takes long."""
 _MARK = b'"content":"'
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Posts of bodies of a size, `at_once` at a time: many messages, or nearly all in one text.
+    """Posts of bodies of one size, `at_once` at a time: many messages, or nearly all of the text in one message.
 
-    Each is for a model of its own whose name begins with `model`, so that nothing is learned from what the upstream
-    reports. `is_known`: the messages are the same in each post.
+    Each post has its own model, whose name begins with `model`, so that the proxy learns nothing from the usage that
+    the upstream reports. `is_known`: the messages are the same in each post.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Case:
 
 
 def build_case(case: Case, seed: int) -> list[bytes]:
-    """The requests of a case, no two with a message in common; the same one each time where it is known."""
+    """The requests of a case. No two have a message in common, unless the case is known."""
     shape = build_shape(case.kilobytes * 1000, is_one_text=case.is_one_text)
     numbers = range(seed, seed + case.posts)
     marks = [seed] * case.posts if case.is_known else numbers
@@ -51,7 +51,7 @@ def build_case(case: Case, seed: int) -> list[bytes]:
 
 
 def build_shape(total_bytes: int, *, is_one_text: bool) -> bytes:
-    """A body of about a size: of messages as agents send them, or nearly all of it in the last one's text."""
+    """A body of about this size: messages as agents send them, or nearly all of the text in the last message."""
     copies = max(total_bytes // PART_BYTES, 1)
     part = build_body(total_bytes // copies, steps=1 if is_one_text else total_bytes // copies * 175 // 400_000)
     members = orjson.loads(part)
@@ -59,7 +59,7 @@ def build_shape(total_bytes: int, *, is_one_text: bool) -> bytes:
         result = members["messages"][-1]
         result["content"] = (2 * copies * result["content"])[:total_bytes]
         return orjson.dumps(members)
-    # Each copy's calls and texts are told apart, as a session's are.
+    # Each copy gets other ids and texts, so that no call of a session repeats.
     marked = (
         part.replace(b"call_", b"call_%d_" % copy).replace(_MARK, _MARK + b"%d. " % copy) for copy in range(copies)
     )
@@ -73,7 +73,7 @@ def _mark(shape: bytes, number: int, model: str) -> bytes:
 
 
 def post_all(port: int, requests: list[bytes], at_once: int) -> list[tuple[int, int]]:
-    """When each post began, and when its answer had been read."""
+    """When each post began, and when its response had been read."""
     with ThreadPoolExecutor(at_once) as pool:
         connections = [Connection(port) for _ in range(at_once)]
         spans: list[tuple[int, int]] = []

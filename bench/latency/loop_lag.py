@@ -1,13 +1,14 @@
-"""How long the proxy's event loop is held while large requests are counted: by a probe on that very loop.
+"""How long the proxy's event loop is blocked while large requests are counted, by a probe on that loop.
 
     python -m bench.latency.loop_lag --posts 20
 
-The proxy runs in this process, on uvloop, as `trimtab serve` runs it; the upstream and the client are processes of
-their own. Each body's messages have never been seen, unless the case says so. After each case the loop idles as long:
-the machine stalls by itself now and then. *own*: of the longest delay, the time that the loop's thread ran; *in line*:
-it waited for a processor, which other processes had; *lock*: it waited for the interpreter, which another thread had
-(whether that ran or waited for a processor itself). *longest of the program*: of any delay, what the program can have
-caused: not the wait in line, and not a while in which none of its threads ran.
+The proxy runs in this process, on uvloop, as `trimtab serve` runs it. The upstream and the client are processes of
+their own. The messages of a body have never been seen, unless the case says so. After each case the loop idles for as
+long, because the machine itself stalls now and then.
+
+Columns, for the longest delay: *own*: the loop's thread ran; *in line*: it waited for a processor that other processes
+had; *lock*: it waited for the interpreter, which another thread had. *longest of the program*: the longest delay
+without the wait in line and without time in which no thread of the program ran.
 """
 
 import argparse
@@ -46,19 +47,19 @@ GOAL_KILOBYTES = 1000
 HARD_KILOBYTES = 20_000
 HARD_POSTS = 3
 SETTLE_SECONDS = 1.0
-"""For the upstream and the client to start."""
+"""Chosen: time for the upstream and the client to start."""
 MIN_IDLE_SECONDS = 1.0
 MAX_IDLE_SECONDS = 3.0
 BREATH_SECONDS = 0.2
-"""Before a case begins, so that what prepared it is not part of it."""
+"""Chosen: pause before a case, so that its preparation is not measured."""
 WIDE, NARROW = "wide", "narrow"
 WINDOWS = {WIDE: 10_000_000, NARROW: 32_768}
-"""Counted, and passed on unchanged; or cut."""
+"""The windows of the cases: count and forward unchanged, or cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The delays in a case, the longest of each post in milliseconds, and the delays of an idle loop afterwards."""
+    """The delays during a case, the longest of each post in milliseconds, and the delays of an idle loop afterwards."""
 
     lags: Sequence[Lag]
     longest: Sequence[float]
@@ -92,11 +93,11 @@ class Client:
         self._process = process
 
     async def prepare(self, case: Case) -> None:
-        """Have the bodies of a case built."""
+        """Let the client build the bodies of a case."""
         await self._ask(orjson.dumps(asdict(case)))
 
     async def post(self) -> list[tuple[int, int]]:
-        """Have them posted; when each began and ended."""
+        """Let the client post them; return when each post began and ended (nanoseconds)."""
         spans: list[tuple[int, int]] = orjson.loads(await self._ask(b"go"))
         return spans
 
@@ -133,7 +134,7 @@ async def measure_case(client: Client, case: Case, probe: Probe) -> Measured:
 
 
 async def measure_work(work: Callable[[], object], probe: Probe) -> Measured:
-    """The same of something done in a thread, a few times over, without any request."""
+    """The same for work in a thread, repeated a few times without any request."""
     probe.take()
     starts = []
     for _ in range(HARD_POSTS):
@@ -144,7 +145,7 @@ async def measure_work(work: Callable[[], object], probe: Probe) -> Measured:
 
 
 async def _idle_and_summarise(probe: Probe, starts: Sequence[int]) -> Measured:
-    """What was measured until now, by the posts that began at `starts`; and idle as long."""
+    """Divide the recorded delays by the posts that began at `starts`; then idle for as long."""
     bounds = [*starts, time.monotonic_ns()]
     await asyncio.sleep(min(max((bounds[-1] - bounds[0]) / 1e9, MIN_IDLE_SECONDS), MAX_IDLE_SECONDS))
     taken = probe.take()
@@ -165,14 +166,14 @@ def describe(name: str, measured: Measured) -> list[str]:
 
 
 def make_lone_works() -> dict[str, Callable[[], object]]:
-    """What a request of 20 MB is made of, done in a thread alone."""
+    """The parts of the work for a request of 20 MB, each alone in a thread."""
     encoding = load_encoding()
     body = build_shape(HARD_KILOBYTES * 1000, is_one_text=False)
     one = build_shape(HARD_KILOBYTES * 1000, is_one_text=True)
     request, one_request = read_body(body), read_body(one)
     text = orjson.loads(one)["messages"][-1]["content"]
 
-    kept: list[Codec] = []  # as the proxy keeps it: to free it all takes long, too
+    kept: list[Codec] = []  # kept, as the proxy keeps it: freeing all of it takes long, too
 
     def decode(request: Request, count: CountTokens) -> None:
         kept.append(Codec(count))
@@ -208,15 +209,15 @@ async def measure_all(config: Config, cases: Sequence[Case], *, lone: bool) -> d
 
 
 def note_fault(faults: Counter[str], _: object, level: str, event: structlog.typing.EventDict) -> NoReturn:
-    """Count what the proxy complains of; a request that fails open is not what was to be measured."""
+    """Count the warnings of the proxy: a request that fails open is not what should be measured."""
     faults[f"{level} {event['event']} {event.get('phase', '')} {event.get('error', '')}".strip()] += 1
     raise structlog.DropEvent
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--posts", type=int, default=20, help="of each case, but for those of 20 MB")
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--posts", type=int, default=20, help="posts of each case, except those of 20 MB")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
     arguments = parser.parse_args()
     faults: Counter[str] = Counter()
     structlog.configure(
@@ -237,7 +238,7 @@ def main() -> None:
             measured = runner.run(measure_all(config, cases, lone=not arguments.only))
     print_table("Delays of the event loop, ms", HEADINGS, [describe(name, each) for name, each in measured.items()])
     for fault, times in faults.items():
-        print(f"\nWARNING, the proxy said {times} times: {fault}")
+        print(f"\nWARNING, the proxy logged {times} times: {fault}")
     within = [lag for case in cases if case.kilobytes <= GOAL_KILOBYTES for lag in measured[case.name].lags]
     if within:
         total, program = max(lag.total for lag in within), max(lag.program for lag in within)

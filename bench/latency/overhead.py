@@ -3,8 +3,8 @@
     python -m bench.latency.overhead --requests 300
 
 The same request goes to the upstream directly and through the proxy, by turns, in one run, over one kept connection
-each. `added` is the difference of the medians; `own` is what the proxy says of itself (Server-Timing: from the
-request's head to the moment when it goes on).
+each. `added` is the difference of the medians. `own` is the proxy's own figure (Server-Timing): from the request's head
+until the request is forwarded.
 """
 
 import argparse
@@ -23,7 +23,7 @@ _OWN_MS = re.compile(r"trimtab;dur=([\d.]+)")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A situation: the policy's window, the transcript, and the rules that must have acted, all of them."""
+    """A situation: the policy's window, the transcript, and all rules that must have acted."""
 
     name: str
     context_window: int
@@ -46,12 +46,12 @@ CASES = (
     Case("mode off", 1_000_000, headers=("x-trimtab-mode: off",)),
     Case("nothing to do", 1_000_000),
     Case("truncation", 1_000_000, long_results=5, rules=("truncate",)),
-    Case("cut standing", 32_768, rules=("summarise",)),
+    Case("cut made", 32_768, rules=("summarise",)),
 )
 
 
 def measure(case: Case, upstream_port: int, total_bytes: int, requests: int) -> Figures:
-    """Ask both, by turns; which of them comes first changes from turn to turn."""
+    """Ask both by turns; the order changes from turn to turn."""
     request = build_request(build_body(total_bytes, long_results=case.long_results), *case.headers)
     figures = Figures([], [], [], f"{len(request) / 1000:.0f} kB")
     settings = f"defaults.context_window={case.context_window}"
@@ -75,7 +75,7 @@ def measure(case: Case, upstream_port: int, total_bytes: int, requests: int) -> 
 
 
 def check_rules(case: Case, answer: Answer) -> None:
-    """The proxy must have done what the case is about. Raises RuntimeError."""
+    """Check that the proxy did what the case is about. Raises RuntimeError."""
     decisions = answer.header("x-trimtab-decisions")
     acted = tuple(item.partition(";")[0] for item in decisions.split(", ") if item)
     if acted != case.rules:
@@ -84,7 +84,7 @@ def check_rules(case: Case, answer: Answer) -> None:
 
 
 def read_own_ms(answer: Answer) -> float:
-    """What the proxy says that it took, in milliseconds. Raises RuntimeError where it says nothing."""
+    """The proxy's own milliseconds. Raises RuntimeError if the header is missing."""
     found = _OWN_MS.search(answer.header("server-timing"))
     if found is None:
         message = "the proxy sent no Server-Timing"
@@ -105,8 +105,10 @@ def show(case: Case, figures: Figures) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=300, help="for each case, each way")
-    parser.add_argument("--kilobytes", type=int, default=400, help="of the request")
+    parser.add_argument(
+        "--requests", type=int, default=300, help="requests of each case directly, and as many through the proxy"
+    )
+    parser.add_argument("--kilobytes", type=int, default=400, help="size of the request")
     arguments = parser.parse_args()
     print(describe_machine())
     print(f"{'ms':14} {'request':>7}  {'direct':>7} {'p95':>7}  {'proxied':>7} {'p95':>7}  {'added':>7} {'own':>5}")

@@ -1,8 +1,8 @@
-"""How long `trimtab serve` takes from exec until it is ready, and what memory it holds then.
+"""How long `trimtab serve` takes from exec until it is ready, and its memory at that moment.
 
     python -m bench.latency.startup --runs 10
 
-One start before the first that counts compiles the modules and warms the disk's cache.
+One start before the first measured one compiles the modules and warms the disk's cache.
 """
 
 import argparse

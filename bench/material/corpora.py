@@ -1,6 +1,6 @@
-"""The texts that are counted: recorded ones, or of our own making where those are not at hand.
+"""The texts that are counted: recorded ones, or made-up ones if the recordings are absent.
 
-Law: no text twice, so that nothing is counted that was counted before.
+Law: no text appears twice, so that nothing is counted that was counted before.
 """
 
 import random
@@ -18,21 +18,21 @@ _HARD_SEED = 17
 
 
 def load_message_texts() -> list[str]:
-    """The texts of all recorded sessions' messages, each once; long sessions repeat what others have."""
+    """The texts of all messages of the recorded sessions, each once; long sessions repeat the texts of others."""
     sessions = load_sessions([])
     texts = {text for session in sessions for raw in session.messages for text in _read_texts(raw)}
     return sorted(texts)
 
 
 def load_tool_outputs() -> list[str]:
-    """Recorded outputs of tools, 10 KB to 2 MB each; one made up where they are not here."""
+    """Recorded tool outputs, 10 KB to 2 MB each; one made-up output if they are absent."""
     files = sorted(file for file in TOOL_OUTPUTS.glob("*") if file.suffix != ".jsonl")
     made = orjson.loads(build_body(3_000_000))["messages"]
     return [file.read_text("utf-8", "replace") for file in files] or ["\n".join(map(str, made))]
 
 
 def make_hard_texts() -> dict[str, str]:
-    """Texts that tokenizers choke on, by what they are."""
+    """Texts that are hard for tokenizers, by a description."""
     dice = random.Random(_HARD_SEED)  # noqa: S311 - no secret: the same text in every run
     common = range(0x4E00, 0x9FFF)
     return {
@@ -47,7 +47,7 @@ def make_hard_texts() -> dict[str, str]:
 
 
 def batch(texts: Sequence[str], total_chars: int) -> Iterator[list[str]]:
-    """The texts in batches of `total_chars` at least, so that two ways of counting can take turns."""
+    """The texts in batches of at least `total_chars`, so that two ways of counting can take turns."""
     taken: list[str] = []
     chars = 0
     for text in texts:
@@ -61,7 +61,7 @@ def batch(texts: Sequence[str], total_chars: int) -> Iterator[list[str]]:
 
 
 def count_bytes(texts: Sequence[str]) -> int:
-    """Their UTF-8."""
+    """Their size in UTF-8."""
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 

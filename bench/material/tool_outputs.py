@@ -1,6 +1,6 @@
-"""Recorded outputs of tools, with the facts that a reader needs of each.
+"""Recorded tool outputs, with the facts that a reader needs of each.
 
-Law: what is a diagnostic is read off the index alone, by one rule for all folders.
+Law: the index alone decides what is a diagnostic, by one rule for all folders.
 """
 
 import re
@@ -26,7 +26,7 @@ FILE_WORDS = frozenset({"file", "source"})
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a tool said: the text, and the facts in it, exact substrings. `task` and `call` where they are known."""
+    """A tool output: the text, and its facts as exact substrings. `task` and `call` are None if unknown."""
 
     name: str
     kind: str
@@ -39,9 +39,10 @@ class Output:
 
 
 def load_outputs(folder: Path = TOOL_OUTPUTS, calls: Path | None = None) -> list[Output]:
-    """The outputs of a folder by its index; `calls` is JSONL of {file, call: {name, arguments}}, which come first.
+    """The outputs of a folder, by its index.
 
-    Raises FileNotFoundError where there is no index.
+    `calls` is JSONL of {file, call: {name, arguments}}; such a call replaces the one in the index. Raises
+    FileNotFoundError if there is no index.
     """
     given = {row["file"]: row["call"] for row in _read_lines(calls)} if calls else {}
     return [_read(folder, row, given.get(row["file"], row.get("call"))) for row in _read_lines(folder / INDEX)]
@@ -56,7 +57,7 @@ def _read(folder: Path, row: Mapping[str, Any], call: Mapping[str, Any] | None) 
     return Output(
         name=row["file"],
         kind=kind,
-        # As the proxy gets it: line ends are the tool's own.
+        # Unchanged line ends, as the proxy receives them.
         text=(folder / row["file"]).read_bytes().decode("utf-8", "replace"),
         facts=tuple(row["facts"]),
         is_diagnostic=row.get("diagnostic", is_diagnostic(kind)),
@@ -67,9 +68,9 @@ def _read(folder: Path, row: Mapping[str, Any], call: Mapping[str, Any] | None) 
 
 
 def is_diagnostic(kind: str) -> bool:
-    """Whether a kind is a log or names a tool that complains. Kinds are words, `+` between parts: `build+pytest-log`.
+    """Whether a kind is a log or names a tool that reports problems.
 
-    A part that is git's is none, whatever else stands in it.
+    A kind has parts joined by `+`, such as `build+pytest-log`. A part that begins with `git` never counts.
     """
     parts = [_split_words(part) for part in kind.split("+")]
     return any(

@@ -1,6 +1,6 @@
-"""A long agent session, made up: one task, then call after call with its result.
+"""A long made-up agent session: one task, then call after call with its result.
 
-Law: the same arguments make the same bytes. Sizes are of JSON bytes, about.
+Law: the same arguments make the same bytes. Sizes are approximate JSON bytes.
 """
 
 import random
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import orjson
 
 LONG_RESULT_BYTES = 24_000
-"""About 6,000 tokens: over the default max_tool_result_tokens."""
+"""About 6,000 tokens. Chosen: over the default max_tool_result_tokens."""
 _STEP_BYTES = 420
-"""What a step costs beside the text of its result."""
+"""Approximate bytes of a step besides the text of its result."""
 _TOOLS = ("read_file", "run_command", "search_code", "edit_file", "list_directory", "fetch_page")
 _WORDS = (
     "config", "parser", "retry", "loader", "session", "token", "buffer", "request", "answer", "index", "cache",
@@ -29,7 +29,7 @@ _LINES = (
 
 
 def build_body(total_bytes: int, *, steps: int = 175, long_results: int = 0, model: str = "bench") -> bytes:
-    """The JSON of a request of about `total_bytes`, with `long_results` of them over the truncation budget."""
+    """The JSON of a request of about `total_bytes`; `long_results` of its results are over the truncation budget."""
     dice = random.Random(2026)  # noqa: S311 - no secret: the same text in every run
     long_at = {steps * (index + 1) // (long_results + 1) for index in range(long_results)}
     short_bytes = (total_bytes - long_results * LONG_RESULT_BYTES) // steps - _STEP_BYTES
@@ -54,7 +54,7 @@ def _write_step(dice: random.Random, step: int, result_bytes: int) -> Iterator[o
 
 
 def _write_text(dice: random.Random, size_bytes: int) -> str:
-    """Lines of code, logs and prose, no two alike but by chance."""
+    """Lines of code, logs and prose; two are equal only by chance."""
     lines: list[str] = []
     left = size_bytes
     while left > 0:

@@ -1,5 +1,5 @@
-"""Other people's packages, each in a virtual environment of its own.
+"""Other projects' packages, each in its own virtual environment.
 
-Law: our environment imports nothing of theirs, and what runs in theirs imports nothing of ours (`engines` alone
-measures through the proxy's adapters). `environments` is the bridge between the two, `install` makes the environments.
+Law: trimtab's environment imports nothing of theirs, and code that runs in theirs imports nothing of trimtab's (except
+`engines`, which measures through the proxy's adapters). `environments` connects the two; `install` makes them.
 """

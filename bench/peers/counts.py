@@ -1,9 +1,9 @@
-"""Runs inside LiteLLM's own environment: requests in, its counts out, a JSON line each; null where it raises an error.
+"""Runs inside LiteLLM's environment: requests in, its counts out, a JSON line each; null if it raises an error.
 
-It takes messages, tools and the tool choice; there is nothing in it for a response format.
+It counts messages, tools and the tool choice; it has no way to count a response format.
 """
 
-import json  # noqa: TID251 - no package of ours is in this environment
+import json  # noqa: TID251 - trimtab is not installed in this environment
 import sys
 from typing import Any
 
@@ -11,7 +11,10 @@ from litellm import token_counter
 
 
 def count(request: dict[str, Any]) -> int | None:
-    """LiteLLM's count of a request. It would fetch images that are named by an address, and there is no network."""
+    """LiteLLM's count of a request; None if it raises an error.
+
+    It uses a default count for images that are given by a URL, because there is no network to fetch them.
+    """
     messages = request["messages"]
     is_remote = '"url": "http' in json.dumps(messages)
     try:
@@ -22,7 +25,7 @@ def count(request: dict[str, Any]) -> int | None:
             tool_choice=request.get("tool_choice"),
             use_default_image_token_count=is_remote,
         )
-    except Exception:  # noqa: BLE001 - whatever it is, there is no count
+    except Exception:  # noqa: BLE001 - any error means that there is no count
         return None
     return tokens
 

@@ -1,11 +1,12 @@
-"""Runs inside the engines' environment, with the repository on its path: what each tokenizer makes of the same texts.
+"""Runs inside the engines' environment, with the repository on its path: tokenizers count the same texts.
 
-In, one line of JSON: {texts, rounds, random_texts}. Out, one line: a row for each engine, or why there is none.
+Input, one line of JSON: {texts, rounds, random_texts}. Output, one line: a row for each engine, or why there is none.
 
-Law: they take turns, batch by batch, each behind the proxy's own adapter and the proxy's own cutting of long texts.
+Law: engines take turns, batch by batch. Each is called through the proxy's adapter, with the proxy's cutting of long
+texts.
 """
 
-import json  # noqa: TID251 - no package of ours is in this environment
+import json  # noqa: TID251 - the standard library is enough here
 import random
 import sys
 import time
@@ -25,7 +26,7 @@ _ALPHABETS = (
     (0x900, 0xE7F), (0x2000, 0x27BF), (0x3040, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xD800, 0xDFFF),
     (0x1F300, 0x1FAFF), (0x20000, 0x323AF),
 )  # fmt: skip
-"""What random texts are made of: ranges of code points, up to four in one text."""
+"""The alphabets of random texts: ranges of code points, up to four in one text."""
 _WORDS = ("<|endoftext|>", "'s", "'LL", "\r\n", "    ", "def ", "http://", "\u017f", "e\u0301", "==", "0x1F")
 
 Count = Callable[[str], int]
@@ -33,7 +34,7 @@ Count = Callable[[str], int]
 
 @cache
 def load_engines(vocabulary: str) -> dict[str, Count | str]:
-    """Counts by the name of the engine; or what kept it from loading."""
+    """The counts of each engine by its name, or the error that kept it from loading."""
     engines: dict[str, Count | str] = {
         "tiktoken": count_pieces(load_encoding(vocabulary, is_published=True)),
         "ours": count_pieces(load_encoding(vocabulary)),
@@ -47,7 +48,7 @@ def load_engines(vocabulary: str) -> dict[str, Count | str]:
 
 
 def measure(counts: dict[str, Count], texts: list[str], rounds: int) -> dict[str, list[float]]:
-    """Seconds of processor time of each round and engine; in each round its own counter knows no text."""
+    """Seconds of processor time of each engine in each round. In each round its counter knows no text."""
     seconds: dict[str, list[float]] = {name: [] for name in counts}
     for number in range(rounds):
         fresh = {name: make_counter(count) for name, count in counts.items()}
@@ -76,7 +77,7 @@ def _cut(texts: list[str]) -> Iterator[list[str]]:
 
 
 def make_random_texts(number: int) -> Iterator[str]:
-    """Short texts of odd characters, the same in every run."""
+    """Short texts of unusual characters, the same in every run."""
     dice = random.Random(23)  # noqa: S311 - no secret
     for _ in range(number):
         ranges = dice.choices(_ALPHABETS, k=dice.randint(1, 4))
@@ -87,7 +88,7 @@ def make_random_texts(number: int) -> Iterator[str]:
 
 
 def count_misses(engine: str, random_texts: int) -> tuple[int, int, int]:
-    """How often an engine disagrees: on the self-test, on random texts, and how many of those there were, all told."""
+    """How often an engine disagrees: on the self-test and on random texts; and the number of random texts."""
     failed = missed = asked = 0
     for vocabulary in VOCABULARIES:
         engines = load_engines(vocabulary)

@@ -12,7 +12,7 @@ from proxy.compaction.tokenizers.exact import read_ranks
 
 _ROOT = Path(__file__).parents[2]
 PEERS = _ROOT / ".bench-peers"
-"""Where `install` puts the environments, if it is not told another folder."""
+"""The folder of the environments, unless `install` is given another one."""
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -21,7 +21,7 @@ OFFLINE = {
     "HEADROOM_TELEMETRY": "off",
     "HEADROOM_UPDATE_CHECK": "off",
 }
-"""Environment variables by which the peers neither download nor report anything."""
+"""Environment variables that keep the peers from downloading or reporting anything."""
 _VOCABULARIES_URL = "https://openaipublic.blob.core.windows.net/encodings/"
 _SHOWN_CHARS = 2000
 
@@ -31,7 +31,7 @@ class MissingPeerError(RuntimeError):
 
 
 def find_program(folder: Path, environment: str, program: str = "") -> Path:
-    """A program of a peer's environment, by default of the same name. Raises MissingPeerError."""
+    """A program of a peer's environment, by default with the peer's name. Raises MissingPeerError."""
     path = folder / environment / "bin" / (program or environment)
     if not path.exists():
         raise MissingPeerError(environment)
@@ -46,16 +46,16 @@ def ask_peer(
     own: Mapping[str, str] | None = None,
     seconds: float | None = None,
 ) -> list[bytes]:
-    """Run a module of this folder by a peer's Python, with environment variables of its `own`; the lines it prints.
+    """Run a module of this folder with a peer's Python and these additional variables; return the lines it prints.
 
-    Raises RuntimeError, with the end of what it wrote to standard error, if it fails, and subprocess.TimeoutExpired if
-    it takes longer than `seconds`.
+    Raises RuntimeError with the end of its standard error if it fails, and subprocess.TimeoutExpired if it takes longer
+    than `seconds`.
     """
     finished = subprocess.run(
         [str(python), "-m", f"bench.peers.{module}", *arguments],
         input=lines,
         capture_output=True,
-        # In a peer's environment the repository is not installed.
+        # The repository is not installed in a peer's environment.
         env={**os.environ, **OFFLINE, "PYTHONPATH": str(_ROOT), **(own or {})},
         timeout=seconds,
         check=False,
@@ -68,12 +68,12 @@ def ask_peer(
 
 
 def write_vocabulary(folder: Path, vocabulary: str = "o200k_base") -> Path:
-    """Tiktoken's cache folder with a vocabulary in it: Headroom compresses nothing if it cannot fetch one."""
+    """Write a tiktoken cache folder with one vocabulary: Headroom compresses nothing if it cannot fetch one."""
     packed = resources.files("proxy.compaction.tokenizers").joinpath("vocabulary", f"{vocabulary}.xz")
     ranks = read_ranks(packed.read_bytes())
     cache = folder / "vocabulary"
     cache.mkdir(exist_ok=True)
-    # The name that tiktoken gives it; it checks the content against a hash of its own.
+    # The file name that tiktoken expects; it also checks the hash of the content.
     name = hashlib.sha1(f"{_VOCABULARIES_URL}{vocabulary}.tiktoken".encode(), usedforsecurity=False).hexdigest()
     lines = (b"%b %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
     cache.joinpath(name).write_bytes(b"".join(lines))

@@ -1,8 +1,8 @@
-"""Installs the peers, each into an environment of its own: 1.2 GB, a few minutes. Nothing of theirs reaches ours.
+"""Installs the peers, each into its own environment: 1.2 GB, a few minutes. trimtab's environment stays unchanged.
 
     python -m bench.peers.install --only litellm
 
-Which versions came is written beside them; a peer that cannot be installed is missing in the bench's table.
+The installed versions are written beside the packages. A peer that cannot be installed is missing in the tables.
 """
 
 import argparse
@@ -22,16 +22,19 @@ ENVIRONMENTS = {
     "tensorzero": ("tensorzero>=2026.6,<2027",),
     "engines": (f"{_ROOT}[speed]", "tiktoken", "bpe-openai", "quicktok-v1>=0.4,<0.5"),
 }
-"""Packages, by the name of the environment."""
+"""Packages by the name of their environment."""
 ON_DEMAND = {"llmlingua": ("llmlingua>=0.2.2,<0.3", "torch>=2.6,<=2.13.0")}
-"""Gigabytes, and of no use without a model from elsewhere: only where it is named."""
+"""Gigabytes, and useless without a model: installed only if it is named."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=PEERS)
     parser.add_argument(
-        "--only", choices=(*ENVIRONMENTS, *ON_DEMAND), action="append", help="these, by default all but llmlingua"
+        "--only",
+        choices=(*ENVIRONMENTS, *ON_DEMAND),
+        action="append",
+        help="only these (default: all except llmlingua)",
     )
     arguments = parser.parse_args()
     names = arguments.only or ENVIRONMENTS
@@ -41,7 +44,7 @@ def main() -> None:
 
 
 def install(environment: Path, *packages: str) -> bool:
-    """Whether packages are installed in an environment now; says which versions."""
+    """Install packages into an environment; print their versions and return whether it worked."""
     python = environment / "bin" / "python"
     try:
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)

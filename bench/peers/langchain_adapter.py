@@ -1,6 +1,6 @@
-"""LangChain's side of the bench: a chat model that writes notes, and messages to and fro.
+"""LangChain's side of the bench: a chat model that writes notes, and the conversion of messages.
 
-For LangChain's environment.
+Runs inside LangChain's environment.
 """
 
 from typing import Any
@@ -18,13 +18,13 @@ PROVIDER = "openai"
 
 
 class NoteModel(BaseChatModel):
-    """Answers with a note of the prompt, and remembers what it was asked."""
+    """A model that answers with a note of the prompt, and remembers what it was asked."""
 
     note_tokens: int
     calls: list[tuple[str, str]] = Field(default_factory=list)
 
     def take_calls(self) -> list[tuple[str, str]]:
-        """Prompts and answers since the last time."""
+        """Prompts and answers since the last call."""
         calls, self.calls = self.calls, []
         return calls
 
@@ -33,7 +33,7 @@ class NoteModel(BaseChatModel):
         return PROVIDER
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        # By this LangChain knows that the usage in the answers is this model's, and believes it.
+        # With this name LangChain knows that the usage in the answers is this model's, and uses it.
         return LangSmithParams(**{**super()._get_ls_params(stop, **kwargs), "ls_provider": PROVIDER})
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
@@ -44,7 +44,7 @@ class NoteModel(BaseChatModel):
 
 
 def read_message(index: int, wire: dict[str, Any], prompt_tokens: int, tokens: int) -> BaseMessage:
-    """A message of the client's; an assistant's carries the usage that the upstream reported with it."""
+    """A message of the client; an assistant's message carries the usage that the upstream reported with it."""
     message = convert_to_messages([wire])[0]
     message.id = str(index)
     if isinstance(message, AIMessage):
@@ -55,7 +55,7 @@ def read_message(index: int, wire: dict[str, Any], prompt_tokens: int, tokens: i
 
 
 def write_message(message: BaseMessage) -> int | dict[str, Any]:
-    """The index of a message that came from the client, else the message."""
+    """The index of a message if it came from the client, else the message."""
     if message.id is not None and message.id.isdigit():
         return int(message.id)
     written: dict[str, Any] = convert_to_openai_messages(message)

@@ -1,12 +1,13 @@
-"""Runs inside a peer's own environment: sessions in, the requests that the library would send out, as JSON lines.
+"""Runs inside a peer's environment: sessions in, the requests that the library would send out, as JSON lines.
 
     python -m bench.peers.library NAME LIMIT_TOKENS NOTE_TOKENS SESSION_SECONDS
 
-In: {messages, tokens (of each), fixed_tokens, stops}. Out: {turns: [{messages, summaries}], complete}: a message is an
-index of the session's or a new one, a summary [prompt, text]; not complete where the session took too long.
+Input: {messages, tokens (of each), fixed_tokens, stops}. Output: {turns: [{messages, summaries}], complete}. A message
+is an index into the session or a new message; a summary is [prompt, text]. `complete` is false if the session took too
+long.
 """
 
-import json  # noqa: TID251 - no package of ours is in this environment
+import json  # noqa: TID251 - a peer's environment has no orjson
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,14 +18,14 @@ Wire = dict[str, Any]
 Turns = Iterator[dict[str, Any]]
 
 TRIGGER = 0.8
-"""Of the limit: where LangChain summarises. Its own examples'."""
+"""Share of the limit at which LangChain summarises. Source: LangChain's own examples."""
 
 
 def run_langchain(session: Wire, limit_tokens: int, note_tokens: int, **options: Any) -> Turns:
-    """`SummarizationMiddleware`, all but the trigger as it comes (so it keeps 20 messages); the model reports usage.
+    """`SummarizationMiddleware` with its defaults except the trigger (it keeps 20 messages); the model reports usage.
 
-    Its result replaces the history, as in an agent's state; leading system messages stay out of it, as an agent's
-    system prompt does.
+    Its result replaces the history, as in an agent's state. Leading system messages are not part of the history, as an
+    agent's system prompt is not.
     """
     from langchain.agents.middleware import SummarizationMiddleware  # noqa: PLC0415
     from langchain_core.messages import RemoveMessage  # noqa: PLC0415
@@ -42,7 +43,7 @@ def run_langchain(session: Wire, limit_tokens: int, note_tokens: int, **options:
     state: list[Any] = []
     at, used = leading, 0
     for stop in session["stops"]:
-        # The answer to the last request carries what the upstream said of it.
+        # The answer to the last request carries the usage that the upstream reported for it.
         state.extend(read_message(index, wires[index], used, tokens[index]) for index in range(at, stop))
         at = max(at, stop)
         changed = middleware.before_model({"messages": state}, None)
@@ -64,7 +65,7 @@ def run_litellm(session: Wire, limit_tokens: int, _: int) -> Turns:
     remember_counts()
     wires = session["messages"]
     for stop in session["stops"]:
-        # An index rides along in each message, so that an untouched one is known again.
+        # Each message carries its index, so that an unchanged one can be recognised.
         marked = [{**wire, "index": index} for index, wire in enumerate(wires[:stop])]
         forget_messages()
         trimmed = trim_messages(marked, model="gpt-4o", max_tokens=limit_tokens)
@@ -72,15 +73,15 @@ def run_litellm(session: Wire, limit_tokens: int, _: int) -> Turns:
 
 
 def _unmark(message: Wire, wires: list[Wire]) -> int | Wire:
-    """The index of a message that is as it was; else the message."""
+    """The index of an unchanged message, else the message."""
     index = message.pop("index", None)
     return index if index is not None and wires[index] == message else message
 
 
 RUNNERS: dict[str, Callable[[Wire, int, int], Turns]] = {
     "langchain": run_langchain,
-    # By default the summary's input is cut to 4,000 tokens that begin with a user message; an agent's session seldom
-    # has such a message there, and then a stock sentence replaces its history.
+    # By default the summary's input is cut to 4,000 tokens that begin with a user message. An agent's session seldom
+    # has such a message there; then a stock sentence replaces its history.
     "langchain-untrimmed": partial(run_langchain, trim_tokens_to_summarize=None),
     "litellm": run_litellm,
 }
@@ -89,7 +90,7 @@ RUNNERS: dict[str, Callable[[Wire, int, int], Turns]] = {
 def main() -> None:
     name, limit_tokens, note_tokens, seconds = sys.argv[1:]
     output = sys.stdout
-    # Whatever a library prints must not stand among the answers.
+    # What a library prints must not get between the answers.
     sys.stdout = sys.stderr
     for line in sys.stdin:
         session = json.loads(line)

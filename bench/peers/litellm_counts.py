@@ -1,7 +1,8 @@
-"""LiteLLM's side of the bench: its token counts, remembered. For LiteLLM's environment.
+"""LiteLLM's side of the bench: its token counts, remembered. Runs inside LiteLLM's environment.
 
-Law: the counts are LiteLLM's own. Its trimming counts all that it keeps anew for every message that it tries, minutes
-for a long session; its count of a list is the sum of its messages' and a constant, so here a message is counted once.
+Law: the counts are LiteLLM's own. Its trimming counts everything that it keeps again for every message that it tries,
+which takes minutes for a long session. Its count of a list is the sum of its messages' counts and a constant, so here
+each message is counted once.
 """
 
 from functools import cache, lru_cache
@@ -21,7 +22,7 @@ def remember_counts() -> None:
 
 
 def forget_messages() -> None:
-    """Between two calls of `trim_messages`: messages are known by their identity."""
+    """Call it between two calls of `trim_messages`: messages are known by their identity."""
     _counts.clear()
 
 
@@ -34,7 +35,7 @@ def _count_list(messages: list[dict[str, Any]], model: str | None) -> int:
 
 
 def _count_one(message: dict[str, Any] | None, model: str | None) -> int:
-    """A list of one message, or of none. Shortening gives a message another text, but no other identity."""
+    """The count of a list of one message, or of none. The text is in the key: shortening keeps a message's identity."""
     content = message.get("content") if message else None
     key = (id(message), content if isinstance(content, str) else id(content))
     if key not in _counts:

@@ -1,22 +1,22 @@
-"""The text that stands where a model would have written a summary: made of the prompt's own words.
+"""A text instead of a model's summary, made of the prompt's own words.
 
-Law: the same prompt makes the same note. Needs the standard library alone, so that the peers' own environments
-can import it.
+Law: the same prompt makes the same note. It needs only the standard library, so that the peers' environments can import
+it.
 """
 
 import re
 
 CHARS_PER_TOKEN = 5
-"""Of the words below, about: names cost more than prose."""
+"""Of the words that are chosen below, approximately: names need more characters than prose."""
 _HEADINGS = ("Progress and decisions", "Constraints and preferences", "Remaining", "Exact data")
 _LEAST_WORDS = 16
-"""So that there is something under each heading."""
+"""Chosen: so that there is text under each heading."""
 _WORDS_A_LINE = 14
 _WORD = re.compile(r"[A-Za-z_./-]{3,24}|[\u4e00-\u9fff]{2,8}")
 
 
 def write_note(prompt: str, tokens: int) -> str:
-    """A note of about `tokens`: words of the prompt, taken at even distances, under the headings of a handoff note."""
+    """A note of about `tokens`: words of the prompt at even distances, under the headings of a handoff note."""
     words = _WORD.findall(prompt) or ["nothing"]
     wanted = max(tokens * CHARS_PER_TOKEN // 7, _LEAST_WORDS)
     picked = [words[index * len(words) // wanted] for index in range(wanted)]

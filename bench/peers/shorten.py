@@ -1,14 +1,14 @@
-"""Runs inside a peer's own environment: outputs of tools in, what the peer makes of them out, as JSON lines.
+"""Runs inside a peer's environment: tool outputs in, the peer's shorter texts out, as JSON lines.
 
     python -m bench.peers.shorten headroom
     python -m bench.peers.shorten headroom-by-kind
     python -m bench.peers.shorten llmlingua2 MODEL LIMIT_TOKENS
 
-In: {text, form, task, call}, where `form` is json, log, search, diff or other. Out: {text, how, seconds}, where `how`
-is what the peer says of its way.
+Input: {text, form, task, call}; `form` is json, log, search, diff or other. Output: {text, how, seconds}; `how` is the
+peer's own description of what it did.
 """
 
-import json  # noqa: TID251 - no package of ours is in this environment
+import json  # noqa: TID251 - a peer's environment has no orjson
 import sys
 import time
 from collections.abc import Callable
@@ -18,15 +18,15 @@ Wire = dict[str, Any]
 Answer = tuple[str, str]
 
 NO_TASK = "Go on."
-"""What the user said where the recording does not tell: nothing that a compressor could take for a hint."""
+"""The user message if the recording has none. Chosen: without a hint for a compressor."""
 NO_CALL = {"name": "bash", "arguments": "{}"}
 
 
 def make_headroom() -> Callable[[Wire], Answer]:
-    """`headroom.compress`, the package's own entrance, on a call and its result.
+    """`headroom.compress`, the package's main function, on a call and its result.
 
-    All as it comes, but for Kompress, its compressor for prose (it needs a model from the network), and the protection
-    of the last four messages, which are all that there are.
+    All settings are defaults, with two exceptions. Kompress, its compressor for prose, is off because it needs a model
+    from the network. The protection of the last four messages is off because there are no others.
     """
     from headroom import compress  # noqa: PLC0415
 
@@ -45,9 +45,9 @@ def make_headroom() -> Callable[[Wire], Answer]:
 
 
 def make_headroom_by_kind() -> Callable[[Wire], Answer]:
-    """The compressor that Headroom has for the form of an output, told so by us; its own choice where it has none.
+    """The compressor that Headroom has for the form of an output; its own choice if it has none for it.
 
-    By itself it seldom takes them: it finds most logs mixed.
+    By itself it seldom uses them, because it classifies most logs as mixed.
     """
     from headroom.transforms.diff_compressor import DiffCompressor  # noqa: PLC0415
     from headroom.transforms.log_compressor import LogCompressor  # noqa: PLC0415
@@ -70,9 +70,9 @@ def make_headroom_by_kind() -> Callable[[Wire], Answer]:
 
 
 def make_llmlingua(model: str, limit_tokens: str) -> Callable[[Wire], Answer]:
-    """LLMLingua-2 with a model from disk, asked for `limit_tokens` of the whole output.
+    """LLMLingua-2 with a model from disk, asked for `limit_tokens` for the whole output.
 
-    It works through any length piece by piece. Line ends and digits are forced to stay, as in its own examples.
+    It processes any length piece by piece. Line ends and digits are forced to stay, as in its own examples.
     """
     from llmlingua import PromptCompressor  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ MAKERS: dict[str, Callable[..., Callable[[Wire], Answer]]] = {
 def main() -> None:
     name, *options = sys.argv[1:]
     output = sys.stdout
-    # Whatever a library prints must not stand among the answers.
+    # What a library prints must not get between the answers.
     sys.stdout = sys.stderr
     shorten = MAKERS[name](*options)
     for line in sys.stdin:

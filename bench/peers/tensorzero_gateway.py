@@ -1,8 +1,8 @@
-"""Runs inside TensorZero's environment: its gateway, which the package embeds and has no program for.
+"""Runs inside TensorZero's environment: the gateway that its package embeds, without a program of its own.
 
     python bench/peers/tensorzero_gateway.py CONFIGURATION
 
-Prints BASE and the address at which it listens; runs until it is ended.
+Prints BASE and the URL on which it listens; runs until it is ended.
 """
 
 import sys

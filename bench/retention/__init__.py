@@ -1,4 +1,4 @@
-"""Tool results: which facts survive a budget, what tidying saves, and what both take.
+"""Tool results: which facts survive a budget, what tidying saves, and how long both take.
 
-Law: a contestant sees the text, its call and the budget, never the facts.
+Law: a contestant gets the text, its call and the budget, never the facts.
 """

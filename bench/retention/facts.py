@@ -1,4 +1,4 @@
-"""Every contestant with every output and budget, and what is left of the facts."""
+"""Every contestant with every output and budget, and how many facts are left."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +11,12 @@ from bench.retention.score import Scored, find_violations, score
 from bench.retention.shorteners import OURS, SHORTENERS, load_counter, take_head_tail
 
 UNBOUND = 0
-"""The budget of a run that took none."""
+"""The key of a run without a budget."""
 
 
 @dataclass(slots=True)
 class Run:
-    """A contestant's outputs, scored, by budget (UNBOUND too, where it took none by itself); or why there are none."""
+    """A contestant's scored outputs by budget (also UNBOUND if it has a run without one), or why there are none."""
 
     contestant: str
     scored: dict[int, list[Scored]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def _run_headroom(name: str, outputs: Sequence[Output], budgets: Sequence[int], 
 
 
 def _run_llmlingua(name: str, outputs: Sequence[Output], budgets: Sequence[int], arguments: argparse.Namespace) -> Run:
-    """It is asked for the budget, and may come out above it: then head and tail do the rest."""
+    """It is asked for the budget, and may exceed it; then head and tail shorten the rest."""
     run = Run(name)
     try:
         for budget in budgets:

@@ -1,6 +1,6 @@
-"""The peers that shorten texts: each in an environment of its own, asked through JSON lines.
+"""The peers that shorten texts, each in its own environment, called through JSON lines.
 
-Law: our own environment imports nothing of theirs. They take no budget that they keep to, so head and tail finish it.
+Law: trimtab's environment imports nothing of theirs. They do not keep to a budget, so head and tail shorten the rest.
 """
 
 import sys
@@ -16,11 +16,11 @@ from bench.retention.score import is_json
 
 HEADROOM, HEADROOM_BY_KIND, LLMLINGUA = "headroom", "headroom-by-kind", "llmlingua2"
 NO_MODEL = "no model"
-"""What a peer is missing that needs weights which nobody gave."""
+"""Why a peer cannot run whose model was not given."""
 
 
 def shorten_by_headroom(folder: Path, outputs: Sequence[Output], way: str = HEADROOM) -> Mapping[str, str]:
-    """By name of the output, what Headroom makes of it: in its own way, or by kind. Raises MissingPeerError."""
+    """Headroom's texts by the name of the output: by its own choice, or by kind. Raises MissingPeerError."""
     python = find_program(folder, HEADROOM, "python")
     with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as home:
         own = {"HOME": home, "TIKTOKEN_CACHE_DIR": str(write_vocabulary(Path(home)))}
@@ -30,12 +30,12 @@ def shorten_by_headroom(folder: Path, outputs: Sequence[Output], way: str = HEAD
 def shorten_by_llmlingua(
     folder: Path, outputs: Sequence[Output], model: Path | None, limit_tokens: int
 ) -> Mapping[str, str]:
-    """By name, what LLMLingua-2 makes of an output that is to have `limit_tokens`. Raises MissingPeerError."""
+    """LLMLingua-2's texts, asked for `limit_tokens`, by the name of the output. Raises MissingPeerError."""
     if model is None:
         raise MissingPeerError(NO_MODEL)
     python = find_program(folder, "llmlingua", "python")
     with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as home:
-        # It counts by an old vocabulary, and would fetch that.
+        # It counts with an old vocabulary, and would download it.
         own = {"TIKTOKEN_CACHE_DIR": str(write_vocabulary(Path(home), "cl100k_base"))}
         return _ask(python, (LLMLINGUA, str(model), str(limit_tokens)), outputs, own)
 

@@ -1,13 +1,13 @@
-"""Which facts survive when tools' outputs are brought to a budget, and what that takes.
+"""Which facts survive when tool outputs are shortened to a budget, and how long that takes.
 
     python -m bench.retention.run --plot bench/results/retention.png
     python -m bench.retention.run --only facts --per-file trimtab
     python -m bench.retention.run --only savings --only speed
 
 Parts: facts (kept at 500, 1000, 2000 and 4000 tokens by trimtab, head and tail, Headroom, LLMLingua-2), savings (what
-tidying, and tidying with deduplication, save in recorded sessions), speed (tidying and truncation by the MB, long
-texts, and how long the event loop is held). See README.md, "Tool results". Ends with 1 where an output of ours breaks a
-law: costs more than its limit, is no JSON any more, has a numbered line altered.
+tidying, and tidying with deduplication, save in recorded sessions), speed (MB/s of tidying and truncation, long texts,
+and how long the event loop is blocked). See README.md, "What do tool results lose?". The status is 1 if an output of
+trimtab breaks a law: it exceeds its limit, is no longer JSON, or has an altered numbered line.
 """
 
 import argparse
@@ -50,13 +50,13 @@ def show_retention(arguments: argparse.Namespace) -> bool:
 
 
 def show_saved(_: argparse.Namespace) -> bool:
-    """Shows what is saved; breaks no law."""
+    """Show what is saved. It has no law to break."""
     show_savings()
     return True
 
 
 def show_times(arguments: argparse.Namespace) -> bool:
-    """Shows how long it takes; breaks no law."""
+    """Show how long it takes. It has no law to break."""
     sizes_mb = [int(size) for size in arguments.sizes.split(",")]
     show_speed(load_outputs(arguments.folder), arguments.rounds, sizes_mb)
     return True
@@ -72,18 +72,18 @@ PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("folder", nargs="?", type=Path, default=TOOL_OUTPUTS, help="outputs with an index.jsonl")
-    add("--only", choices=PARTS, action="append", help="a part; may be given more than once")
+    add("folder", nargs="?", type=Path, default=TOOL_OUTPUTS, help="folder of outputs with an index.jsonl")
+    add("--only", choices=PARTS, action="append", help="only this part; may be repeated")
     add("--calls", type=Path, help="JSONL of {file, call: {name, arguments}}: the calls behind the outputs")
     add("--budgets", default=BUDGETS_TOKENS, help="tokens, comma-separated")
-    add("--contestant", action="append", help="a contestant; may be given more than once")
-    add("--per-file", action="append", metavar="CONTESTANT", help="show each file's facts, and those that are missing")
-    add("--peers", type=Path, default=PEERS, help="where bench.peers.install put them")
+    add("--contestant", action="append", help="only this contestant; may be repeated")
+    add("--per-file", action="append", metavar="CONTESTANT", help="show each file's facts and which are missing")
+    add("--peers", type=Path, default=PEERS, help="folder in which bench.peers.install put the peers")
     add("--llmlingua-model", type=Path, help="a folder with LLMLingua-2's model, named as it is on Hugging Face")
-    add("--json", type=Path, help="write the rows of facts there")
-    add("--plot", type=Path, help="draw the plot of facts there, a PNG")
-    add("--rounds", type=int, default=5, help="of speed, through all the texts")
-    add("--sizes", default="1,5,20", help="MB of the long texts, ascending, comma-separated")
+    add("--json", type=Path, help="write the rows of facts to this file")
+    add("--plot", type=Path, help="draw the plot of facts as this PNG file")
+    add("--rounds", type=int, default=5, help="rounds of the speed part over all texts")
+    add("--sizes", default="1,5,20", help="sizes of the long texts in MB, ascending, comma-separated")
     arguments = parser.parse_args()
     print(describe_machine(), flush=True)
     done = [PARTS[name](arguments) for name in arguments.only or PARTS]

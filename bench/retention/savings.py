@@ -1,6 +1,6 @@
-"""What tidying tool results saves in recorded sessions, and what deduplication saves on top. Nothing is truncated.
+"""What tidying tool results saves in recorded sessions, and what deduplication adds. Nothing is truncated.
 
-Law: every result of a session counts once, as it stands in the session's last request.
+Law: every result of a session counts once, in its form in the session's last request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ GOAL_SHARE = 0.08
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Tokens of the results' texts: as they came, tidied, and deduplicated after that; how many results."""
+    """Tokens of the results' texts: unchanged, tidied, and deduplicated after that; and the number of results."""
 
     results: int
     tokens: int
@@ -42,12 +42,12 @@ class Saved:
 
     @property
     def tidied_share(self) -> float:
-        """Of the tokens as they came, what tidying takes away."""
+        """The share of the unchanged tokens that tidying removes."""
         return 1 - self.tidied_tokens / self.tokens if self.tokens else 0.0
 
     @property
     def deduped_share(self) -> float:
-        """What both take away."""
+        """The share that both remove."""
         return 1 - self.deduped_tokens / self.tokens if self.tokens else 0.0
 
 
@@ -55,7 +55,7 @@ NOTHING = Saved(0, 0, 0, 0)
 
 
 def show_savings() -> None:
-    """Print what is saved by file, and by what is switched off."""
+    """Print the savings by file, and by the part that is switched off."""
     switches = list_switches()
     transcripts = _load_transcripts()
     by_switch = {name: _measure_files(transcripts, tidying) for name, tidying in switches.items()}
@@ -99,7 +99,7 @@ def _measure(conversation: Conversation, tidying: Tidying) -> Saved:
 
 
 def _tidy(conversation: Conversation, tidying: Tidying) -> Conversation:
-    """Each result tidied, with the call that it answers."""
+    """Tidy each result, with the call that it answers."""
     count = load_counter()
     calls: dict[str, ToolCall] = {}
     messages = []

@@ -1,6 +1,6 @@
-"""Which facts are left in what a contestant made of an output, and whether the output keeps what it must.
+"""Which facts are left in a contestant's text, and whether the text breaks a law.
 
-Law: pure, but for the counting.
+Law: pure, except for counting.
 """
 
 import re
@@ -18,14 +18,14 @@ from rules.conversation import CountTokens
 SHOWN_CHARS = 80
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _NUMBERED = re.compile(r"[ \t]*\d+(?:\t|: ?|\| ?|→| {2})|[\w./\\-]*[./\\][\w./\\-]+[:(]\d+[:,)-]")
-"""A line with a number of its own: a gutter, or a place in a file."""
+"""A line with its own number: a gutter, or a place in a file."""
 _MARKER = re.compile(r"\[trimtab|…")
-"""From here on it is ours."""
+"""The beginning of trimtab's own text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What is left of one output: its facts, in order, exactly, and without white space and escapes; its tokens."""
+    """What is left of one output: its facts in order (exactly, and without white space and escapes), and its tokens."""
 
     output: Output
     exact: tuple[bool, ...]
@@ -34,14 +34,14 @@ class Scored:
     violations: tuple[str, ...] = ()
 
     def missing(self) -> list[str]:
-        """The facts that are not there exactly, cut for a line."""
+        """The facts that are not in the text exactly, shortened to one line each."""
         pairs = zip(self.output.facts, self.exact, strict=True)
         return [repr(fact)[:SHOWN_CHARS] for fact, kept in pairs if not kept]
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of the facts of some outputs, the shares kept; and tokens, a mean of the outputs."""
+    """The shares of facts kept in some outputs, and the mean tokens of the outputs."""
 
     facts: int
     exact: float
@@ -50,7 +50,7 @@ class Share:
 
 
 def score(output: Output, text: str, count: CountTokens) -> Scored:
-    """Find the facts again."""
+    """Look for the facts in the text."""
     bare = remove_space(text)
     exact = tuple(fact in text for fact in output.facts)
     spaceless = tuple(remove_space(fact) in bare for fact in output.facts)
@@ -58,7 +58,7 @@ def score(output: Output, text: str, count: CountTokens) -> Scored:
 
 
 def summarise(scored: Sequence[Scored], *, diagnostics_only: bool = False) -> Share | None:
-    """Of all outputs or of diagnostics; None where there are none."""
+    """Summarise all outputs, or only diagnostics; None if there are no facts."""
     chosen = [one for one in scored if one.output.is_diagnostic or not diagnostics_only]
     facts = sum(len(one.exact) for one in chosen)
     if not facts:
@@ -68,7 +68,10 @@ def summarise(scored: Sequence[Scored], *, diagnostics_only: bool = False) -> Sh
 
 
 def find_violations(before: str, after: str, tokens: int, limit_tokens: int) -> Iterator[str]:
-    """What a shortened text must not do: cost more than its limit or than before, break JSON, alter numbered lines."""
+    """Laws that a shortened text breaks.
+
+    It must not exceed its limit, break JSON, or alter a numbered line.
+    """
     if tokens > limit_tokens:
         yield f"{tokens} tokens, {limit_tokens} allowed"
     if is_json(before):
@@ -81,7 +84,7 @@ def find_violations(before: str, after: str, tokens: int, limit_tokens: int) -> 
 
 
 def is_json(text: str) -> bool:
-    """Whether it is an object or an array."""
+    """Whether the text is a JSON object or array."""
     if not text.lstrip().startswith(("{", "[")):
         return False
     try:
@@ -92,10 +95,10 @@ def is_json(text: str) -> bool:
 
 
 def find_altered_line(before: str, after: str) -> str | None:
-    """A line of `after` with a number of its own that is no line of `before`, nor a beginning of one with a marker.
+    """A numbered line of `after` that is neither a line of `before` nor the beginning of one followed by a marker.
 
-    The marker may stand on the next line. Nor a piece from within a line, where it is not the number that was cut.
-    Escapes, blanks at the end and what a carriage return wrote over do not matter.
+    The marker may be on the next line. A piece from the middle of a line is allowed if its number was not cut. Escapes,
+    trailing spaces, and text that a carriage return overwrote are ignored. None if all lines are right.
     """
     known: dict[str, list[str]] = defaultdict(list)
     for line in _read_lines(before):
@@ -117,7 +120,7 @@ def find_altered_line(before: str, after: str) -> str | None:
 
 
 def _is_within(piece: str, before: str) -> bool:
-    """Whether it stands behind a letter or a blank of a line: what looks like its number was none."""
+    """Whether a letter or a space precedes it in a line: then what looks like a line number is not one."""
     at = before.find(piece)
     return at > 0 and (before[at - 1].isalpha() or before[at - 1] in " \t")
 

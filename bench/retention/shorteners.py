@@ -1,4 +1,4 @@
-"""What brings a text to a budget of tokens in this process: ours, and what most agents do.
+"""What shortens a text to a budget of tokens in this process: trimtab's rules, and what most agents do.
 
 Law: the only module of the bench that knows how the rules for tool results are called.
 """
@@ -23,22 +23,22 @@ from rules.treatment import Budget, Tidying, Treatment
 
 DEFAULT_BUDGET_TOKENS = 4000
 CHARS_PER_TOKEN = 4
-"""What agents take a token for that count none."""
+"""Source: the usual estimate of agents that do not count tokens."""
 MAX_CHARS_PER_TOKEN = 128
 """No token of the vocabulary is longer."""
 
 Shorten = Callable[[Output, int], str]
-"""The text of an output within a limit of tokens, or what a contestant makes of that limit."""
+"""The text of an output within a limit of tokens; a contestant may exceed it."""
 
 
 @cache
 def load_counter() -> CountTokens:
-    """Exact counts in the vocabulary of the budgets, remembered."""
+    """Exact, remembered counts in the vocabulary of the budgets."""
     return make_counter(load_encoding())
 
 
 def list_switches() -> Mapping[str, Tidying]:
-    """By name, the tidying with that one thing switched off; all of it by the name ''."""
+    """The tidying with one switch off, by the switch's name; `''` is tidying with all switches on."""
     whole = Tidying()
     names = [field.name for field in fields(Tidying) if getattr(whole, field.name) is True]
     return {"": whole, **{name: replace(whole, **{name: False}) for name in names}}
@@ -47,7 +47,7 @@ def list_switches() -> Mapping[str, Tidying]:
 def tidy_ours(
     text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
 ) -> str:
-    """Tidied for a budget, with everything switched on where `tidying` does not say otherwise."""
+    """Tidy for a budget, with all switches on unless `tidying` says otherwise."""
     switches = tidying or Tidying()
     return tidy_text(text, switches, is_file=lambda: is_file, fits=lambda short: count(short) <= limit_tokens)
 
@@ -55,7 +55,7 @@ def tidy_ours(
 def tidy_worthwhile(
     text: str, limit_tokens: int, count: CountTokens, *, is_file: bool = False, tidying: Tidying | None = None
 ) -> str:
-    """The same, but the original text where too little would be saved."""
+    """Tidy, but return the original text if too little would be saved."""
     tidied = tidy_ours(text, limit_tokens, count, is_file=is_file, tidying=tidying)
     return tidied if tidied is not text and count(tidied) <= count(text) * (1 - MIN_SAVED_SHARE) else text
 
@@ -66,26 +66,26 @@ def is_reading(call: ToolCall | None) -> bool:
 
 
 def truncate_ours(text: str, limit_tokens: int, count: CountTokens, call: ToolCall | None = None) -> str:
-    """Truncated where it is over the limit, with what is known of the call."""
+    """Truncate if the text is over the limit, using what is known of the call."""
     budget = Budget(limit_tokens)
     (short,) = truncate_result(Result(Message(Role.TOOL, (text,)), call, Treatment(budget)), budget, count)
     return short
 
 
 def dedupe_ours(conversation: Conversation, count: CountTokens) -> Conversation:
-    """Results that repeat others of the whole transcript point to them."""
+    """Replace results that repeat others of the whole transcript by pointers to them."""
     return dedupe_tool_results(conversation, Policy(), start=0, work=Work(count)).conversation
 
 
 def shorten_ours(output: Output, limit_tokens: int) -> str:
-    """Tidied, then truncated where it still does not fit: as the proxy does it."""
+    """Tidy, then truncate if the text is still over the limit, as the proxy does."""
     is_file = is_reading(output.call) if output.call else output.is_file
     tidied = tidy_worthwhile(output.text, limit_tokens, load_counter(), is_file=is_file)
     return truncate_ours(tidied, limit_tokens, load_counter(), output.call)
 
 
 def shorten_untidied(output: Output, limit_tokens: int) -> str:
-    """Ours without the tidying."""
+    """Trimtab's truncation without tidying."""
     return truncate_ours(output.text, limit_tokens, load_counter(), output.call)
 
 
@@ -95,14 +95,14 @@ def take_head_tail(text: str, limit_tokens: int) -> str:
 
 
 def take_by_chars(text: str, limit_tokens: int) -> str:
-    """Half of the characters from each end, four for a token. What comes out may cost more or less than the limit."""
+    """Half of the characters from each end, four characters a token. The result may be over or under the limit."""
     half = limit_tokens * CHARS_PER_TOKEN // 2
     missing = len(text) - 2 * half
     return text if missing <= 0 else f"{text[:half]}\n... [{missing} characters truncated] ...\n{text[-half:]}"
 
 
 def take_head(text: str, limit_tokens: int) -> str:
-    """The longest beginning within the limit, found by halving."""
+    """The longest beginning within the limit, found by bisection."""
     count = load_counter()
     low, high = 0, min(len(text), limit_tokens * MAX_CHARS_PER_TOKEN)
     if count(text[:high]) <= limit_tokens:

@@ -1,7 +1,7 @@
-"""How fast tool results are tidied and truncated: recorded outputs by kind, hard texts by length, and the event loop.
+"""How fast tool results are tidied and truncated: recorded outputs by kind, long texts, and the event loop.
 
-Law: processor time, not the clock; whatever is compared takes turns in one run. The loop is watched by a probe of its
-own (harness/loop_probe.py) while the work runs in a thread.
+Law: processor time, not the clock; things that are compared take turns in one run. A separate probe
+(harness/loop_probe.py) watches the loop while the work runs in a thread.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ GOAL_TRUNCATE_MB_PER_SECOND = 10.0
 GOAL_HELD_MS = 10.0
 SIZES_MB = (1, 5, 20)
 LINEAR = 1.5
-"""How much more a megabyte of the longest text may take than one of the shortest."""
+"""Chosen: a megabyte of the longest text may take this many times a megabyte of the shortest."""
 NEGLIGIBLE_SECONDS = 0.001
-"""Of a megabyte. A fiftieth of the goal: noise."""
+"""Seconds for a megabyte. Chosen: a fiftieth of the goal is noise."""
 PATIENCE_SECONDS = 60.0
-"""What would take longer at the largest size, by what a smaller one took, is given up."""
+"""Chosen: a text is skipped if, judged by a smaller one, its largest size would take longer."""
 SHAPE_ROUNDS = 3
-"""Of the shortest texts; the longer ones are measured once."""
+"""Chosen: rounds for the shortest texts; longer ones are measured once."""
 LOOP_ROUNDS = 2
 BREATH_SECONDS = 0.2
 
 Work = Callable[[], object]
-TIDY, TRUNCATE, COUNTED = "tidying", "truncation", "both, all counted"
+TIDY, TRUNCATE, COUNTED = "tidying", "truncation", "both, with counting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class Subject:
 
     @property
     def size_bytes(self) -> int:
-        """Of the text in UTF-8."""
+        """Size of the text in UTF-8."""
         return len(self.text.encode("utf-8", "surrogatepass"))
 
     def make_works(self) -> dict[str, Work]:
-        """What is measured: with the whole texts counted before, as the shell has; or with nothing counted."""
+        """The works to measure: with the counts of whole texts known, as in the proxy, or with nothing counted."""
         fresh = make_counter(_load())
         known = self._know(make_counter(_load()))
         text, limit = self.text, DEFAULT_BUDGET_TOKENS
@@ -73,13 +73,13 @@ class Subject:
         return lambda text: self.tokens if text is self.text else count(text)
 
     def _count_tidied(self, text: str) -> int:
-        """Tidying asks whether what it made fits: counted once, and then known by its length, which costs nothing."""
+        """Tidying asks whether its result fits. Count it once; later it is known by its length at no cost."""
         if len(text) not in self.tidied_tokens:
             self.tidied_tokens[len(text)] = self.tokens if text is self.text else load_counter()(text)
         return self.tidied_tokens[len(text)]
 
     def warm(self) -> None:
-        """Count once what tidying has counted."""
+        """Count once what tidying will ask for."""
         self.make_works()[TIDY]()
 
 
@@ -112,7 +112,7 @@ def _show_kinds(outputs: Sequence[Output], rounds: int) -> None:
 
 
 def _measure_rounds(subjects: Sequence[Subject], rounds: int) -> dict[str, list[list[float]]]:
-    """By work: for each subject, its seconds in each round."""
+    """Seconds by work, subject and round."""
     for subject in subjects:
         subject.warm()
     seconds: dict[str, list[list[float]]] = {name: [[] for _ in subjects] for name in (TIDY, TRUNCATE, COUNTED)}
@@ -132,7 +132,7 @@ def _time(work: Work) -> float:
 
 
 def _rate(subjects: Sequence[Subject], seconds: Sequence[Sequence[float]], kind: str = "") -> float:
-    """MB/s of a kind, or of all: its bytes by the median round."""
+    """MB/s of one kind or of all: their bytes divided by the median round."""
     chosen = [place for place, subject in enumerate(subjects) if subject.name == kind or not kind]
     size_mb = sum(subjects[place].size_bytes for place in chosen) / MEGABYTE
     sums = [float(sum(taken)) for taken in zip(*(seconds[place] for place in chosen), strict=True)]
@@ -146,7 +146,7 @@ def _describe_kind(kind: str, subjects: Sequence[Subject], seconds: dict[str, li
 
 
 def _show_shapes(sizes_mb: Sequence[int]) -> None:
-    """And whether the time of each shape goes by its length."""
+    """Print the table, and whether the time of each shape is proportional to its length."""
     rows, bent = [], []
     for shape in SHAPES:
         per_mb = _measure_shape(shape, sizes_mb)
@@ -158,7 +158,7 @@ def _show_shapes(sizes_mb: Sequence[int]) -> None:
 
 
 def _measure_shape(shape: str, sizes_mb: Sequence[int]) -> dict[str, list[float]]:
-    """By work: seconds for a megabyte at each size, until one takes too long."""
+    """Seconds for a megabyte by work and size, until a text takes too long."""
     per_mb: dict[str, list[float]] = {TIDY: [], TRUNCATE: [], COUNTED: []}
     for size_mb in sizes_mb:
         subject = _make_subject(shape, size_mb)
@@ -183,13 +183,13 @@ def _describe_growth(seconds_per_mb: Sequence[float], sizes: int) -> str:
 
 
 def _is_linear(seconds_per_mb: Sequence[float], sizes: int) -> bool:
-    """What takes next to nothing is linear enough."""
+    """Times below the threshold count as linear."""
     slowest = max(seconds_per_mb[1:], default=0.0)
     return len(seconds_per_mb) == sizes and slowest <= max(LINEAR * seconds_per_mb[0], NEGLIGIBLE_SECONDS)
 
 
 def _show_loop(outputs: Sequence[Output], size_mb: int) -> None:
-    """And whether the loop was never held for longer than the goal."""
+    """Print the delays, and whether one was longer than the goal."""
     largest = max(outputs, key=lambda output: len(output.text))
     recorded = Subject(largest.name, largest.text, load_counter()(largest.text), largest.is_file)
     subjects = [recorded, *(_make_subject(shape, size_mb) for shape in SHAPES)]
@@ -210,7 +210,7 @@ Lags = Sequence[Lag]
 
 
 async def _watch(subjects: Sequence[Subject]) -> dict[str, tuple[Lags, Lags]]:
-    """By text and work: the delays meanwhile, and of the idle loop afterwards."""
+    """By text and work: the delays during the work, and those of the idle loop afterwards."""
     gc.freeze()  # as `trimtab serve` does
     probe = Probe()
     measured: dict[str, tuple[Lags, Lags]] = {}

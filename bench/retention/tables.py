@@ -1,4 +1,4 @@
-"""The facts kept as tables that are Markdown too, file by file, and as a plot."""
+"""The facts kept as tables that are also Markdown, file by file, and as a plot."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ _DOTS_PER_INCH = 140
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Facts kept by a contestant at a budget, of some outputs; at budget UNBOUND what it does without one."""
+    """Facts that a contestant keeps at a budget, in some outputs; at budget UNBOUND what it keeps without a budget."""
 
     contestant: str
     outputs: str
@@ -29,13 +29,13 @@ class Row:
 
 
 def show_facts(runs: Sequence[Run], budgets: Sequence[int]) -> list[dict[str, object]]:
-    """Print a table for all facts and one for those of diagnostics; the rows, for a file."""
+    """Print a table for all facts and one for those of diagnostics; return the rows."""
     rows = [row for run in runs for row in _make_rows(run)]
     for outputs in GOALS:
         chosen = [row for row in rows if row.outputs == outputs]
         facts = max((row.facts for row in chosen), default=0)
         title = f"Facts kept, {outputs}: {facts} facts; exactly, in brackets without white space and escapes"
-        headings = ("contestant", *(f"{budget} tokens" for budget in budgets), "by itself", "its tokens, mean")
+        headings = ("contestant", *(f"{budget} tokens" for budget in budgets), "without a budget", "tokens then, mean")
         print_table(title, headings, [_describe(run, chosen, budgets) for run in runs])
         for verdict in _judge(chosen):
             print(f"\n{verdict}")
@@ -78,7 +78,7 @@ def _judge(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _describe_excess(runs: Sequence[Run]) -> Iterator[str]:
-    """Of each contestant that counts no tokens, how far it is from its budget."""
+    """For each contestant that does not count tokens, how far it exceeds its budget."""
     for run in runs:
         ratios = [one.tokens / budget for budget, scored in run.scored.items() if budget for one in scored]
         over = sum(ratio > 1 for ratio in ratios)
@@ -87,7 +87,7 @@ def _describe_excess(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def show_files(runs: Sequence[Run], contestants: Sequence[str]) -> None:
-    """Each file's facts kept, and those that are missing."""
+    """Print each file's facts kept, and those that are missing."""
     for run in runs:
         if run.contestant not in contestants:
             continue
@@ -100,7 +100,7 @@ def show_files(runs: Sequence[Run], contestants: Sequence[str]) -> None:
 
 
 def show_violations(runs: Sequence[Run]) -> int:
-    """Print the laws that outputs broke; how many."""
+    """Print the laws that outputs broke; return how many."""
     found = [
         f"BROKEN: {run.contestant}, {budget} tokens, {one.output.name}: {violation}"
         for run in runs
@@ -113,7 +113,7 @@ def show_violations(runs: Sequence[Run]) -> int:
 
 
 def draw_plot(rows: Sequence[dict[str, object]], file: Path) -> None:
-    """Facts kept by budget: a line for each contestant, all facts to the left, diagnostics to the right."""
+    """Facts kept by budget: one line for each contestant, all facts on the left, diagnostics on the right."""
     import matplotlib as mpl  # noqa: PLC0415 - of the bench extra: tables do without it
 
     mpl.use("Agg")

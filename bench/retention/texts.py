@@ -1,6 +1,7 @@
-"""Long texts of one shape each, of any length: what tools give that nobody expected.
+"""Long texts of one shape each, of any length: unusual output of tools.
 
-Law: seeded; the same call makes the same text. Not all shapes repeat themselves: a short period would favour caches.
+Law: seeded; the same call makes the same text. Most shapes do not repeat themselves: a short period would favour
+caches.
 """
 
 import random
@@ -57,7 +58,7 @@ SHAPES = tuple(_MAKERS)
 
 
 def make_shape(shape: str, size_bytes: int) -> str:
-    """A text of a shape and length, about."""
+    """A text of a shape and approximate length."""
     pieces: list[str] = []
     total = 0
     for piece in _MAKERS[shape](random.Random(_SEED)):  # noqa: S311 - no secret: the same text in every run

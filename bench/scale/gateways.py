@@ -1,6 +1,6 @@
-"""What is measured: trimtab as it is configured for a question, and the bare proxy; each on a core of its own.
+"""What is measured: trimtab with the configuration for a question, and the bare proxy; each on its own core.
 
-Law: a gateway is ended with the block that started it; what it did wrong ends the run.
+Law: a gateway ends with the block that started it; an error of a gateway ends the run.
 """
 
 import http.client
@@ -27,14 +27,14 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one request took: the gateway's processor time, and the client's waiting."""
+    """What one request took: the gateway's processor time, and the client's waiting time."""
 
     processor_ms: float
     passed_ms: float
 
 
 class Gateway:
-    """One that answers, by one kept connection."""
+    """A running gateway, with one kept connection to it."""
 
     def __init__(self, name: str, port: int, pid: int) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Gateway:
         self._connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
 
     def ask(self, body: bytes, credential: str = "Bearer sk-bench") -> Turn:
-        """One request. Raises RuntimeError unless it is answered with 200."""
+        """Send one request. Raises RuntimeError unless the status is 200."""
         headers = {"Content-Type": "application/json", "Authorization": credential}
         used, started = read_thread_seconds(self._pids), time.perf_counter()
         self._connection.request("POST", "/v1/chat/completions", body, headers)
@@ -56,17 +56,17 @@ class Gateway:
         return Turn((read_thread_seconds(self._pids) - used) * 1000, passed * 1000)
 
     def read_memory_mb(self) -> float:
-        """Resident megabytes."""
+        """Resident megabytes of all its processes."""
         return read_resident_mb(self._pids)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.close()
 
 
 @contextmanager
 def run_upstream() -> Iterator[int]:
-    """The fake upstream; its port."""
+    """Run the fake upstream; yields its port."""
     with pinned(share_cores()[1]):
         process = subprocess.Popen(find_native("upstream"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
@@ -79,7 +79,7 @@ def run_upstream() -> Iterator[int]:
 
 @contextmanager
 def run_gateway(name: str, upstream_port: int, settings: Sequence[str] = ()) -> Iterator[Gateway]:
-    """The gateway of this name, ready; `settings` are trimtab's, beside those of the name."""
+    """Run the gateway of this name; yields it when it is ready. `settings` are additional ones of trimtab."""
     port = find_free_port()
     with pinned(share_cores()[0]):
         process = _start_bare(port, upstream_port) if name == BARE else _start_own(name, port, upstream_port, settings)

@@ -1,4 +1,4 @@
-"""The plot: a turn's processor time by its old bytes and by its new ones."""
+"""The plot: a turn's processor time by its old bytes and by its new bytes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from bench.scale.turns import MEGABYTE, Point
 
 
 def draw_plot(lengths: Sequence[Point], news: Sequence[Point], file: Path) -> None:
-    """Two panels, a line for each gateway."""
+    """Draw two panels with a line for each gateway."""
     import matplotlib as mpl  # noqa: PLC0415 - of the bench extra: tables do without it
 
     mpl.use("Agg")
@@ -21,8 +21,8 @@ def draw_plot(lengths: Sequence[Point], news: Sequence[Point], file: Path) -> No
         )
         own = [point for point in news if point.gateway == name]
         right.plot([point.new_bytes / 1000 for point in own], [point.processor_ms for point in own], "o-")
-    left.set_xlabel("bytes that were there before, MB (5 KB are new)")
-    right.set_xlabel("new bytes, KB (1 MB was there before)")
+    left.set_xlabel("old bytes, MB (5 KB are new)")
+    right.set_xlabel("new bytes, KB (1 MB is old)")
     for axes in (left, right):
         axes.set_ylabel("processor time of a turn, ms")
         axes.set_ylim(bottom=0)

@@ -1,6 +1,6 @@
-"""What sessions and open streams take of memory, and sessions of the store.
+"""The memory of sessions and open streams, and the bytes of sessions in the store.
 
-Law: memory is a difference within one process; what it was before the first one is not counted.
+Law: memory is a difference within one process; the memory before the first session or stream is not counted.
 """
 
 import http.client
@@ -22,7 +22,7 @@ _STREAM = orjson.dumps(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Megabytes that so many of something took."""
+    """Megabytes that a number of sessions or streams added."""
 
     gateway: str
     what: str
@@ -31,13 +31,13 @@ class Held:
 
     @property
     def per_thousand_mb(self) -> float:
-        """For a thousand of them."""
+        """Megabytes for a thousand of them."""
         return self.megabytes / self.number * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Bytes of the store's files that so many sessions took; each had a summary at least."""
+    """Bytes of the store's files for a number of sessions, each with at least one summary."""
 
     sessions: int
     transcript_bytes: int
@@ -45,7 +45,7 @@ class Stored:
 
 
 def measure_sessions(gateway: Gateway, number: int, turns: int) -> Held:
-    """So many sessions of a client each, one request of each."""
+    """One request of each of `number` sessions, each from its own client."""
     for index in range(_WARM_UP_SESSIONS):
         gateway.ask(Session(-1 - index).write_body(turns))
     before_mb = gateway.read_memory_mb()
@@ -59,7 +59,7 @@ def measure_sessions(gateway: Gateway, number: int, turns: int) -> Held:
 
 
 def measure_streams(gateway: Gateway, number: int) -> Held:
-    """So many streams that have begun and do not end; the upstream must have been told to pause."""
+    """Streams that have begun and do not end. First tell the upstream to pause (`pause_streams`)."""
     opened = [_open_stream(gateway.port) for _ in range(_WARM_UP_SESSIONS)]
     before_mb = gateway.read_memory_mb()
     opened += [_open_stream(gateway.port) for _ in range(number)]
@@ -73,13 +73,13 @@ def _open_stream(port: int) -> http.client.HTTPConnection:
     connection = http.client.HTTPConnection(HOST, port, timeout=30.0)
     headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-bench"}
     connection.request("POST", "/v1/chat/completions", _STREAM, headers)
-    # Its first event has come through, so the stream is open on both sides.
+    # The first event has arrived, so the stream is open on both sides.
     connection.getresponse().readline()
     return connection
 
 
 def pause_streams(upstream_port: int) -> None:
-    """From now on the upstream's streams have a second event after an hour only."""
+    """From now on the second event of a stream comes after an hour."""
     connection = http.client.HTTPConnection(HOST, upstream_port, timeout=5.0)
     connection.request("GET", "/control?events=2&pause_us=3600000000")
     connection.getresponse().read()
@@ -87,7 +87,7 @@ def pause_streams(upstream_port: int) -> None:
 
 
 def measure_store(gateway: Gateway, file: Path, sessions: int, turns: Sequence[int]) -> Stored:
-    """Sessions that grow through these lengths; the file is the gateway's SQLite store."""
+    """Sessions that grow through these lengths; `file` is the gateway's SQLite store."""
     transcripts = 0
     for index in range(sessions):
         session = Session(5000 + index)

@@ -1,9 +1,9 @@
-"""The cost as it grows: turns from 1 to 2,000, memory of sessions and streams, bytes in the store.
+"""How the cost grows: turns from 1 to 2,000, memory of sessions and streams, bytes in the store.
 
     python -m bench.scale.run --json bench/results/scale.json --plot bench/results/scale.png
     python -m bench.scale.run --quick
 
-Prints Markdown. Linux, two cores; `--plot` needs the extra `bench`. See README.md, "The cost as it grows".
+Prints Markdown. Linux, two cores; `--plot` needs the extra `bench`. See SCALE.md for the results.
 """
 
 import argparse
@@ -28,7 +28,7 @@ GATEWAYS = (BARE, WHOLE, CUT)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is asked."""
+    """How much is measured."""
 
     lengths: tuple[int, ...] = (1, 20, 50, 100, 200, 400, 800, 1200, 1600, 2000)
     length: int = 200
@@ -55,7 +55,7 @@ QUICK = Size(
 
 @dataclass(slots=True)
 class Found:
-    """All rows."""
+    """All rows of a run."""
 
     machine: str
     lengths: list[Point] = field(default_factory=list)
@@ -65,12 +65,12 @@ class Found:
 
 
 def main() -> None:
-    # Ended by `timeout`, say, it still ends the gateways that it has started.
+    # So that a run that `timeout` ends still ends the gateways that it has started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="less of everything: half a minute")
-    parser.add_argument("--json", type=Path, help="write the rows there")
-    parser.add_argument("--plot", type=Path, help="draw the plot there, a PNG")
+    parser.add_argument("--quick", action="store_true", help="less of everything; takes half a minute")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--plot", type=Path, help="draw the plot as this PNG file")
     arguments = parser.parse_args()
     found = Found(f"{describe_machine()}; upstream {describe_native(find_native('upstream'))}")
     print(found.machine, flush=True)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def measure(size: Size, found: Found) -> None:
-    """Question by question; each has gateways of its own, so that none inherits another's memory."""
+    """Measure question by question. Each has its own gateways, so that none inherits another's memory."""
     with run_upstream() as port, tempfile.TemporaryDirectory(prefix="trimtab-scale-") as folder:
         for what in ("lengths", "news"):
             with ExitStack() as stack:
@@ -110,18 +110,14 @@ def measure(size: Size, found: Found) -> None:
 
 
 def show(found: Found) -> None:
-    """The tables, and the slopes."""
-    headings = ["bytes before, MB", *(f"{name}, {unit}" for name in GATEWAYS for unit in ("CPU ms", "ms"))]
-    print_table(
-        "A turn of 5 KB, by the bytes that were there before.", headings, _write_rows(found.lengths, "old_bytes")
-    )
+    """Print the tables and the slopes."""
+    headings = ["old bytes, MB", *(f"{name}, {unit}" for name in GATEWAYS for unit in ("CPU ms", "ms"))]
+    print_table("A turn of 5 KB, by its old bytes.", headings, _write_rows(found.lengths, "old_bytes"))
     headings[0] = "new bytes, KB"
-    print_table("A turn behind 1 MB, by its new bytes.", headings, _write_rows(found.news, "new_bytes"))
+    print_table("A turn in a session of 1 MB, by its new bytes.", headings, _write_rows(found.news, "new_bytes"))
     for name in (WHOLE, CUT):
         old, new = find_slope(found.lengths, name), find_slope(found.news, name, "new_bytes")
-        print(
-            f"\n{name}: {old:.2f} ms a further MB of old bytes, {new:.0f} ms a MB of new ones, beyond the bare proxy."
-        )
+        print(f"\n{name}: {old:.2f} ms a further MB of old bytes, {new:.0f} ms a MB of new, beyond the bare proxy.")
     rows = [
         [one.gateway, one.what, str(one.number), f"{one.megabytes:.1f}", f"{one.per_thousand_mb:.0f}"]
         for one in found.held

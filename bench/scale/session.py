@@ -1,4 +1,4 @@
-"""A session of any length, made up: turn by turn the same bytes and some more.
+"""A made-up session of any length: each turn has the bytes of the turn before and some more.
 
 Law: the body of a turn begins with the messages of the turn before; the same number makes the same session.
 """
@@ -8,13 +8,13 @@ import random
 import orjson
 
 TURN_BYTES = 5000
-"""About, of an assistant's call and its result: 2,000 turns are 10 MB."""
+"""Approximate bytes of an assistant's call and its result. Chosen: 2,000 turns are 10 MB."""
 _WORDS = ("config", "parser", "retry", "loader", "session", "buffer", "answer", "index", "cache", "window", "socket")
 _LINE = "src/{0}/{1}_{2}.py:{n}: {3} waits for the {4} of the {2}, value {m:08x}"
 
 
 class Session:
-    """Written as far as it was asked for."""
+    """A session that is written as far as it is asked for."""
 
     def __init__(self, number: int = 0, *, model: str = "gpt-4o", turn_bytes: int = TURN_BYTES) -> None:
         self._dice = random.Random(number)  # noqa: S311 - no secret: the same text in every run
@@ -27,7 +27,7 @@ class Session:
         ]
 
     def write_body(self, turns: int) -> bytes:
-        """The request behind so many calls and results."""
+        """The request after this number of calls and results."""
         while len(self._messages) < 2 + 2 * turns:
             self._messages += self._write_turn(len(self._messages) // 2)
         messages = b",".join(self._messages[: 2 + 2 * turns])

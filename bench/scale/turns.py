@@ -1,4 +1,4 @@
-"""What a turn takes, by the bytes that were there before and by those that are new.
+"""What a turn costs, by its old bytes and by its new bytes.
 
 Law: the gateways take turns, request by request, with the same bodies.
 """
@@ -11,13 +11,13 @@ from bench.scale.gateways import BARE, Gateway
 from bench.scale.session import Session
 
 REPEATS = 9
-"""Turns in a row at each length, of which the median counts; the one before them is sent to be known."""
+"""Turns in a row at each length; their median counts. Chosen. The turn before them is sent so that they are known."""
 MEGABYTE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A turn of a gateway: medians, in milliseconds; bytes of its body that were there before, and that are new."""
+    """A turn of a gateway: medians in milliseconds, and the old and new bytes of its body."""
 
     gateway: str
     old_bytes: int
@@ -27,7 +27,7 @@ class Point:
 
 
 def measure_lengths(gateways: Sequence[Gateway], lengths: Sequence[int], *, repeats: int = REPEATS) -> Iterator[Point]:
-    """One session as it grows: at each length some turns in a row."""
+    """One session as it grows: some turns in a row at each length."""
     session = Session(0)
     for length in lengths:
         bodies = [session.write_body(length + number) for number in range(repeats + 1)]
@@ -42,7 +42,7 @@ def measure_lengths(gateways: Sequence[Gateway], lengths: Sequence[int], *, repe
 def measure_news(
     gateways: Sequence[Gateway], length: int, news: Sequence[int], *, repeats: int = REPEATS
 ) -> Iterator[Point]:
-    """Turns that bring so many steps at once to a session of a length; each of a session of its own."""
+    """Turns that add many steps at once to a session of one length; each turn has its own session."""
     for number, steps in enumerate(news):
         turns: list[list[tuple[float, float]]] = [[] for _ in gateways]
         old = new = 0
@@ -61,7 +61,7 @@ def measure_news(
 def _take_turns(gateways: Sequence[Gateway], bodies: Sequence[bytes]) -> list[list[tuple[float, float]]]:
     taken: list[list[tuple[float, float]]] = [[] for _ in gateways]
     for number, body in enumerate(bodies):
-        # Who comes first changes: the upstream's caches are warm for who comes second.
+        # The order alternates: the upstream's caches are warm for the second gateway.
         order = range(len(gateways)) if number % 2 else reversed(range(len(gateways)))
         for index in order:
             turn = gateways[index].ask(body)
@@ -76,7 +76,7 @@ def make_point(name: str, old_bytes: int, new_bytes: int, turns: Sequence[tuple[
 
 
 def find_slope(points: Sequence[Point], name: str, by: str = "old_bytes") -> float:
-    """Milliseconds of processor time for each further megabyte, beyond what the bare proxy takes: least squares."""
+    """Milliseconds of processor time for each further megabyte, beyond those of the bare proxy, by least squares."""
     bare = {(point.old_bytes, point.new_bytes): point.processor_ms for point in points if point.gateway == BARE}
     own = [point for point in points if point.gateway == name]
     megabytes = [getattr(point, by) / MEGABYTE for point in own]

@@ -1,6 +1,6 @@
 """The contestants that need no package: nothing, a sliding window, masking old tool results.
 
-Law: pure; a session in, the messages of each of its requests out, as JSON.
+Law: pure; input is a session, output the messages of each of its requests, as JSON.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +18,13 @@ Contestant = Callable[[Session, int], Requests]
 
 
 def send_everything(session: Session, _: int) -> Requests:
-    """Nothing done, as if there were no window."""
+    """Send everything, as if there were no window."""
     for stop in session.stops:
         yield session.messages[:stop]
 
 
 def slide_window(session: Session, limit_tokens: int) -> Requests:
-    """Leading system messages and task always, and of the rest the newest steps that fit: at least the last one."""
+    """Leading system messages and task, and the newest steps that fit; always at least the last step."""
     parts = [read_part(raw) for raw in session.messages]
     head = find_head(session)
     head_tokens = read_fixed(MODEL, session.tools).tokens + sum(parts[index].tokens for index in head)
@@ -40,7 +40,7 @@ def slide_window(session: Session, limit_tokens: int) -> Requests:
 
 
 def mask_old_results(session: Session, _: int, *, kept_results: int = KEPT_RESULTS) -> Requests:
-    """The texts of all tool results but the newest ten, or `kept_results`, give way to one line."""
+    """Replace the texts of all tool results except the newest `kept_results` by one line."""
     masked = [_mask(raw) for raw in session.messages]
     results = [index for index, raw in enumerate(session.messages) if masked[index] is not raw]
     for stop in session.stops:
@@ -55,11 +55,11 @@ IN_PROCESS: dict[str, Contestant] = {
     "mask": mask_old_results,
 }
 WINDOWLESS = frozenset({"nothing", "mask", "headroom-cache", "headroom-token"})
-"""Those that are not told the window: they do the same at each."""
+"""Contestants that are not told the window: they do the same at each."""
 
 
 def find_head(session: Session) -> set[int]:
-    """Where the leading system messages and the task stand."""
+    """The indexes of the leading system messages and of the task."""
     roles = [read_part(raw).role for raw in session.messages]
     leading = next((index for index, role in enumerate(roles) if role not in LEADERS), len(roles))
     task = [roles.index("user")] if "user" in roles else []
@@ -67,6 +67,6 @@ def find_head(session: Session) -> set[int]:
 
 
 def _mask(raw: bytes) -> bytes:
-    """A tool result masked; any other message as it is, the same object."""
+    """A tool result with its text masked; any other message unchanged, as the same object."""
     message = orjson.loads(raw)
     return orjson.dumps({**message, "content": MASK}) if message["role"] == "tool" else raw

@@ -4,11 +4,11 @@ The prices are ratios. A call costs
 
     cache_write x input x (prompt - cached) + cached_input x cached + output x completion
 
-tokens, where *cached* is what the upstream has read before in this session: the longest common prefix with ANY
-earlier request of the session, its summary calls included, in whole blocks (128 tokens) and only from a minimum on
-(1024), as OpenAI does it. Whole parts (model and tools, then each message) are compared by their exact bytes; inside
-the first part that differs the common text counts too. Nothing is ever evicted: the turns of a session follow each
-other within the minutes that a cache lasts.
+tokens. *Cached* is what the upstream has read before in this session: the longest common prefix with any earlier
+request of the session, including its summary calls, in whole blocks (128 tokens) and only from a minimum on (1024), as
+OpenAI does it. Whole parts (model and tools, then each message) are compared by their exact bytes; in the first part
+that differs, the common text counts, too. Nothing is ever evicted: the turns of a session follow each other within the
+minutes that a cache lasts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from bench.sessions.prompts import Part, count_common_text, count_parts, is_pair
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Ratios: what a token costs. `cache_write` multiplies `input`."""
+    """Prices of a token, as ratios. `cache_write` multiplies `input`."""
 
     input: float = 1.0
     cached_input: float = 0.1
@@ -40,8 +40,8 @@ class CacheRules:
 class Call:
     """One request as the upstream saw it, in tokens.
 
-    `kept_tokens` of a turn are those at its front that stood at the front of the turn before, too; None for the first.
-    `paired` and `has_user`: what strict upstreams insist on, see `prompts.is_paired`.
+    `kept_tokens` of a turn are the tokens at its front that were also at the front of the turn before; None for the
+    first turn. `paired` and `has_user` are conditions of strict upstreams, see `prompts.is_paired`.
     """
 
     is_summary: bool
@@ -55,13 +55,13 @@ class Call:
 
 @dataclass(slots=True)
 class _Node:
-    """A prefix that was read: the parts that followed it."""
+    """A prefix that was read, with the parts that followed it."""
 
     children: dict[Part, "_Node"] = field(default_factory=dict)
 
 
 class SessionLedger:
-    """The calls of one session at one upstream, in the order of their arrival; `prompts` are those of the turns."""
+    """The calls of one session at one upstream, in the order of arrival. `prompts` are those of the turns."""
 
     def __init__(self, rules: CacheRules) -> None:
         self._rules = rules
@@ -71,7 +71,7 @@ class SessionLedger:
         self.prompts: list[Sequence[Part]] = []
 
     def add_turn(self, parts: Sequence[Part]) -> Call:
-        """Enter a request of the client's own; its completion is the same for all, and is not entered."""
+        """Enter a request of the client. Its completion is not entered: it is the same for all contestants."""
         kept = None if self._last_turn is None else count_common(self._last_turn, parts)
         self._last_turn = parts
         self.prompts.append(parts)
@@ -98,7 +98,7 @@ class SessionLedger:
         return call
 
     def _read(self, parts: Sequence[Part]) -> int:
-        """The cached tokens of a prompt, which from now on is cached itself."""
+        """The cached tokens of a prompt. From now on the prompt itself is cached."""
         node, tokens, depth = self._root, 0, 0
         while depth < len(parts) and parts[depth] in node.children:
             node = node.children[parts[depth]]
@@ -122,16 +122,16 @@ def count_common(earlier: Sequence[Part], later: Sequence[Part]) -> int:
 
 
 def price(calls: Iterable[Call], prices: Prices) -> float:
-    """What calls cost."""
+    """The cost of some calls."""
     return sum(price_call(call, prices) for call in calls)
 
 
 def price_call(call: Call, prices: Prices) -> float:
-    """What one call costs, by the formula above."""
+    """The cost of one call, by the formula above."""
     written = (call.prompt_tokens - call.cached_tokens) * prices.input * prices.cache_write
     return written + call.cached_tokens * prices.cached_input + call.completion_tokens * prices.output
 
 
 def turns(calls: Iterable[Call]) -> Iterator[Call]:
-    """The client's own requests among calls."""
+    """The client's own requests among the calls."""
     return (call for call in calls if not call.is_summary)

@@ -1,7 +1,7 @@
-"""The peers that are libraries: each runs in an environment of its own, asked through JSON lines.
+"""The peers that are libraries, each in its own environment, called through JSON lines.
 
-Law: our own environment imports nothing of theirs. Which request they would have sent comes back as indexes of the
-client's messages and as new messages; it is priced here, as everybody's.
+Law: trimtab's environment imports nothing of theirs. A library returns the requests that it would have sent, as indexes
+of the client's messages and as new messages; they are priced here like all others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from bench.sessions.replay import Replayed, ReplayOptions
 LIBRARIES = ("langchain", "langchain-untrimmed", "litellm")
 WORKERS = 2
 SESSION_SECONDS = 60.0
-"""A session that takes a library longer is given up, and said so."""
+"""Chosen: a session that takes a library longer is skipped, and the report says so."""
 
 
 def run_library(
@@ -34,7 +34,7 @@ def run_library(
 def ask_library(
     name: str, folder: Path, sessions: Sequence[Session], limit_tokens: int, options: ReplayOptions
 ) -> list[tuple[Session, bytes]]:
-    """What a library would have sent, as JSON (peers/library.py), of each session. Raises MissingPeerError."""
+    """What a library would have sent for each session, as JSON (peers/library.py). Raises MissingPeerError."""
     python = find_program(folder, name.partition("-")[0], "python")
     arguments = (name, str(limit_tokens), str(options.note_tokens), str(SESSION_SECONDS))
     order = sorted(sessions, key=lambda session: -len(session.stops) * sum(map(len, session.messages)))
@@ -66,7 +66,7 @@ def _price(session: Session, line: bytes, options: ReplayOptions) -> Replayed:
 
 
 def enter_calls(session: Session, answer: Mapping[str, Any], ledger: SessionLedger) -> None:
-    """Enter what a library would have sent of a session, its summaries' calls included."""
+    """Enter what a library would have sent for a session, including the calls for its summaries."""
     fixed = read_fixed(MODEL, session.tools)
     bare = read_fixed(MODEL, b"")
     for turn in answer["turns"]:
@@ -76,5 +76,5 @@ def enter_calls(session: Session, answer: Mapping[str, Any], ledger: SessionLedg
 
 
 def _read(item: int | dict[str, object], session: Session) -> Part:
-    """A message that the library sends: an index of the client's, or one of its own making."""
+    """A message that the library sends: an index of the client's messages, or a message of its own."""
     return read_part(session.messages[item] if isinstance(item, int) else orjson.dumps(item))

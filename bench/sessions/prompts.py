@@ -1,4 +1,4 @@
-"""What an upstream sees of a request: its parts, their tokens, and whether a strict upstream would take it.
+"""What an upstream sees of a request: its parts, their tokens, and whether a strict upstream would accept it.
 
 Law: a part is known by its exact bytes; it is decoded and counted once in a run.
 """
@@ -17,17 +17,17 @@ MESSAGE_TOKENS = 3
 ROLE_TOKENS = 1
 PRIMING_TOKENS = 3
 CALL_TOKENS = 5
-"""The cookbook's frames, whatever the proxy counts by."""
+"""Source: the frames in OpenAI's cookbook; independent of the proxy's counting."""
 LEADERS = ("system", "developer")
 _count = make_counter(load_encoding())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One message, or what stands before all messages (model and tool schemas; `role` is empty then).
+    """One message, or the part before all messages (model and tool schemas; its `role` is empty).
 
-    `text` is all that the model reads of it, in order; `calls` the ids of its tool calls, `answers` that of the call
-    which a tool result answers. Two parts are equal only if they are the same object: see `read_part`.
+    `text` is all that the model reads of it, in order. `calls` are the ids of its tool calls; `answers` is the id of
+    the call that a tool result answers. Two parts are equal only if they are the same object: see `read_part`.
     """
 
     role: str
@@ -48,13 +48,13 @@ _parts: dict[bytes, Part] = {}
 
 
 def split_body(body: bytes) -> tuple[Part, ...]:
-    """The parts of a request on the wire."""
+    """The parts of a request body."""
     decoded = _decode_body(body)
     return (read_fixed(decoded.model, bytes(decoded.tools)), *(read_part(bytes(raw)) for raw in decoded.messages))
 
 
 def read_part(raw: bytes) -> Part:
-    """A message by its JSON; the same bytes give the same object."""
+    """A message from its JSON; the same bytes give the same object."""
     part = _parts.get(raw)
     if part is None:
         part = _parts[raw] = _decode_message(orjson.loads(raw))
@@ -62,7 +62,7 @@ def read_part(raw: bytes) -> Part:
 
 
 def read_fixed(model: str, tools: bytes) -> Part:
-    """What stands before the messages."""
+    """The part before the messages."""
     key = model.encode() + b"\n" + tools
     part = _parts.get(key)
     if part is None:
@@ -72,7 +72,7 @@ def read_fixed(model: str, tools: bytes) -> Part:
 
 
 def count_text(text: str) -> int:
-    """Tokens of a text, by o200k_base."""
+    """Tokens of a text in o200k_base."""
     return _count(text) if text else 0
 
 
@@ -82,7 +82,7 @@ def count_parts(parts: Iterable[Part]) -> int:
 
 
 def count_common_text(left: Part, right: Part) -> int:
-    """Tokens at the front of two parts that are the same, though the parts are not."""
+    """Tokens at the front of two different parts that are the same."""
     if left.role != right.role:
         return 0
     low, high = 0, min(len(left.text), len(right.text))
@@ -93,7 +93,7 @@ def count_common_text(left: Part, right: Part) -> int:
 
 
 def is_paired(parts: Sequence[Part]) -> bool:
-    """Whether every tool call has exactly one result in the block right behind it, and every result its call."""
+    """Whether every tool call has exactly one result in the block right after it, and every result has its call."""
     wanted: Counter[str] = Counter()
     for part in parts:
         if part.role == "tool":
@@ -126,7 +126,7 @@ def _decode_message(message: dict[str, Any]) -> Part:
 
 
 def _read_texts(content: object) -> list[str]:
-    """The texts of a message's content; a part that is no text counts as its JSON."""
+    """The texts of a message's content; a part that is not text counts as its JSON."""
     if isinstance(content, str):
         return [content]
     parts = content if isinstance(content, list) else []

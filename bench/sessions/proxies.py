@@ -1,6 +1,6 @@
-"""The proxies as processes: trimtab, as a user starts it, and Headroom out of its own environment.
+"""The proxies as processes: trimtab as a user starts it, and Headroom from its own environment.
 
-Law: loopback only; each is started before one upstream and is ready when `start` returns.
+Law: loopback only; each is started for one upstream and is ready when `start` returns.
 """
 
 import os
@@ -22,11 +22,11 @@ _HEADROOM_OPTIONS = (
     "--disable-kompress", "--no-rate-limit", "--no-cache", "--no-subscription-tracking", "--no-telemetry",
     "--stateless",
 )  # fmt: skip
-"""Its compressor model needs a download; its rate limit, answer cache and reports home have no place in a replay."""
+"""Its compressor model would be downloaded; its rate limit, answer cache and telemetry must not affect a replay."""
 
 
 def make_trimtab(settings: Sequence[str]) -> Start:
-    """Starts `trimtab serve`; settings are written KEY=VALUE, `{folder}` in them is the lane's own folder."""
+    """Start `trimtab serve`. Settings are written KEY=VALUE; `{folder}` in them is the lane's own folder."""
 
     def start(upstream_port: int, folder: Path) -> Running:
         port = find_free_port()
@@ -39,7 +39,7 @@ def make_trimtab(settings: Sequence[str]) -> Start:
 
 
 def make_headroom(program: Path, mode: str) -> Start:
-    """Starts Headroom's proxy in a mode: cache or token."""
+    """Start Headroom's proxy in a mode: cache or token."""
 
     def start(upstream_port: int, folder: Path) -> Running:
         port = find_free_port()
@@ -61,7 +61,7 @@ def make_headroom(program: Path, mode: str) -> Start:
 
 @contextmanager
 def run_redis() -> Iterator[str]:
-    """A real redis-server on a free port; yields its URL. Raises FileNotFoundError where there is none."""
+    """A real redis-server on a free port; yields its URL. Raises FileNotFoundError if it is not installed."""
     port = find_free_port()
     command = ["redis-server", "--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "no"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)

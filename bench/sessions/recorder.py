@@ -1,7 +1,7 @@
-"""The upstream that the proxies are asked to stand before: it records, prices and answers.
+"""The upstream of the proxies: it records, prices and answers requests.
 
-Law: nothing it answers depends on time. A request with the header of the client's turns is a turn; what the proxy asks
-of its own accord is a summary. Usage is reported as a caching upstream would.
+Law: its answers do not depend on time. A request with the header of the client's turns is a turn; a request of the
+proxy itself is a summary. It reports usage as a caching upstream would.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _REPLY = "Noted; on to the next step."
 
 @dataclass(slots=True)
 class Recorder:
-    """One upstream. It serves one session at a time: `ledger` is the one that calls are entered into."""
+    """One upstream. It serves one session at a time; calls are entered into `ledger`."""
 
     note_tokens: int
     failing_summaries: bool

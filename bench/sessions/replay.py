@@ -1,8 +1,8 @@
 """Replays sessions through a proxy that runs as a process, turn by turn.
 
-Law: one session at a time on a lane (an upstream of its own with the proxies before it), so what reaches the upstream
-is that session's. A turn is sent when summaries are written and the proxies have come to rest, because a model's turn
-takes seconds; `eager` does not wait.
+Law: a lane (an upstream with its own proxies) replays one session at a time, so that all requests at the upstream
+belong to that session. A turn is sent when summaries are written and the proxies are idle, because a model's turn takes
+seconds; `eager` does not wait.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from bench.sessions.prompts import Part
 from bench.sessions.recorder import TURN_HEADER, Recorder
 
 LANES = 2
-"""Sessions under way at once, each with proxies of its own."""
+"""Sessions at the same time, each with its own proxies. Chosen for two cores."""
 REST_SECONDS = 0.001
 REST_CHECKS = 2
-"""So many times in a row must the proxies be found at rest."""
+"""Chosen: this many times in a row the proxies must be idle."""
 REST_LIMIT_SECONDS = 10.0
-"""A proxy that never rests is not waited for any longer."""
+"""Chosen: after this time the replay no longer waits for a proxy."""
 ANSWER_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A session and what became of it; not `complete` where it took too long. `refused` turns got an error.
+    """A session and its result. `complete` is false if it took too long; `refused` turns got an error.
 
-    `prompts` are what was forwarded, of each turn, if it was to be kept.
+    `prompts` are the forwarded prompts of each turn, if they were to be kept.
     """
 
     session: Session
@@ -49,13 +49,13 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A proxy's process, ready, and where it listens."""
+    """The process of a proxy that is ready, and its port."""
 
     process: Popen[bytes]
     port: int
 
     def is_at_rest(self) -> bool:
-        """Whether none of its threads runs or waits for the disk at this moment. Linux."""
+        """Whether no thread of the process runs or waits for the disk at this moment. Linux."""
         try:
             states = [task.joinpath("stat").read_bytes() for task in Path(f"/proc/{self.process.pid}/task").iterdir()]
         except (FileNotFoundError, ProcessLookupError):
@@ -64,15 +64,15 @@ class Running:
 
 
 Start = Callable[[int, Path], Running]
-"""Starts a proxy before the upstream at a port and waits until it is ready; a folder is its own to keep things in."""
+"""Starts a proxy for the upstream at a port and waits until it is ready. It may keep files in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
     """How sessions are replayed.
 
-    `replicas` proxies take turns; `restart` ends and starts them in the middle of each session; a summary's note has
-    about `note_tokens`. With `keep_prompts`, what was forwarded is kept.
+    `replicas` proxies take turns; `restart` restarts them in the middle of each session; a summary has about
+    `note_tokens`. With `keep_prompts`, the forwarded prompts are kept.
     """
 
     rules: CacheRules
@@ -86,7 +86,7 @@ class ReplayOptions:
 
 @dataclass(slots=True)
 class _Lane:
-    """An upstream and the proxies before it."""
+    """An upstream and its proxies."""
 
     options: ReplayOptions
     start: Start
@@ -115,7 +115,7 @@ class _Lane:
             refused += await self._ask(proxy, session, length) != 200
             if not self.options.eager:
                 await self._rest()
-        # Whatever is still being written belongs to this session.
+        # A summary that is still being written belongs to this session.
         await self._rest()
         return Replayed(
             session,
@@ -147,7 +147,7 @@ class _Lane:
 
 
 async def replay_through(start: Start, sessions: Sequence[Session], options: ReplayOptions) -> list[Replayed]:
-    """Replay sessions through proxies that `start` starts; the longest first, so that the lanes end together."""
+    """Replay sessions through proxies that `start` starts, the longest first, so that the lanes end together."""
     waiting = deque(sorted(sessions, key=lambda session: -_weigh(session)))
     replayed: list[Replayed] = []
 

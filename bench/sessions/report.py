@@ -1,4 +1,4 @@
-"""What is said of a contestant at a window: a row, the rows as a table that is Markdown too, and as a plot.
+"""The result of a contestant at a window: a row, the rows as a table that is also Markdown, and a plot.
 
 Law: a ratio is a cost divided by the cost of doing nothing in the same sessions.
 """
@@ -22,14 +22,14 @@ _DOTS_PER_INCH = 140
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A context window and what of it is kept for the completion, in tokens."""
+    """A context window and its reserve for the completion, in tokens."""
 
     tokens: int
     reserve_tokens: int
 
     @property
     def limit_tokens(self) -> int:
-        """What a prompt may have."""
+        """The most tokens that a prompt may have."""
         return self.tokens - self.reserve_tokens
 
 
@@ -46,11 +46,11 @@ class Run:
 class Row:
     """A contestant at a window.
 
-    Ratios to doing nothing; of the sessions larger than the window, where it does not say `smaller`. `kept` is the
-    share of forwarded tokens (each session's first request aside) at the front of a request that stood at the front of
-    the one before; `sent` the share of doing nothing's prompt tokens. `over_limit` are turns larger than window -
-    reserve, `over_window` those larger than the window itself, which an upstream would refuse (None: not counted then).
-    Counts are of all sessions.
+    Ratios are to doing nothing, for the sessions larger than the window unless the name has `smaller`. `kept` is the
+    share of forwarded tokens (without each session's first request) that were also at the front of the request before.
+    `sent` is the share of doing nothing's prompt tokens. `over_limit` are turns larger than window - reserve;
+    `over_window` are turns larger than the window, which an upstream would refuse (None: not counted). Counts are of
+    all sessions.
     """
 
     contestant: str
@@ -90,7 +90,7 @@ class _Pair:
 
 
 def summarise(run: Run, nothing: Sequence[Replayed], window: Window, prices: Prices, writing: Prices) -> Row:
-    """The row of a contestant; sessions that it did not complete count nowhere. `writing` prices cache writes, too."""
+    """The row of a contestant, without sessions that it did not complete. `writing` also prices cache writes."""
     by_id = {one.session.id: one for one in nothing}
     pairs = [_Pair(done, by_id[done.session.id]) for done in run.replayed if done.complete]
     larger = [pair for pair in pairs if _last_tokens(pair.nothing) > window.limit_tokens]
@@ -126,7 +126,7 @@ def summarise(run: Run, nothing: Sequence[Replayed], window: Window, prices: Pri
 
 
 def _count_invalid(pair: _Pair) -> int:
-    """Turns whose calls and results do not pair, and turns without a user message where the client's had one."""
+    """Turns whose calls and results do not pair, and turns without a user message although the client's had one."""
     unpaired = sum(not call.paired for call in turns(pair.done.calls))
     userless, own = (sum(not call.has_user for call in turns(one.calls)) for one in (pair.done, pair.nothing))
     return unpaired + max(userless - own, 0)
@@ -137,7 +137,7 @@ def _last_tokens(nothing: Replayed) -> int:
 
 
 def _total(pairs: Sequence[_Pair], prices: Prices, *, with_completions: bool = False) -> float | None:
-    """The ratio of the sums; None where there is no session."""
+    """The ratio of the sums; None if there is no session."""
     completions = sum(_count_completions(pair.done.session) for pair in pairs) * prices.output * with_completions
     cost = sum(price(pair.done.calls, prices) for pair in pairs) + completions
     nothing = sum(price(pair.nothing.calls, prices) for pair in pairs) + completions
@@ -145,7 +145,7 @@ def _total(pairs: Sequence[_Pair], prices: Prices, *, with_completions: bool = F
 
 
 def _count_completions(session: Session) -> int:
-    """What the model wrote in a session, in tokens."""
+    """Tokens that the model wrote in a session."""
     return sum(count_parts(map(read_part, answer)) for answer in session.answers())
 
 
@@ -169,9 +169,9 @@ def _share_sent(pairs: Sequence[_Pair]) -> float | None:
 
 
 def build_table(rows: Sequence[Row], missing: Sequence[str], cache_write: float) -> Table:
-    """One window's table; contestants that could not run stand in it as missing.
+    """One window's table; contestants that could not run appear as missing.
 
-    One that was replayed with fewer sessions than others says with how many: its ratios are of those.
+    A contestant that was replayed with fewer sessions shows their number; its ratios are of those.
     """
     headings = (
         "contestant", "cost", "with completions", f"cache write {cache_write:g}", "worst session",
@@ -208,7 +208,7 @@ def _write_cells(row: Row) -> Sequence[str]:
 
 
 def draw_plot(rows: Sequence[Row], file: Path) -> None:
-    """Cost and prefix kept of each contestant, a colour for each window."""
+    """Draw cost and prefix kept of each contestant, a colour for each window."""
     import matplotlib as mpl  # noqa: PLC0415 - of the bench extra: tables do without it
 
     mpl.use("Agg")
@@ -235,6 +235,6 @@ def draw_plot(rows: Sequence[Row], file: Path) -> None:
         axes.grid(axis="both", color="0.9", zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(title="window", loc="outside lower center", ncols=len(windows), frameon=False)
-    figure.suptitle("Sessions larger than the window, summaries' cost included")
+    figure.suptitle("Sessions larger than the window, cost of summaries included")
     figure.savefig(file, dpi=_DOTS_PER_INCH)
     plt.close(figure)

@@ -1,8 +1,8 @@
-"""What a session costs with trimtab, and with what else there is: whole sessions replayed, turn by turn.
+"""What a session costs with trimtab and with the alternatives: whole sessions replayed, turn by turn.
 
     python -m bench.sessions.run --only nothing,trimtab --windows 32000:4000 --limit 20
 
-See README.md, "Sessions": the question, how the cost is computed, and whom that favours.
+See README.md, "What do whole sessions cost?", for the results, how the cost is computed, and the limits of the method.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Bench:
     _windowless: dict[str, Run] = field(default_factory=dict)
 
     def run(self, name: str, window: Window) -> Run:
-        """A contestant's run at a window; raises MissingPeerError."""
+        """Run a contestant at a window. Raises MissingPeerError."""
         if name in self._windowless:
             return self._windowless[name]
         started = time.perf_counter()
@@ -67,7 +67,7 @@ class Bench:
         return uvloop.run(replay_through(start, self.sessions, plain))
 
     def _replay_trimtab(self, window: Window) -> Sequence[Replayed]:
-        """With an empty store each time: what an earlier run has paid for must not come free."""
+        """With an empty store each time: summaries that an earlier run has paid for must not be free."""
         with run_redis() if self.arguments.replicas else nullcontext(OWN_STORE) as store:
             own = (
                 f"defaults.context_window={window.tokens}",
@@ -91,7 +91,7 @@ class Bench:
 
 
 def main() -> None:
-    # Ended by `timeout`, say, it still ends the proxies that it has started.
+    # So that a run that `timeout` ends still ends the proxies that it has started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = parse_arguments()
     earlier = read_rows(arguments.beside) if arguments.beside else []
@@ -110,16 +110,18 @@ def read_rows(file: Path) -> list[Row]:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("files", nargs="*", type=Path, help="JSONL of sessions; none: ../shared/data/conversations, else made up")
+    add(
+        "files", nargs="*", type=Path, help="JSONL of sessions (without: ../shared/data/conversations, or made-up ones)"
+    )
     add("--windows", default="16000:2000,32000:4000,64000:8000,128000:16000", help="TOKENS:RESERVE,...")
     add("--only", default=",".join(CONTESTANTS), help="contestants, by name")
-    add("--limit", type=int, help="so many sessions, evenly picked")
-    add("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="a setting of trimtab's")
+    add("--limit", type=int, help="only this many sessions, evenly picked")
+    add("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="a setting of trimtab")
     add("--restart", action="store_true", help="restart trimtab in the middle of each session (SQLite store)")
-    add("--replicas", action="store_true", help="two trimtabs take turns (Redis store, a server of our own)")
+    add("--replicas", action="store_true", help="two trimtabs take turns (Redis store, a server that the bench starts)")
     add("--failing-summaries", action="store_true", help="every summary call is answered 500")
     add("--eager", action="store_true", help="do not wait for summaries between turns")
-    add("--note-tokens", type=int, default=700, help="a summary's length, about")
+    add("--note-tokens", type=int, default=700, help="approximate length of a summary")
     add("--input", type=float, default=1.0, help="price of a prompt token")
     add("--cached-input", type=float, default=0.1, help="price of a cached prompt token")
     add("--output", type=float, default=4.0, help="price of a completion token")
@@ -127,19 +129,19 @@ def parse_arguments() -> argparse.Namespace:
         "--cache-write",
         type=float,
         default=1.25,
-        help="what uncached input is multiplied by in the column of that name",
+        help="factor for uncached input in the column of that name",
     )
-    add("--cache-block", type=int, default=128, help="the cache's granularity, tokens")
-    add("--cache-minimum", type=int, default=1024, help="shorter prefixes are not cached, tokens")
-    add("--peers", type=Path, default=PEERS, help="where bench.peers.install put them")
-    add("--json", type=Path, help="write the rows there")
-    add("--beside", type=Path, help="rows of an earlier run: shown where this one has no newer")
-    add("--plot", type=Path, help="draw the plot there, a PNG")
+    add("--cache-block", type=int, default=128, help="block size of the cache, in tokens")
+    add("--cache-minimum", type=int, default=1024, help="shorter prefixes are not cached, in tokens")
+    add("--peers", type=Path, default=PEERS, help="folder in which bench.peers.install put the peers")
+    add("--json", type=Path, help="write the rows to this file")
+    add("--beside", type=Path, help="rows of an earlier run, shown if this run has no newer ones")
+    add("--plot", type=Path, help="draw the plot as this PNG file")
     return parser.parse_args()
 
 
 def prepare(arguments: argparse.Namespace) -> Bench:
-    """Sessions and options as the arguments say."""
+    """Sessions and options from the arguments."""
     sessions = load_sessions(arguments.files)
     limit = min(arguments.limit or len(sessions), len(sessions))
     options = ReplayOptions(
@@ -201,7 +203,7 @@ def parse_windows(text: str) -> list[Window]:
 
 
 def parse_names(text: str) -> list[str]:
-    """Known contestants in their order; ends the program at an unknown one."""
+    """Known contestants in their order; an unknown name ends the program."""
     wanted = text.split(",")
     unknown = set(wanted) - set(CONTESTANTS)
     if unknown:

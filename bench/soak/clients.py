@@ -1,6 +1,6 @@
-"""The soak's clients: each asks one thing after the other, of many kinds, and writes down what came of it.
+"""The soak's clients: each sends one request after the other, of many kinds, and records the outcomes.
 
-Law: every request has an id and exactly one outcome. What is drawn depends on the seed alone.
+Law: every request has an id and exactly one outcome. Random choices depend only on the seed.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ KINDS = {
     "plain": 14, "stream": 18, "session": 32, "narrow session": 12, "big": 4, "too large": 1, "slow reader": 3,
     "leaver": 6, "quitter": 2, "garbage": 3, "other path": 4, "socket": 1,
 }  # fmt: skip
-"""Of a hundred requests, about."""
+"""Approximate shares of the requests, in per cent."""
 WORDS = 4000
 SESSION_STEPS = 60
-"""Then the session begins anew: what is kept of it has an end."""
+"""Chosen: after this many steps a session starts again, so that what is kept of it is bounded."""
 STEPS_AT_ONCE = 3
 STEP_WORDS = 130
 ROUNDS = 8
-"""A session that begins anew does so under another credential, so that its summaries are written anew."""
+"""Chosen: each start of a session uses another credential, so that its summaries are written again."""
 QUESTIONS = 40
-"""Of one client; they come again and again, so that what is kept of them has an end."""
+"""Of one client. Chosen: they repeat, so that what is kept of them is bounded."""
 BIGS = 250
-"""100 MB in all: more than the proxy keeps of messages, so that it has forgotten each when it comes again."""
+"""Chosen: 100 MB in all, more than the proxy keeps of messages, so that each is forgotten before it is repeated."""
 BIG_BYTES = 400_000
 TOO_LARGE_BYTES = 1_500_000
 THINK_SECONDS = 0.08
@@ -49,7 +49,7 @@ GARBAGE = (
 
 @dataclass
 class Books:
-    """The clients' ledger: outcomes by id, how many of each kind, and what was wrong with an answer."""
+    """The clients' ledger: outcomes by id, the number of each kind, and wrong answers."""
 
     outcomes: dict[str, str] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ class Books:
 
 @dataclass
 class Session:
-    """An agent at work: its transcript as far as it has come."""
+    """An agent at work: its transcript so far."""
 
     number: int
     step: int = 0
@@ -77,7 +77,7 @@ TOOL = {"type": "function", "function": {"name": "read_file", "parameters": {"ty
 
 
 class Texts:
-    """Words that mean nothing; the same for the same numbers."""
+    """Meaningless words; the same arguments give the same words."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -86,12 +86,12 @@ class Texts:
         self._words = ["".join(rng.choices(letters, k=rng.randint(2, 9))) for _ in range(WORDS)]
 
     def write(self, name: str, words: int) -> str:
-        """So many words, the same for the same name."""
+        """Words; the same name gives the same words."""
         rng = random.Random(f"{self._seed} {name}")  # noqa: S311 - no secret
         return " ".join(rng.choices(self._words, k=words))
 
     def write_session(self, number: int, steps: int) -> list[dict[str, Any]]:
-        """A transcript of so many steps."""
+        """A transcript of this many steps."""
         task = f"Session {number}: find out why {self.write(f'task {number}', 12)} fails, and mend it."
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": "You are a coding agent."},
@@ -110,7 +110,7 @@ class Texts:
 
 
 class Client:
-    """One client; `asked` counts what it has asked."""
+    """One client."""
 
     def __init__(self, name: int, port: int, books: Books, texts: Texts, seed: int) -> None:
         self._name = name
@@ -130,7 +130,7 @@ class Client:
         }  # fmt: skip
 
     async def run(self, until: float) -> None:
-        """Ask until then, on one session of kept connections."""
+        """Send requests until then, on kept connections."""
         timeout = aiohttp.ClientTimeout(PATIENCE_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as self._http:
             while time.monotonic() < until:
@@ -138,14 +138,14 @@ class Client:
                 await asyncio.sleep(self._rng.expovariate(1 / THINK_SECONDS))
 
     async def fill(self, times: int) -> None:
-        """Large questions only, so that what the proxy keeps reaches its bounds."""
+        """Send only large requests, so that the proxy's caches reach their bounds."""
         timeout = aiohttp.ClientTimeout(PATIENCE_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as self._http:
             for _ in range(times):
                 await self.ask("big")
 
     async def ask(self, kind: str) -> None:
-        """One request, and what came of it."""
+        """Send one request, and record its outcome."""
         self._asked += 1
         number = f"{self._name}-{self._asked}"
         self._books.kinds[kind] += 1
@@ -171,7 +171,7 @@ class Client:
             return self._judge(number, response.status, bytes(received))
 
     def _judge(self, number: str, status: int, received: bytes) -> str:
-        """The outcome of an answer that is whole; it must be the right one."""
+        """The outcome of a complete answer, which must be the right one."""
         if status != 200:
             return f"refused {status}" if b'"trimtab_error"' in received else f"answered {status}"
         if f'"id":"{number}"'.encode() not in received or not received.endswith((b"}", b"data: [DONE]\n\n")):
@@ -211,7 +211,7 @@ class Client:
         return await self._post(number, {"input": self._texts.write(number, 30)}, "/v1/embeddings")
 
     async def _read_slowly(self, number: str) -> str:
-        """A stream in small bites, with pauses."""
+        """Read a stream in small pieces, with pauses."""
         headers = {ID_HEADER: number}
         body = orjson.dumps(self._question(20, stream=True))
         async with self._http.post(self._url + "/v1/chat/completions", data=body, headers=headers) as response:
@@ -252,7 +252,7 @@ class Client:
         return LEFT
 
     async def _talk(self, number: str) -> str:
-        """A few words by WebSocket."""
+        """Exchange a few words by WebSocket."""
         async with self._http.ws_connect(self._url + "/v1/realtime", headers={ID_HEADER: number}) as socket:
             for word in range(5):
                 await socket.send_str(f"{number} {word}")

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 ID_HEADER = "X-Soak-Id"
 LEAVE_HEADER = "X-Soak-Leave"
-"""The client will not wait for the answer's end: it leaves `before` its first byte, or in `mid` of it."""
+"""The client will not wait for the end of the answer: it leaves `before` its first byte, or in `mid` of it."""
 LEFT, BROKEN = "left", "broken"
 NARROW_BYTES = 28_000
-"""The true window of the models `narrow-*`: its requests beyond this are refused."""
+"""The true window of the models `narrow-*`, in bytes: longer requests are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Of a hundred requests about `share` get it; the client's outcome is one of `seen`."""
+    """About `share` of a hundred requests get it; the outcome at the client is one of `seen`."""
 
     share: float
     seen: tuple[str, ...]
@@ -43,9 +43,9 @@ SEEN = {
     "hold": (LEFT,),
     "socket": ("answered 101",),
 }
-"""By what was done to a request last."""
+"""The outcomes that are right, by the last thing that was done to a request."""
 
 
 def draw(rng: random.Random) -> str:
-    """A fault by its share."""
+    """Draw a fault by its share."""
     return rng.choices([*FAULTS], [fault.share for fault in FAULTS.values()])[0]

@@ -41,12 +41,12 @@ def ask_about(result: str) -> dict[str, Any]:
 
 
 def poison(number: int) -> bytes:
-    """A request that may teach something false."""
+    """A request from which the proxy could learn something false."""
     return orjson.dumps(_poison(number))
 
 
 def _poison(number: int) -> dict[str, Any]:
-    """Members that the server reads, a body that a gateway refuses, a role in the words of a refusal."""
+    """Fields that the server counts, a body that a gateway refuses, or a role that quotes a false limit."""
     kind = number % 4
     if kind == 0:
         return ask(TEXTS.write("small", 900), documents=[TEXTS.write("big", 100_000)])
@@ -68,12 +68,12 @@ def write_letters() -> bytes:
 
 
 async def flood(port: int, body: bytes, *, times: int) -> None:
-    """A large body that was written once, with another number each time, so that it was never seen before."""
+    """Send a large body with another number each time, so that it was never seen before."""
     await repeat(port, lambda number: body.replace(NUMBER.encode(), b"%08d" % number, 1), times=times)
 
 
 async def repeat(port: int, make: Callable[[int], bytes], *, times: int = 1, key: str = "hostile") -> None:
-    """Ask so many at once, again and again."""
+    """Send requests forever, `times` at once."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(120)) as session:
         numbers = itertools.count()
@@ -91,7 +91,7 @@ async def repeat(port: int, make: Callable[[int], bytes], *, times: int = 1, key
 
 
 async def invent(port: int) -> None:
-    """Another credential and another model with each request."""
+    """Use another credential and another model with each request."""
     async with aiohttp.ClientSession() as session:
         for number in itertools.count():
             body, key = ask(TEXTS.write(f"q {number}", 600), f"invented-{number}"), f"Bearer invented-{number}"
@@ -103,7 +103,7 @@ async def invent(port: int) -> None:
 
 
 async def read_slowly(port: int) -> None:
-    """Large answers of which nothing is read, for a while."""
+    """Ask for large answers, and read nothing of them for a while."""
     body = orjson.dumps(ask("large answer"))
     head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (PATH.encode(), len(body))
     while True:
@@ -120,7 +120,7 @@ async def read_slowly(port: int) -> None:
 
 
 async def smuggle(port: int) -> None:
-    """Chunked requests with trailers, and another request behind them on the same connection."""
+    """Send chunked requests with trailers, and another request after them on the same connection."""
     trailers = (b"Authorization: Bearer EVIL", b"Host: evil", b"x-trimtab-mode: off", b"Connection: authorization")
     for number in itertools.count():
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,11 +1,11 @@
-"""An honest client's sessions beside a hostile client of each kind: the same bytes and decisions, and at what speed.
+"""An honest client's sessions beside a hostile client of each kind: the same bytes and decisions, and how fast.
 
     python -m bench.soak.neighbours --steps 60
 
-For each kind a fresh proxy (`trimtab serve`, a process of its own) and a fresh upstream; the hostile client is a
-process of its own, too. The honest client replays the same two sessions, one that a window cuts and one that none does.
-What the upstream received and what the answers' headers tell must be what they are with nobody beside it. Ends with
-status 1 if they are not.
+Each kind gets a fresh proxy (`trimtab serve`) and a fresh upstream; all are processes of their own, and so is the
+hostile client. The honest client replays the same two sessions: a window cuts one of them, and none cuts the other.
+What the upstream received and what the response headers say must be as without a hostile client. Ends with status 1 if
+not.
 """
 
 import asyncio
@@ -37,20 +37,20 @@ models:
   - {{match: cut, context_window: 10000}}
 """
 HEAD_START_SECONDS = 2.0
-"""Of the hostile client."""
+"""Seconds that the hostile client works before the honest one begins. Chosen."""
 TOLD = ("x-trimtab-tokens", "x-trimtab-decisions")
 
 
 @dataclass
 class Seen:
-    """What an honest client has seen of its requests: what went out, what was told of it, and how long each took."""
+    """What an honest client's requests became: bodies at the upstream, response headers, and seconds."""
 
     sent: dict[str, str] = field(default_factory=dict)
     told: dict[str, tuple[str, ...]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
 
     def count_differing(self, other: "Seen") -> int:
-        """Requests of which something was otherwise."""
+        """The number of requests that differ."""
         return sum(
             self.sent.get(number) != other.sent.get(number) or self.told[number] != other.told.get(number)
             for number in self.told
@@ -103,8 +103,8 @@ def look(kind: str, steps: int) -> Seen:
 
 
 @click.command()
-@click.option("--steps", default=60, show_default=True, help="Of each of the two sessions.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice([*KINDS]), help="Only this one; may be given again.")
+@click.option("--steps", default=60, show_default=True, help="Steps of each of the two sessions.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice([*KINDS]), help="Only this kind; may be repeated.")
 def main(steps: int, kinds: tuple[str, ...]) -> None:
     """Replay honest sessions beside hostile clients; see the top of this file."""
     click.echo(describe_machine())

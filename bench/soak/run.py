@@ -2,10 +2,10 @@
 
     python -m bench.soak.run --minutes 10 --clients 16
 
-The proxy is `trimtab serve` in a process of its own, the upstream too. Every request has an id. What the client saw of
-it must be what the upstream did to it (faults.py), and the proxy's own metrics must count the same. Ends with
-status 1 where anything is not as it should be. The memory's growth is that of a line through all samples of its
-resident set after the warm-up (two minutes, or a fifth), in which large questions fill the proxy's caches.
+The proxy is `trimtab serve` in its own process, and so is the upstream. Every request has an id. What the client saw of
+a request must be what the upstream did to it (faults.py), and the proxy's own metrics must count the same. The status
+is 1 if anything differs. The memory's growth is the slope of a line through all samples of resident memory after the
+warm-up (two minutes, or a fifth of the run). In the warm-up large requests fill the proxy's caches.
 """
 
 import asyncio
@@ -44,15 +44,15 @@ MAX_GROWTH = 0.05
 WARM_UP_SECONDS, WARM_UP_SHARE = 120.0, 0.2
 SAMPLE_SECONDS = 1.0
 JUDGED_MINUTES = 5.0
-"""In a shorter run the memory's growth is that of caches which fill."""
+"""Chosen: in a shorter run the memory grows because caches fill, so growth is not judged."""
 IDLE_SECONDS = 6.0
-"""The upstream keeps idle connections for five."""
+"""Chosen: the upstream closes idle connections after five seconds."""
 CALM_SECONDS = 25.0
-"""The proxy keeps them for fifteen."""
+"""Chosen: the proxy closes them after fifteen seconds."""
 EXPECTED_EVENTS = frozenset(
     {"listening", "request", "summary", "draining"}
     | {"policy_changed", "estimates_off"}  # the upstream counts tokens by bytes
-    | {"summaries_fail", "summaries_work_again"}  # it fails calls for summaries as it fails any other
+    | {"summaries_fail", "summaries_work_again"}  # it also fails calls for summaries
 )
 _REQUESTS = re.compile(r"^trimtab_requests_total\{(.*)\} ([\d.e+]+)$", re.MULTILINE)
 
@@ -66,7 +66,7 @@ class Told(msgspec.Struct):
 
 @dataclass
 class Process:
-    """What the system knows of the proxy, and what it says."""
+    """The process of the proxy: what the kernel knows of it, and its log."""
 
     pid: int
     port: int
@@ -75,7 +75,7 @@ class Process:
 
     @property
     def resident_bytes(self) -> int:
-        """What of its memory is in the machine's."""
+        """Its resident memory."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -85,13 +85,13 @@ class Process:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     async def read_metrics(self) -> str:
-        """Its metrics, by a connection of their own."""
+        """Its metrics, read on a separate connection."""
         url = f"http://127.0.0.1:{self.port}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url, headers={"Connection": "close"}) as response:
             return await response.text()
 
     def count_events(self) -> Counter[str]:
-        """Its log lines, by event; a library's by what it was about as well."""
+        """Its log lines by event; those of libraries also by source and error."""
         lines = [orjson.loads(line) for line in self.log.read_bytes().splitlines() if line.startswith(b"{")]
         about = (("event", "source", "error") if line["event"] == "library" else ("event",) for line in lines)
         return Counter(" ".join(str(line.get(key)) for key in keys) for keys, line in zip(about, lines, strict=True))
@@ -99,20 +99,20 @@ class Process:
 
 @dataclass
 class Report:
-    """What was found, and what of it must not be."""
+    """All findings, and whether one of them breaks a law."""
 
     rows: list[tuple[str, str, str]] = field(default_factory=list)
     violated: bool = False
 
     def add(self, name: str, found: object, goal: str, *, good: bool) -> None:
-        """Another line, and whether it is as it should be."""
+        """Add a line, and whether it is right."""
         self.violated |= not good
         self.rows.append((name, str(found), f"{goal}: {'met' if good else 'MISSED'}"))
 
 
 @contextmanager
 def running(seed: int, folder: str, *, small_caches: bool) -> Iterator[tuple[Process, int]]:
-    """The proxy, ready, and the upstream's port."""
+    """Run the proxy until it is ready, with its upstream; yields the process and the port of the upstream."""
     config, log = Path(folder, "soak.yaml"), Path(folder, "log")
     program = (sys.executable, "-m", "bench.soak.serve") if small_caches else TRIMTAB
     with run_upstream(str(seed), module="bench.soak.upstream") as upstream_port:
@@ -134,7 +134,7 @@ async def sample(process: Process) -> None:
 
 
 async def soak(process: Process, books: Books, minutes: float, clients: int, seed: int) -> float:
-    """Let the clients at it; when the warm-up was over."""
+    """Run the clients; return when the warm-up ended."""
     texts = Texts(seed)
     began = time.monotonic()
     until, warm_at = began + minutes * 60, began + min(WARM_UP_SECONDS, WARM_UP_SHARE * minutes * 60)
@@ -152,7 +152,7 @@ async def soak(process: Process, books: Books, minutes: float, clients: int, see
 
 
 async def grow_calm(process: Process, descriptors: int) -> tuple[int, float]:
-    """Wait until the proxy holds no more than before; descriptors and requests in flight that it holds then."""
+    """Wait until the proxy holds no more than before; return its descriptors and requests in flight."""
     deadline = time.monotonic() + CALM_SECONDS
     while True:
         in_flight = float(
@@ -164,7 +164,7 @@ async def grow_calm(process: Process, descriptors: int) -> tuple[int, float]:
 
 
 def count_outcomes(metrics: str) -> Counter[str]:
-    """The proxy's own count, in the clients' words."""
+    """The proxy's own counts, under the clients' names for outcomes."""
     counted: Counter[str] = Counter()
     for labels, value in _REQUESTS.findall(metrics):
         label = dict(re.findall(r'(\w+)="([^"]*)"', labels))
@@ -175,7 +175,7 @@ def count_outcomes(metrics: str) -> Counter[str]:
 
 
 def check_books(report: Report, books: Books, told: Told, counted: Counter[str]) -> None:
-    """Clients, upstream and proxy must tell the same."""
+    """Compare clients, upstream and proxy."""
     sent = len(books.outcomes)
     seen = Counter(books.outcomes.values())
     unexpected = [
@@ -186,46 +186,47 @@ def check_books(report: Report, books: Books, told: Told, counted: Counter[str])
     unseen = [n for n, outcome in books.outcomes.items() if n not in told.by_id and outcome != LEFT]
     twice = [n for n, done in told.by_id.items() if len(done) > 1 and TOO_LONG not in done[:-1]]
     for line in [*unexpected, *unseen, *books.wrong][:20]:
-        click.echo(f"not as it should be: {line}", err=True)
+        click.echo(f"wrong: {line}", err=True)
     answered = sum(count for outcome, count in seen.items() if outcome.startswith("answered"))
     failed = sum(seen.values()) - answered
     report.add(
         "requests sent = answered + failed as expected", f"{sent} = {answered} + {failed}", "equal", good=sent > 0
     )
-    report.add("other than what the upstream did", len(unexpected), "0", good=not unexpected)
-    report.add("answered, and the upstream knows nothing of it", len(unseen), "0", good=not unseen)
-    report.add("sent twice, but after an overflow", len(twice), "0", good=not twice)
-    report.add("answers that were another's, or not whole", len(books.wrong), "0", good=not books.wrong)
-    # Who left at once may have left before the proxy had read a word; whom the upstream saw, it counted.
+    report.add("outcomes that differ from what the upstream did", len(unexpected), "0", good=not unexpected)
+    report.add("answered, but unknown to the upstream", len(unseen), "0", good=not unseen)
+    report.add("sent twice without a refusal for length", len(twice), "0", good=not twice)
+    report.add("answers of another request, or incomplete", len(books.wrong), "0", good=not books.wrong)
+    # A client that left at once may have left before the proxy had read anything. If the upstream saw the request, the
+    # proxy counted it.
     left = sum(books.outcomes.get(number) == LEFT for number in told.by_id)
     seen[LEFT] = min(max(counted[LEFT], left), seen[LEFT])
     differing = {key: (seen[key], counted[key]) for key in {*seen, *counted} if seen[key] != counted[key]}
-    report.add("trimtab_requests_total, differing", differing or 0, "0", good=not differing)
+    report.add("trimtab_requests_total that differ", differing or 0, "0", good=not differing)
 
 
 def check_process(report: Report, process: Process, warm_at: float, held: tuple[int, int, float]) -> None:
-    """Memory, descriptors, what was said."""
+    """Check memory, descriptors and log lines."""
     samples = [(at, size) for at, size in process.samples if at >= warm_at]
     slope, _ = linear_regression(*zip(*samples, strict=True))
     growth = slope * (samples[-1][0] - samples[0][0]) / mean(size for _, size in samples[:10])
     first, last = (mean(size for _, size in part) / 1e6 for part in (samples[:10], samples[-10:]))
     report.add("resident, MB, after the warm-up and at the end", f"{first:.0f}, {last:.0f}", "", good=True)
     judged = process.samples[-1][0] - process.samples[0][0] > JUDGED_MINUTES * 60 - 2 * SAMPLE_SECONDS
-    goal = f"< {MAX_GROWTH:.0%}" if judged else "not judged in a run so short"
-    report.add("growth of the line through it", f"{growth:.1%}", goal, good=growth < MAX_GROWTH or not judged)
+    goal = f"< {MAX_GROWTH:.0%}" if judged else "not judged in such a short run"
+    report.add("growth of a line through it", f"{growth:.1%}", goal, good=growth < MAX_GROWTH or not judged)
     before, after, in_flight = held
     report.add("descriptors before and after", f"{before}, {after}", "no more", good=after <= before)
     report.add("requests in flight at the end", f"{in_flight:g}", "0", good=in_flight == 0)
     events = process.count_events()
     odd = {event: count for event, count in events.items() if event not in EXPECTED_EVENTS}
-    report.add("log lines that are not expected", odd or 0, "0", good=not odd)
+    report.add("unexpected log lines", odd or 0, "0", good=not odd)
 
 
 def print_outcomes(books: Books, told: Told) -> None:
     done = Counter(name for each in told.by_id.values() for name in each)
     seen = Counter(books.outcomes.values())
     _print_counts("Asked by clients", books.kinds)
-    _print_counts("Done by the upstream, and to summaries", done, told.without_id)
+    _print_counts("Done by the upstream to requests, and to summaries", done, told.without_id)
     _print_counts("Seen by clients", seen)
 
 
@@ -262,7 +263,9 @@ async def run(minutes: float, clients: int, seed: int, *, small_caches: bool) ->
 @click.option("--minutes", default=10.0, show_default=True)
 @click.option("--clients", default=16, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-@click.option("--small-caches", is_flag=True, help="Caches a sixteenth as large: full when the warm-up ends.")
+@click.option(
+    "--small-caches", is_flag=True, help="Use caches a sixteenth as large, which are full when the warm-up ends."
+)
 def main(minutes: float, clients: int, seed: int, *, small_caches: bool) -> None:
     """Soak the proxy; see the top of this file."""
     click.echo(describe_machine())

@@ -2,7 +2,7 @@
 
     python -m bench.soak.serve serve --upstream URL
 
-What grows from then on is no cache. Nothing else differs.
+Growth after that is not a cache that fills. Nothing else differs.
 """
 
 from proxy.cli.main import main

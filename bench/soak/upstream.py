@@ -1,9 +1,9 @@
-"""The soak's upstream: answers well most of the time, and keeps a ledger of what it did to whom.
+"""The soak's upstream: answers most requests well, and keeps a ledger of what it did to each.
 
     python -m bench.soak.upstream SEED
 
-Prints its port when it listens; `/soak/ledger` is the ledger, as JSON: by the request's id all that was done to it.
-Summaries, which carry no id, stand in it by what was done.
+Prints its port when it listens. `/soak/ledger` is the ledger as JSON: all that was done to a request, by its id.
+Summaries have no id; they are counted by what was done.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ CHARS_PER_TOKEN = 3.5
 
 @dataclass
 class Ledger:
-    """What was done: to each id, and to requests without one."""
+    """What was done to each id, and how often to requests without an id."""
 
     by_id: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     without_id: Counter[str] = field(default_factory=Counter)
@@ -51,13 +51,13 @@ class Asked:
     content_type: str
 
     async def write_raw(self, *said: bytes) -> None:
-        """Bytes past the HTTP library."""
+        """Write bytes past the HTTP library."""
         transport = self.request.transport
         if transport is not None:
             transport.write(b"".join(said))
 
     def end(self, *, reset: bool = False) -> web.StreamResponse:
-        """End the connection behind the library's back."""
+        """End the connection without the HTTP library."""
         transport = self.request.transport
         if transport is not None:
             transport.abort() if reset else transport.close()
@@ -69,7 +69,7 @@ async def serve(ledger: Ledger, rng: random.Random, request: web.BaseRequest) ->
         told = {"by_id": ledger.by_id, "without_id": ledger.without_id}
         return web.Response(body=orjson.dumps(told), content_type="application/json")
     if request.method == "GET" and "User-Agent" not in request.headers:
-        return web.Response(status=404)  # asked for its windows it does not tell
+        return web.Response(status=404)  # it does not report windows
     number = request.headers.get(ID_HEADER)
 
     def note(done: str) -> None:
@@ -143,12 +143,12 @@ async def say_garbage(asked: Asked) -> web.StreamResponse:
 
 
 async def be_silent(asked: Asked) -> web.StreamResponse:
-    await asyncio.Event().wait()  # until the other side has had enough
+    await asyncio.Event().wait()  # until the other side has left
     return asked.end()
 
 
 async def begin(asked: Asked) -> web.StreamResponse:
-    """Half of an answer, in a good frame."""
+    """Half of an answer, in correct framing."""
     response = web.StreamResponse(headers={"Content-Type": asked.content_type})
     await response.prepare(asked.request)
     await response.write(asked.good[: len(asked.good) // 2])

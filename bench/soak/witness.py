@@ -1,10 +1,10 @@
-"""An upstream for honest clients beside hostile ones: it says what it received of whom, and can be provoked.
+"""An upstream for honest clients beside hostile ones: it reports what it received, and can be provoked.
 
     python -m bench.soak.witness
 
-Prints its port when it listens. `/soak/seen` is JSON: by the request's id the digest of the body that came. It refuses
-as real servers do: by a count of its own what is longer than a window (members that nobody else reads count, too), a
-role that it does not know in the client's own words, and a body beyond a gateway's limit without a word.
+Prints its port when it listens. `/soak/seen` is JSON: the digest of each body by the id of its request. It refuses as
+real servers do: a prompt longer than its window by its own count (which includes fields that nobody else reads), an
+unknown role in the client's own words, and a body beyond a gateway's limit without an explanation.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""How exact token counts are, and how fast they are made.
+"""How exact token counts are, and how fast they are.
 
-Law: processor time; whatever is compared takes turns in one run.
+Law: processor time; things that are compared take turns in one run.
 """

@@ -1,6 +1,6 @@
-"""How near counts are to what the API itself reported for the same requests, by kind of request.
+"""How close counts are to what the API reported for the same requests, by kind of request.
 
-Law: all methods see the same requests, whole; a method that cannot count some of them says how many.
+Law: all methods get the same complete requests; the table says how many a method cannot count.
 """
 
 import subprocess
@@ -44,16 +44,16 @@ class Golden:
 
     @property
     def model(self) -> str:
-        """The model that was asked; recorders left it out of some requests."""
+        """The model of the request; some recordings do not have it in the request itself."""
         return str(self.request["model"])
 
 
 Counts = Sequence[int | None]
-"""A method's count of each request; None where it raised an error."""
+"""A method's count of each request; None if it raised an error."""
 
 
 def load_golden() -> list[Golden]:
-    """The recorded requests; none where the file is not here."""
+    """The recorded requests; none if the file is missing."""
     if not GOLDEN.is_file():
         return []
     rows = map(orjson.loads, GOLDEN.read_bytes().splitlines())
@@ -77,7 +77,7 @@ def _group(row: dict[str, Any]) -> str:
 
 
 def count_all(rows: Sequence[Golden], peers: Path) -> dict[str, Counts]:
-    """Each method's counts; LiteLLM's are not among them where it is not installed."""
+    """Each method's counts, without LiteLLM's if it is not installed."""
     encodings = {name: load_encoding(name) for name in VOCABULARIES}
     counts: dict[str, Counts] = {"trimtab": _count_ours(rows, encodings)}
     with suppress(MissingPeerError):
@@ -88,7 +88,7 @@ def count_all(rows: Sequence[Golden], peers: Path) -> dict[str, Counts]:
 
 
 def read_version(peers: Path) -> str:
-    """Which LiteLLM it is. Raises MissingPeerError."""
+    """The version of LiteLLM. Raises MissingPeerError."""
     python = find_program(peers, "litellm", "python")
     command = [str(python), "-c", "import importlib.metadata as m; print(m.version('litellm'))"]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
@@ -108,7 +108,7 @@ def _count_json(row: Golden, encodings: dict[str, tiktoken.Encoding]) -> int:
 
 
 def _read_texts(value: Any) -> Iterable[str]:
-    """What a client that counts characters sees of its messages: their texts, and the arguments of their calls."""
+    """A message as a client that counts characters sees it: its texts, and the arguments of its calls."""
     if isinstance(value, list):
         for item in value:
             yield from _read_texts(item)
@@ -121,14 +121,14 @@ def _read_texts(value: Any) -> Iterable[str]:
 
 
 def _count_by_litellm(rows: Sequence[Golden], peers: Path) -> list[int | None]:
-    """All in one process of LiteLLM's own environment. Without it nothing was counted."""
+    """Count all in one process of LiteLLM's environment. Raises MissingPeerError."""
     python = find_program(peers, "litellm", "python")
     lines = b"".join(orjson.dumps(row.request) + b"\n" for row in rows)
     return [orjson.loads(line) for line in ask_peer(python, "counts", lines=lines, seconds=PEER_SECONDS)]
 
 
 def describe(group: str, rows: Sequence[Golden], counts: Counts) -> list[str]:
-    """A group's row for a method: exact share, mean and p95 of the error, the worst that was counted too low."""
+    """A method's row for a group: exact share, mean and p95 of the error, and the largest undercount."""
     pairs = [(row.reported, count) for row, count in zip(rows, counts, strict=True) if row.group == group]
     errors = [(count - reported) / reported for reported, count in pairs if count is not None]
     if not errors:

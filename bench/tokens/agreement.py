@@ -1,12 +1,12 @@
-"""Whether the engines that are installed give tiktoken's tokens, one by one, on random texts.
+"""Whether the installed engines give the same tokens as tiktoken on random texts.
 
     python -m bench.tokens.agreement --texts 1000000
 
-It runs where trimtab and the engines are installed, for example by the Python of `bench.peers.install --only engines`.
-The truth is tiktoken with its published patterns; our own regrouped ones are held to it, too.
-A million texts take some ten minutes for both vocabularies. The status is 1 if anything disagrees.
+Run it in an environment with trimtab and the engines, for example that of `bench.peers.install --only engines`. The
+truth is tiktoken with its published patterns; trimtab's regrouped patterns are compared with it, too. A million texts
+take some ten minutes for both vocabularies. The status is 1 if anything disagrees.
 
-Law: an engine is asked as the proxy asks it, through the same adapter; a text is the same in every run with its seed.
+Law: an engine is called as the proxy calls it, through the same adapter; the same seed gives the same texts.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _SCRIPTS = (
     (0x600, 0x8FF), (0x900, 0xE7F), (0x10A0, 0x1CFF), (0x1D00, 0x1FFF), (0x2000, 0x2BFF), (0x3040, 0x30FF),
     (0x4E00, 0x9FFF), (0xA640, 0xABFF), (0xAC00, 0xD7A3), (0xF900, 0xFFFF), (0x10000, 0x1FFFF), (0x20000, 0x323AF),
 )  # fmt: skip
-"""Ranges of code points; most of the planes with assigned characters, and some that are not assigned."""
+"""Ranges of code points: most of the assigned ones, and some that are not assigned."""
 _BLANKS = (" ", "  ", "\t", "\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u1680", "\u2003", "\u2028",
            "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff")  # fmt: skip
 _NUMERALS = "0123456789\u0660\u0669\u06f5\u0967\u0be7\u0e52\uff11\u00b2\u00bd\u2167\u2460\u3007\u4e94\U0001d7d8"
@@ -86,7 +86,7 @@ def _write_words(dice: Dice) -> str:
 
 
 def _choose(*kinds: str | tuple[str, ...]) -> Callable[[Dice], str]:
-    """Texts of pieces of these kinds, in any order; words between them, now and then."""
+    """Makes texts from pieces of these kinds in any order, sometimes with words between them."""
     pieces = [piece for kind in kinds for piece in kind]
 
     def make(dice: Dice) -> str:
@@ -99,7 +99,7 @@ def _choose(*kinds: str | tuple[str, ...]) -> Callable[[Dice], str]:
 
 
 def _repeat(dice: Dice) -> str:
-    """Few texts are long: it is the longest ones that take the time."""
+    """Long texts are rare, because they take most of the time."""
     size = dice.choice((8, 30, 120)) if dice.random() < 0.98 else dice.randint(1000, LONG_CHARS)
     runs = (dice.choice(_UNITS) * dice.randint(1, size) for _ in range(dice.randint(1, 5)))
     return "".join(runs) + dice.choice(("", "x", " ", "\n", "'s"))
@@ -128,7 +128,7 @@ KINDS: dict[str, Callable[[Dice], str]] = {
 
 
 def make_texts(number: int, seed: int) -> Iterator[tuple[str, str]]:
-    """So many texts, each with its kind, by turns."""
+    """Texts, each with its kind; the kinds alternate."""
     dice = random.Random(seed)  # noqa: S311 - no secret
     kinds = list(KINDS.items())
     for index in range(number):
@@ -138,14 +138,14 @@ def make_texts(number: int, seed: int) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The tokens of a text that is UTF-8, and the count of any text as the proxy asks for it."""
+    """An engine: the tokens of a valid text, and the count of any text as the proxy calls it."""
 
     encode: Tokens
     count: Callable[[str], int]
 
 
 def load_engines(vocabulary: str) -> dict[str, Engine]:
-    """The engines that are installed; ours is tiktoken with our pattern."""
+    """The installed engines; the first is tiktoken with trimtab's pattern."""
     ours = load_encoding(vocabulary)
     engines = {f"tiktoken {version('tiktoken')} as we use it": Engine(ours.encode_ordinary, count_pieces(ours))}
     for package, load in (("bpe-openai", _load_bpe_openai), ("quicktok-v1", _load_quicktok)):
@@ -162,7 +162,7 @@ def _load_bpe_openai(vocabulary: str) -> Engine:
 
 
 def _load_quicktok(vocabulary: str) -> Engine:
-    """The proxy does not use it."""
+    """The proxy does not use this engine."""
     tokenizer = import_module("quicktok").get_encoding(vocabulary)
     return Engine(tokenizer.encode_ordinary, lambda text: tokenizer.count(_mend(text)))
 
@@ -173,7 +173,7 @@ def _mend(text: str) -> str:
 
 
 def find_disagreements(vocabulary: str, texts: int, seed: int) -> dict[str, Counter[str]]:
-    """How many texts of each kind each engine has other tokens for, or another count; the first are printed."""
+    """How many texts of each kind get other tokens or another count from each engine; prints the first of them."""
     truth = load_encoding(vocabulary, is_published=True).encode_ordinary
     engines = load_engines(vocabulary)
     wrong: dict[str, Counter[str]] = {name: Counter() for name in engines}
@@ -190,9 +190,11 @@ def find_disagreements(vocabulary: str, texts: int, seed: int) -> dict[str, Coun
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=TEXTS, help="for each vocabulary")
+    parser.add_argument("--texts", type=int, default=TEXTS, help="texts for each vocabulary")
     parser.add_argument("--seed", type=int, default=23)
-    parser.add_argument("--vocabulary", choices=VOCABULARIES, action="append", help="by default both")
+    parser.add_argument(
+        "--vocabulary", choices=VOCABULARIES, action="append", help="only this vocabulary (default: both)"
+    )
     arguments = parser.parse_args()
     failed = False
     for vocabulary in arguments.vocabulary or VOCABULARIES:

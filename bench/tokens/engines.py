@@ -1,4 +1,4 @@
-"""The faster tokenizers that the proxy uses where they are installed, beside tiktoken, in an environment of theirs."""
+"""The faster tokenizers that the proxy uses if they are installed, compared with tiktoken in a separate environment."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ from proxy.compaction.tokenizers.optional import SELF_TEST
 
 ENVIRONMENT = "engines"
 RANDOM_TEXTS = 4000
-"""For each vocabulary."""
+"""For each vocabulary. Chosen."""
 PEER_SECONDS = 180.0
 
 
 def measure_engines(peers: Path, texts: Sequence[str], rounds: int) -> list[list[str]]:
-    """A row for each engine. Raises MissingPeerError where there is no environment for them."""
+    """A row for each engine. Raises MissingPeerError if their environment is missing."""
     python = find_program(peers, ENVIRONMENT, "python")
     wanted = orjson.dumps({"texts": texts, "rounds": rounds, "random_texts": RANDOM_TEXTS}) + b"\n"
     rows = orjson.loads(ask_peer(python, "engines", lines=wanted, seconds=PEER_SECONDS)[-1])

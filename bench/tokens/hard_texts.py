@@ -1,9 +1,9 @@
-"""Counts one text that tokenizers choke on, for run.py: in a process of its own, because it may never end.
+"""Counts one text that is hard for tokenizers, for run.py: in its own process, because it may never end.
 
     python -m bench.tokens.hard_texts "1,000,000 blanks"
 
-Out, a JSON line each: the text's bytes; [seconds of processor time, tokens] of trimtab, at first; the same of
-tiktoken's own encode_ordinary, [null, reason] where it panicked; and of trimtab, in the end.
+Output, a JSON line each: the bytes of the text; [seconds of processor time, tokens] of trimtab, first run; the same of
+tiktoken's own encode_ordinary, or [null, reason] if it panicked; and of trimtab, median of all runs.
 """
 
 import sys
@@ -17,16 +17,16 @@ from bench.harness.counting import load_encoding, make_counter
 from bench.material.corpora import count_bytes, make_hard_texts
 
 REPEATED_SECONDS = 1.0
-"""What takes longer is measured once, all else three times by turns."""
+"""Chosen: a text that takes longer is measured once, others three times by turns."""
 TIMES = 3
 
 
 def measure(count: Callable[[str], int], text: str) -> tuple[float | None, int | str]:
-    """Seconds and tokens."""
+    """Seconds and tokens, or None and the type of the error."""
     started = time.process_time()
     try:
         tokens = count(text)
-    except BaseException as error:  # noqa: BLE001 - tiktoken's panic is no Exception
+    except BaseException as error:  # noqa: BLE001 - tiktoken's panic is a BaseException
         return None, type(error).__name__
     return time.process_time() - started, tokens
 

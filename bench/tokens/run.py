@@ -1,13 +1,13 @@
-"""How near our token counts are to what the API reports, and how fast they are made.
+"""How close token counts are to what the API reports, and how fast they are.
 
     python -m bench.tokens.run --peers .bench-peers
     python -m bench.tokens.run --only accuracy --only warm
 
 Parts: accuracy (recorded requests with the prompt tokens that the API reported, beside LiteLLM and others), cold (texts
-not seen before, beside tiktoken), hard (texts that tokenizers choke on), warm (a 400 kB transcript that was seen) and
-engines (tokenizers that the proxy uses if they are installed). All times are processor time; whatever is compared
-takes turns in one run. About two minutes in all. What a count does to the event loop is the question of
-`bench.latency.loop_lag`.
+not seen before, beside tiktoken), hard (texts that are hard for tokenizers), warm (a 400 kB transcript that was seen)
+and engines (tokenizers that the proxy uses if they are installed). All times are processor time; things that are
+compared take turns in one run. All parts take about two minutes. `bench.latency.loop_lag` measures what a count does to
+the event loop.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def show_cold(arguments: argparse.Namespace) -> None:
     for name, texts in (
         ("agents' messages", messages),
         ("the same as one text", ["\n".join(messages)]),
-        ("tools' outputs", load_tool_outputs()),
+        ("tool outputs", load_tool_outputs()),
     ):
         rounds = measure_cold(texts, ours, theirs, arguments.rounds)
         rows.append(describe_cold(name, texts, rounds))
@@ -89,7 +89,7 @@ def show_engines(arguments: argparse.Namespace) -> None:
         return
     print_table(
         f"Engines: agents' messages not seen before, {arguments.rounds} rounds by turns; tests in both vocabularies",
-        ("engine", "MB/s", "time, of tiktoken's", "self-test missed", "random texts missed", "used"),
+        ("engine", "MB/s", "time / tiktoken's", "self-test missed", "random texts missed", "used"),
         rows,
     )
 
@@ -105,10 +105,10 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be given more than once")
-    parser.add_argument("--peers", type=Path, default=PEERS, help="where bench.peers.install put them")
-    parser.add_argument("--rounds", type=int, default=5, help="through all the texts")
-    parser.add_argument("--requests", type=int, default=200, help="of a warm transcript")
+    parser.add_argument("--only", choices=PARTS, action="append", help="only this part; may be repeated")
+    parser.add_argument("--peers", type=Path, default=PEERS, help="folder in which bench.peers.install put the peers")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds through all the texts")
+    parser.add_argument("--requests", type=int, default=200, help="requests with a warm transcript")
     arguments = parser.parse_args()
     print(f"{describe_machine()}; tiktoken {version('tiktoken')}, trimtab {version('trimtab')}")
     for name in arguments.only or PARTS:

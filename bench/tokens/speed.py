@@ -1,6 +1,6 @@
-"""How fast texts are counted that were not seen before, beside tiktoken, and how cheaply a transcript that was.
+"""How fast new texts are counted, beside tiktoken, and how cheap a known transcript is.
 
-Law: processor time, not the clock; ours and tiktoken's own by turns, on the same texts, in one process.
+Law: processor time, not the clock; trimtab and tiktoken take turns on the same texts, in one process.
 """
 
 import subprocess
@@ -19,7 +19,7 @@ from bench.material.transcript import build_body
 
 BATCH_CHARS = 200_000
 HARD_SECONDS = 60.0
-"""A hard text that takes longer is given up, and said so."""
+"""Chosen: a hard text that takes longer is stopped, and the table says so."""
 MODEL = "gpt-4o"
 TRANSCRIPT_BYTES = 400_000
 COLD_REQUESTS = 5
@@ -27,7 +27,7 @@ COLD_REQUESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Seconds of processor time that each took with all the texts."""
+    """Seconds of processor time of each for all texts."""
 
     ours: float
     tiktoken: float
@@ -35,7 +35,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Warm:
-    """Medians, in milliseconds: of splitting the body, of decoding and counting, and of both."""
+    """Medians in milliseconds: of splitting the body, of decoding and counting, and of both."""
 
     read: float
     decode: float
@@ -45,7 +45,7 @@ class Warm:
 def measure_cold(
     texts: Sequence[str], ours_by: tiktoken.Encoding, theirs_by: tiktoken.Encoding, rounds: int
 ) -> list[Round]:
-    """Count all the texts `rounds` times, each time with a counter of ours that knows none of them."""
+    """Count all texts `rounds` times, each time with a new counter that knows none of them."""
     batches = list(batch(texts, BATCH_CHARS))
     results = []
     for number in range(rounds):
@@ -85,9 +85,9 @@ def describe_cold(name: str, texts: Sequence[str], rounds: Sequence[Round]) -> l
 
 
 def describe_hard(name: str) -> list[str]:
-    """A hard text's row, from a process of its own: MB/s and seconds of both, how often slower, and the counts."""
+    """A hard text's row, from its own process: MB/s and seconds of both, their counts, and the ratio of their times."""
     command = [sys.executable, "-m", "bench.tokens.hard_texts", name]
-    # A panic's backtrace goes to standard error.
+    # Standard error would get the backtrace of a panic.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         output, _ = process.communicate(timeout=HARD_SECONDS)
@@ -105,11 +105,11 @@ def describe_hard(name: str) -> list[str]:
 
 
 Hard = tuple[float | None, int | str]
-"""Seconds, and tokens; or why there are none."""
+"""Seconds and tokens, or None and the reason."""
 
 
 def _read_hard(output: bytes) -> tuple[float, Hard | None, Hard | None]:
-    """The child's lines: the size, ours, theirs, and ours once more; None for what it did not come to."""
+    """The lines of the child: size, ours, theirs, and ours again; None for lines that it did not reach."""
     lines = [orjson.loads(line) for line in output.splitlines()]
     size, ours, theirs, again = [*lines, None, None, None, None][:4]
     return (size or 0) / 1e6, again or ours, theirs
@@ -125,9 +125,9 @@ def _describe(size_mb: float, result: Hard | None) -> Iterator[str]:
 
 
 def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
-    """What a 400 kB transcript costs that is known, with two new messages, and as one that was never seen.
+    """What a 400 kB transcript costs if it is known, if two messages are new, and if all is new.
 
-    And what orjson takes to decode the body, in milliseconds: a yardstick for the machine.
+    Also returns the milliseconds that orjson takes to decode the body, as a yardstick for the machine.
     """
     encoding = load_encoding()
     body = build_body(TRANSCRIPT_BYTES, model=MODEL)
@@ -137,7 +137,7 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
     taken: dict[str, list[tuple[float, float]]] = {"all known": [], "all but the last two": [], "none known": []}
     yardstick = []
     for number in range(requests):
-        # By turns, so that a busy moment of the machine meets all.
+        # By turns, so that a busy moment of the machine affects all.
         taken["all known"].append(_measure(codec, _copy(body)))
         taken["all but the last two"].append(_measure(codec, grown[number]))
         started = time.process_time()
@@ -149,7 +149,7 @@ def measure_warm(requests: int) -> tuple[dict[str, Warm], float]:
 
 
 def _measure(codec: Codec, body: bytes) -> tuple[float, float]:
-    """Seconds of splitting a body that no hash is known of, and of decoding it."""
+    """Seconds of splitting a body whose hashes are unknown, and of decoding it."""
     started = time.process_time()
     request = read_body(body)
     split = time.process_time()
@@ -163,12 +163,12 @@ def _summarise(taken: Sequence[tuple[float, float]]) -> Warm:
 
 
 def _copy(body: bytes) -> bytes:
-    """Other bytes of the same content: an object's hash is kept, and every request brings new objects."""
+    """The same bytes in a new object: an object keeps its hash, and every request has new objects."""
     return bytes(bytearray(body))
 
 
 def _add_messages(body: bytes, number: int) -> bytes:
-    """The body with one call more and its result, some 2 kB that no other has."""
+    """The body with one more call and its result: some 2 kB that no other body has."""
     members = orjson.loads(body)
     call, result = members["messages"][-2:]
     new = [{**old, "content": f"{number} {old['content'][:1600]} {number}"} for old in (call, result)]

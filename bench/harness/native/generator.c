@@ -1,17 +1,17 @@
-/* The load generator of the benches: HTTP/1.1 POSTs to a port of 127.0.0.1, one thread, epoll; one line of JSON at its end.
+/* The load generator of the benches: HTTP/1.1 POSTs to a port of 127.0.0.1, one thread, epoll; one line of JSON at the end.
  *
  *   generator PORT PATH BODY_FILE [-c CONNECTIONS] [-d SECONDS] [-n REQUESTS] [-i IDLE_MS] [-r RAMP_MS] [-w WARM_UP_S] [-s] [-u] [-H HEADER]
  *
- * Each connection sends its next request when its last answer is whole (and IDLE_MS have passed): a closed loop.
- * -n  ends after so many answers; -d after so many seconds behind the warm-up, whichever is first
- * -r  spreads the first requests of the connections over so many milliseconds
- * -s  answers are event streams: one that does not end in [DONE] has failed
- * -u  (with -c 1) a counter overwrites the ten digits behind each "NONCE-" of the body: no two bodies are equal
+ * Each connection sends its next request when the last answer is complete and IDLE_MS have passed (a closed loop).
+ * -n  end after this many answers; -d after this many seconds of measuring; whichever comes first
+ * -r  spread the first requests of the connections over this many milliseconds
+ * -s  answers are event streams; an answer that does not end in [DONE] has failed
+ * -u  (with -c 1) a counter overwrites the ten digits after each "NONCE-" of the body, so that no two bodies are equal
  *
- * Times are microseconds from the first byte sent: "first" to the answer's first body byte, "last" to its last one. The
- * requests of the warm-up are in no figure but "done" and "failed".
+ * Times are microseconds from the first byte sent: "first" to the first body byte of the answer, "last" to the last one.
+ * Requests of the warm-up count only in "done" and "failed".
  *
- * Law: requests are built before the clock runs; nothing is printed before the end. */
+ * Law: requests are built before the clock starts; nothing is printed before the end. */
 #include "wire.h"
 
 enum { HEAD_BYTES = 32768, READ_BYTES = 262144, FOUND = 512, TAIL_BYTES = 32, NONCES = 8192, GRACE_SECONDS = 20 };
@@ -83,7 +83,7 @@ static void rest(struct connection *one) {
 
 static void fail(struct connection *one) {
     failed++;
-    answers++; /* so that a gateway that refuses all comes to an end too */
+    answers++; /* so that a run ends even if the gateway refuses everything */
     hang_up(one);
     rest(one);
     one->ready_ns += 1000000u;
@@ -150,7 +150,7 @@ static void finish(struct connection *one) {
     if (most_requests >= 0 && (long)answers >= most_requests) is_over = 1;
 }
 
-/* Body bytes: the first one's time, and the last ones for [DONE]. */
+/* Body bytes: records the time of the first one, and keeps the last ones to find [DONE]. */
 static void take_body(struct connection *one, const char *text, size_t length) {
     if (length && !one->has_first) {
         one->has_first = 1;
@@ -173,7 +173,7 @@ static int hex(char digit) {
     return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-/* Whether a chunked body has ended with these bytes. */
+/* Whether a chunked body ends with these bytes. */
 static int take_chunks(struct connection *one, const char *text, size_t length) {
     for (size_t at = 0; at < length;) {
         if (one->part == DATA) {
@@ -203,7 +203,7 @@ static int take(struct connection *one, const char *text, size_t length) {
     return !one->left;
 }
 
-/* Bytes of this piece that belong to the head; 0 if the head is not whole yet. */
+/* Bytes of this piece that belong to the head; 0 if the head is not complete yet. */
 static size_t take_head(struct connection *one, const char *text, size_t length) {
     size_t before = one->head_length, room = HEAD_BYTES - before;
     size_t taken = length < room ? length : room;
@@ -238,7 +238,7 @@ static void on_readable(struct connection *one) {
             return;
         }
         if (one->state == IDLE) return;
-        if (one->state == SENDING) one->state = READING_HEAD; /* answered before the request was read, as a refusal may be */
+        if (one->state == SENDING) one->state = READING_HEAD; /* an answer before the whole request was sent, such as a refusal */
         size_t taken = 0;
         if (one->state == READING_HEAD && !(taken = take_head(one, buffer, (size_t)got))) {
             if (one->head_length == HEAD_BYTES) fail(one);
@@ -293,7 +293,7 @@ static void build_request(const char *path, const char *file, const char *header
     }
 }
 
-/* Starts what may start; the milliseconds until more may. */
+/* Starts the connections that are due; returns the milliseconds until the next one is due. */
 static int start_ready(struct connection *all, int is_ending, int *busy) {
     uint64_t now = now_ns(), next = now + 100000000u;
     *busy = 0;

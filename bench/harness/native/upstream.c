@@ -1,14 +1,14 @@
 /* The fake upstream of the benches: one thread, epoll, 127.0.0.1 only.
  *
- *   upstream [--port PORT]       prints its port as its only line, once it listens (0: a free one)
+ *   upstream [--port PORT]       prints its port as its only line, once it listens (0: a free port)
  *
  * POST (any path)                a chat completion; an event stream if the body asks for "stream":true, with a chunk of
  *                                usage at its end if it asks for "include_usage":true
- * GET /control?events=N&pause_us=N   how many events a stream has, and how long it waits between two (0: as fast as can be)
+ * GET /control?events=N&pause_us=N   how many events a stream has, and the pause between two (0: as fast as possible)
  * GET /counts                    {"requests", "events", "body_bytes"} since the start
  * GET (any other path)           a list of one model
  *
- * Law: as little work as can be, so that what is measured is the gateway. */
+ * Law: it does as little work as possible, so that the gateway is what is measured. */
 #include "wire.h"
 
 enum { READ_BYTES = 65536, HEAD_BYTES = 65536, EVENTS = 256 };
@@ -17,7 +17,7 @@ struct connection {
     int fd, closed, waits_for_room, is_streaming, wants_usage, keeps, is_due;
     char *in, *out;
     size_t in_length, in_room, out_start, out_length, out_room;
-    size_t head_length, body_length; /* of the request that is arriving; 0 while its head is not whole */
+    size_t head_length, body_length; /* of the request that is arriving; 0 while its head is not complete */
     int is_chunked;
     long sent_events;
     uint64_t due_ns;
@@ -37,7 +37,7 @@ static const char EVENT_HEAD[] =
     "data: {\"id\":\"chatcmpl-bench\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,\"model\":\"gpt-4o\","
     "\"service_tier\":\"default\",\"system_fingerprint\":\"fp_bench\",\"choices\":";
 
-/* Streams that wait, in the order in which they are due: the pause is the same for all. */
+/* Waiting streams in the order in which they are due; the pause is the same for all. */
 static void wait_turn(struct connection *one, uint64_t due_ns) {
     one->due_ns = due_ns;
     one->next_due = NULL;
@@ -64,7 +64,7 @@ static void end_connection(struct connection *one) {
     one->closed = 1;
     if (one->is_due) leave_turns(one);
     close(one->fd);
-    one->next_dead = dead; /* freed when no event of this round can name it any more */
+    one->next_dead = dead; /* freed later: an event of this round may still point to it */
     dead = one;
 }
 
@@ -225,7 +225,7 @@ static int read_head(struct connection *one) {
     return !one->closed;
 }
 
-/* The body's chunks are joined in place; -1 while the last one is missing. */
+/* Joins the chunks of the body in place; returns -1 while the last chunk is missing. */
 static long join_chunks(struct connection *one, size_t *total) {
     if (one->in_length < 5 || memcmp(one->in + one->in_length - 5, "0\r\n\r\n", 5)) return -1;
     char *from = one->in + one->head_length, *to = from, *end = one->in + one->in_length;
@@ -241,7 +241,7 @@ static long join_chunks(struct connection *one, size_t *total) {
     return to - (one->in + one->head_length);
 }
 
-/* Whether one request was taken from what has arrived. */
+/* Takes one request from the bytes that have arrived; returns whether there was one. */
 static int take_request(struct connection *one) {
     if (!one->head_length && !read_head(one)) return 0;
     size_t total = one->head_length + one->body_length;

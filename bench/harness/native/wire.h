@@ -1,4 +1,4 @@
-/* What the generator and the upstream share: the clock, memory, and a header's value. */
+/* Shared by the generator and the upstream: the clock, memory, and reading a header's value. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ static void *grow(void *memory, size_t bytes) {
     return grown;
 }
 
-/* Where the value of a header begins in a head of this length; NULL if it is not there. */
+/* The beginning of the value of a header in a head of this length; NULL if it is missing. */
 static const char *find_header(const char *head, size_t length, const char *name) {
     size_t name_length = strlen(name);
     for (const char *line = head; line && line < head + length;) {

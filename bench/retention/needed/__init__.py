@@ -1,5 +1,6 @@
-"""What an agent needs next, and whether it is still there behind a cut: measured without a model.
+"""What an agent needs next, and whether it is still there after a cut: measured without a model.
 
-Law: a recording is replayed as it is, and answered by nobody; what a session would have done otherwise is not known.
-Trimtab runs in this process, by the code that the proxy runs (shell.py says what stands in for its waiting).
+Law: a recording is replayed unchanged; nobody answers from the shorter prompt, so what a session would have done
+differently is unknown. trimtab runs in this process, by the code of the proxy (shell.py says what replaces its
+waiting).
 """

@@ -1,7 +1,7 @@
 """What is measured: a contestant at a window, and what it forwards of a session, request by request.
 
-Law: a case is a value, so that any process can run it. Its requests come with their calls for summaries entered into
-the ledger around them, in the order in which an upstream would see them.
+Law: a case is a value, so any process can run it. Its calls for summaries are entered into the ledger between its
+requests, in the order in which an upstream would get them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from proxy.config.schema import Config
 from rules.policy import Prices as RulePrices
 
 PRICES = Prices(input=1.0, cached_input=0.1, output=4.0)
-"""Of the goals in issue 16; trimtab is told the same."""
+"""Source: the goals of issue 16. trimtab is configured with the same prices."""
 RULES = CacheRules()
 TRIMTAB = "trimtab"
 DEFAULT_PREFIX = "defaults."
@@ -33,8 +33,8 @@ DEFAULT_PREFIX = "defaults."
 class Case:
     """A contestant at a window.
 
-    `summariser` is one of SUMMARISERS, for trimtab; `settings` are written KEY=VALUE, keys of a policy. `size` is what
-    a remedy is set to in place of its own: tokens of a prompt, or results that are not masked.
+    `summariser` is one of SUMMARISERS, for trimtab. `settings` are written KEY=VALUE, keys of a policy. `size` replaces
+    the default size of a remedy: tokens of a prompt, or results that are not masked.
     """
 
     contestant: str
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """How it is told from the others at the same window."""
+        """Its name among the cases of one window."""
         marks = [
             mark
             for mark in (self.summariser, *self.settings, "" if self.size is None else f"equal: {self.size}")
@@ -56,7 +56,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What is forwarded of one request, as JSON; None if it is refused. `cuts` are where trimtab has cut so far."""
+    """What is forwarded of one request, as JSON; None if it is refused. `cuts` are the cuts of trimtab so far."""
 
     stop: int
     messages: Sequence[bytes] | None
@@ -71,7 +71,7 @@ _read_messages = msgspec.json.Decoder(_Body).decode
 
 
 def run_case(case: Case, session: Session, ledger: SessionLedger) -> Iterator[Sent]:
-    """The session's requests as the contestant forwards them, in order; the ledger has its calls."""
+    """The session's requests as the contestant forwards them, in order. Enters its calls into the ledger."""
     if case.contestant == TRIMTAB:
         yield from _run_trimtab(case, session, ledger)
         return
@@ -103,7 +103,7 @@ def _run_trimtab(case: Case, session: Session, ledger: SessionLedger) -> Iterato
 
 @cache
 def load_settings(window: Window, settings: tuple[str, ...]) -> Config:
-    """The configuration of trimtab at a window. Raises ConfigError."""
+    """Trimtab's configuration for a window. Raises ConfigError."""
     own = (f"context_window={window.tokens}", f"completion_reserve={window.reserve_tokens}", *settings)
     keys = (key if key.startswith(DEFAULT_PREFIX) else DEFAULT_PREFIX + key for key in own)
     return load_config(settings=tuple(keys), environment={}, is_online=False)
@@ -111,7 +111,7 @@ def load_settings(window: Window, settings: tuple[str, ...]) -> Config:
 
 @cache
 def load_own_compactor() -> Compactor:
-    """The one of this process: what it has counted is counted once."""
+    """The compactor of this process: a text that it has counted is not counted again."""
     return load_compactor(MODEL)
 
 
@@ -128,7 +128,7 @@ def _mask(session: Session, case: Case) -> Iterator[Sequence[bytes]]:
 
 
 def keep_head_and_tail(session: Session, limit_tokens: int) -> Iterator[Sequence[bytes]]:
-    """Leading system messages and task always; of what the limit leaves, half for the first steps, half for the last.
+    """Leading system messages and task; half of the remaining room for the first steps, half for the last.
 
     The last step is always sent.
     """
@@ -151,7 +151,7 @@ def keep_head_and_tail(session: Session, limit_tokens: int) -> Iterator[Sequence
 
 
 def _fill(sizes: Sequence[int], limit_tokens: int) -> int:
-    """How many of the first fit."""
+    """How many items from the beginning fit."""
     taken = 0
     for number, size in enumerate(sizes):
         taken += size

@@ -1,7 +1,7 @@
 """Whether the replay in this process does what the proxy does: the same sessions through both, body by body.
 
-Law: both are told the same configuration, and the same note is written for the same prompt. Two messages are the same
-if their bytes are.
+Law: both have the same configuration, and the same prompt gets the same note. Two messages are equal if their bytes
+are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ from bench.sessions.replay import Replayed, ReplayOptions, Start, replay_through
 from bench.sessions.report import Window
 
 SUMMARISER = "words"
-"""What the upstream of bench/sessions writes, too."""
+"""The same note as that of the upstream of bench/sessions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A session through both. `same_bodies` of its `requests` were forwarded with the same bytes; costs are prices."""
+    """A session through both: how many of its requests have the same bytes, and what both cost."""
 
     session_id: str
     requests: int
@@ -35,7 +35,7 @@ class Agreement:
 
 
 def check(sessions: Sequence[Session], window: Window, settings: tuple[str, ...]) -> Iterator[Agreement]:
-    """Each session through both, compared."""
+    """Send each session through both, and compare."""
     case = Case(TRIMTAB, window, SUMMARISER, settings)
     for done in uvloop.run(replay_through(_start(case), sessions, ReplayOptions(RULES, keep_prompts=True))):
         yield compare(done, case)
@@ -48,7 +48,7 @@ def _start(case: Case) -> Start:
 
 
 def compare(done: Replayed, case: Case) -> Agreement:
-    """A session that went through the proxy, or that is told to have, beside the case in this process."""
+    """Compare a session that went through the proxy with the case in this process."""
     ledger = SessionLedger(RULES)
     for _ in run_case(case, done.session, ledger):
         pass
@@ -65,12 +65,12 @@ def compare(done: Replayed, case: Case) -> Agreement:
 
 
 def _is_same(here: Sequence[Part], there: Sequence[Part]) -> bool:
-    """Parts of the same bytes are the same object."""
+    """Parts with the same bytes are the same object."""
     return len(here) == len(there) and all(left is right for left, right in zip(here, there, strict=True))
 
 
 def show_check(sessions: Sequence[Session], windows: Sequence[Window], settings: tuple[str, ...]) -> bool:
-    """Print how far both agree; whether they agree in all."""
+    """Print how far both agree; return whether they agree in all."""
     is_whole = True
     for window in windows:
         found = list(check(sessions, window, settings))

@@ -1,7 +1,7 @@
-"""Facts that are planted, and the sentences that tell them.
+"""Facts that are planted, and the sentences that contain them.
 
-Law: seeded; the same dice make the same facts. A fact's value is a string that stands nowhere else, so that finding it
-in a body is finding the fact; its topic is a word by which it can be told of again without the value.
+Law: seeded; the same dice make the same facts. A fact's value appears nowhere else, so that finding it in a body means
+finding the fact. Its topic is a word that can be mentioned again without the value.
 """
 
 import random
@@ -25,7 +25,7 @@ Value = Callable[[random.Random, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact: what it is about, its exact value, and a sentence that tells it."""
+    """One fact: its topic, its exact value, and a sentence with both."""
 
     topic: str
     value: str
@@ -82,7 +82,7 @@ _KINDS: tuple[tuple[Value, tuple[str, ...]], ...] = (
 
 
 def make_facts(dice: random.Random, number: int) -> list[Fact]:
-    """So many facts, no topic and no value twice."""
+    """Several facts; no topic and no value appears twice."""
     topics = [f"{bird}-{part}" for bird in _BIRDS for part in _PARTS]
     chosen = dice.sample(topics, number)
     facts: dict[str, Fact] = {}
@@ -130,13 +130,13 @@ _MATTERS = (
 
 
 def write_question(dice: random.Random, told: Sequence[str]) -> str:
-    """What a user says in one turn of a chat; what is told stands somewhere in it."""
+    """What a user writes in one turn of a chat; the given sentences are somewhere in it."""
     sentences = [*dice.sample(_SMALL_TALK, 2), dice.choice(_QUESTIONS).format(dice.choice(_MATTERS))]
     return _mix(dice, sentences, told)
 
 
 def write_answer(dice: random.Random, told: Sequence[str]) -> str:
-    """What an assistant answers."""
+    """What an assistant answers; the given sentences are somewhere in it."""
     return _mix(dice, dice.sample(_ANSWERS, 5), told)
 
 

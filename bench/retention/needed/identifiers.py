@@ -1,7 +1,7 @@
-"""The identifiers of texts, and those that an answer needs.
+"""The identifiers in texts, and those that an answer needs.
 
-Law: whole identifiers only, and a definition that does not move: figures of different days are to compare. Pure, but
-for what is remembered of messages that were read.
+Law: whole identifiers only, and a definition that does not change, so that figures of different days compare. Pure,
+except that messages that were read are remembered.
 """
 
 import re
@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 
 CLASSES = ("path", "url", "id", "number", "name", "address")
-"""What an identifier is: `id` are ids and hashes, `number` digits alone, `name` is written with dots, in snake or camel
-case, `address` is one of mail."""
+"""The classes: `id` are ids and hashes, `number` digits only, `name` is dotted, snake or camel case, `address` is a
+mail address."""
 LEAST_CHARS = 5
 MOST_CHARS = 200
 _STRIPPED = ".,:;-"
@@ -28,21 +28,21 @@ _IDENTIFIER = re.compile(
     r"""|(?:\b[a-z]+[A-Z]\w+\b)"""
     r"""|(?:#?\b(?=\w*\d)[A-Za-z0-9-]{5,}\b)"""
 )
-"""In this order: addresses, URLs, paths, dotted, snake and camel names, ids and numbers of five signs and more. Source:
-the measure that issue 16 defines, to the letter."""
+"""In this order: mail addresses, URLs, paths, dotted, snake and camel names, ids, and numbers of five characters and
+more. Source: the definition in issue 16, copied exactly."""
 _NUMBER = re.compile(r"#?[\d-]+")
 _NAME = re.compile(r"[A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+[A-Z]\w+")
 
 
 @lru_cache(maxsize=100_000)
 def find_identifiers(text: str) -> frozenset[str]:
-    """The identifiers of a text."""
+    """The identifiers in a text."""
     found = (word.strip(_STRIPPED) for word in _IDENTIFIER.findall(text))
     return frozenset(word for word in found if LEAST_CHARS <= len(word) <= MOST_CHARS)
 
 
 def classify(identifier: str) -> str:
-    """Which of CLASSES an identifier is of."""
+    """The one of CLASSES to which an identifier belongs."""
     if "://" in identifier:
         return "url"
     if "/" in identifier:
@@ -58,7 +58,7 @@ def classify(identifier: str) -> str:
 class Worded:
     """A message as the measure sees it.
 
-    `canonical` is its JSON with sorted keys, `ids` those of its calls, or of the call that it answers. `calls` are
+    `canonical` is its JSON with sorted keys. `ids` are those of its calls, or of the call that it answers. `calls` are
     (id, name, arguments) each.
     """
 
@@ -72,7 +72,7 @@ class Worded:
 
 @lru_cache(maxsize=200_000)
 def read_worded(raw: bytes) -> Worded:
-    """A message by its JSON. The same bytes are read once."""
+    """Read a message from its JSON. The same bytes are read once."""
     message: dict[str, Any] = orjson.loads(raw)
     functions = [(call.get("id"), call.get("function") or {}) for call in message.get("tool_calls") or ()]
     calls = tuple((name, str(each.get("name") or ""), str(each.get("arguments") or "")) for name, each in functions)
@@ -95,9 +95,9 @@ def _read_text(content: object) -> str:
 class Tally:
     """Sums over requests, by class of identifier.
 
-    `needed` are identifiers of the next answer that the transcript held, `kept` those of them that are forwarded in
-    some form, `removed` those that no message that was carried over holds, `recalled` those of the removed that stand
-    in what was put in the place of the rest.
+    `needed`: identifiers of the next answer that the transcript contained. `kept`: those of them that are forwarded in
+    some form. `removed`: needed identifiers that no forwarded original message contains. `recalled`: those of the
+    removed that are in the text that replaced the messages.
     """
 
     needed: Counter[str] = field(default_factory=Counter)
@@ -106,23 +106,23 @@ class Tally:
     recalled: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "Tally") -> None:
-        """Take in the sums of another."""
+        """Add the sums of another."""
         self.needed += other.needed
         self.kept += other.kept
         self.removed += other.removed
         self.recalled += other.recalled
 
     def share_kept(self, kind: str | None = None) -> float | None:
-        """Kept of needed, of one class or of all; None if nothing was needed."""
+        """Kept divided by needed, of one class or of all; None if nothing was needed."""
         return _divide(self.kept, self.needed, kind)
 
     def share_recalled(self, kind: str | None = None) -> float | None:
-        """Recalled of removed; None if nothing was removed."""
+        """Recalled divided by removed; None if nothing was removed."""
         return _divide(self.recalled, self.removed, kind)
 
 
 def sum_tallies(tallies: Iterable[Tally]) -> Tally:
-    """All of them in one."""
+    """The sum of several."""
     total = Tally()
     for tally in tallies:
         total.add(tally)
@@ -145,7 +145,7 @@ class Transcript:
         self._ids: set[str | None] = set()
 
     def extend(self, stop: int) -> Iterator[Worded]:
-        """Take in the messages before `stop`; those that are new."""
+        """Add the messages before `stop`; return the new ones."""
         for raw in self._messages[self._read : stop]:
             message = read_worded(raw)
             self._names |= message.names
@@ -155,11 +155,11 @@ class Transcript:
         self._read = max(self._read, stop)
 
     def _is_carried_over(self, message: Worded) -> bool:
-        """Whether it equals a message of the client's, or is the call or the result of one, whatever its text is."""
+        """Whether it equals a message of the client, or is the call or the result of one, whatever its text is."""
         return message.canonical in self._same or not self._ids.isdisjoint(message.ids)
 
     def measure(self, answer: Worded, forwarded: Sequence[Worded]) -> Tally:
-        """What the answer needs, and what of it is forwarded."""
+        """Which identifiers the answer needs, and which of them are forwarded."""
         tally = Tally()
         wanted = answer.names & self._names
         if not wanted:

@@ -1,7 +1,7 @@
-"""LangChain's middleware as a contestant: what it would have forwarded comes back from its own environment.
+"""LangChain's middleware as a contestant: its environment returns what it would have forwarded.
 
-Law: as in bench/sessions, by whose adapter it runs; the note is of the prompt's words (`words`). If it is not
-installed, that is said.
+Law: it runs by the adapter of bench/sessions; the note is made of the prompt's words (`words`). If it is not installed,
+the report says so.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One session under one case: what it cost, what of the needed was kept, which calls are made again.
+"""One session under one case: what it cost, what was kept of the needed, and which calls are repeated.
 
 Law: all requests whose forwarded messages differ from the client's are measured, each against the assistant's message
 that followed in the recording.
@@ -21,8 +21,8 @@ _PRUNED = mark_pruned(0).partition(" 0 ")[0]
 class Measured:
     """What a case did with a session.
 
-    `calls` are those at the upstream; `answered_calls` those that the model makes in the recording, `rereads` those of
-    them that repeat one whose result was removed from the forwarded body. `changed` are requests that were measured.
+    `calls` are those at the upstream. `answered_calls` are the tool calls of the recorded answers; `rereads` are those
+    of them that repeat a call whose result was removed from the forwarded body. `changed` requests were measured.
     """
 
     session_id: str
@@ -36,18 +36,18 @@ class Measured:
 
 
 class _Repeats:
-    """Which calls were made before, and where their results are."""
+    """Which calls were made before, with the ids of their results."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str], set[str | None]] = {}
 
     def note(self, message: Worded) -> None:
-        """The transcript has a message more."""
+        """Add a message of the transcript."""
         for call_id, name, arguments in message.calls:
             self._made.setdefault((name, arguments), set()).add(call_id)
 
     def count(self, answer: Worded, forwarded: Sequence[Worded]) -> int:
-        """The answer's calls that were made before, and whose result is forwarded no more, of none of the times."""
+        """How many of the answer's calls were made before, while none of their results is still forwarded."""
         again = [made for _, name, arguments in answer.calls if (made := self._made.get((name, arguments)))]
         if not again:
             return 0
@@ -58,7 +58,7 @@ class _Repeats:
 
 
 def _is_there(result: Worded) -> bool:
-    """Whether a result is more than the line that stands for one that was pruned or masked."""
+    """Whether a result is more than the line that replaces a pruned or masked one."""
     return result.text != MASK and not result.text.startswith(_PRUNED)
 
 
@@ -69,7 +69,7 @@ def measure(session: Session, case: Case) -> Measured:
 
 
 def measure_sent(session: Session, requests: Iterable[Sent], ledger: SessionLedger) -> Measured:
-    """Measure what is forwarded of a session; the ledger has the calls when the last request was taken."""
+    """Measure what is forwarded of a session. The ledger is complete when the last request was taken."""
     transcript, repeats, total = Transcript(session.messages), _Repeats(), Tally()
     changed = refused = answered = rereads = 0
     for sent in requests:
@@ -89,7 +89,7 @@ def measure_sent(session: Session, requests: Iterable[Sent], ledger: SessionLedg
 
 
 def _find_answer(session: Session, stop: int) -> Iterator[Worded]:
-    """The assistant's message that followed, if there is one."""
+    """The assistant message that followed, if there is one."""
     if stop < len(session.messages):
         yield read_worded(session.messages[stop])
 

@@ -1,9 +1,9 @@
-"""Facts are planted, and looked for again behind the cuts: in recorded sessions, and in a long chat.
+"""Facts are planted, and looked for again after the cuts: in recorded sessions, and in a long chat.
 
     python -m bench.retention.needed --planted
 
-Law: a fact is found if its value stands in the forwarded body, to the letter. Depths are of what the first cut removes,
-so that each fact goes through every cut that follows.
+Law: a fact is found if its exact value is in the forwarded body. A depth is a share of what the first cut removes, so
+that each fact goes through every cut that follows.
 """
 
 import random
@@ -21,12 +21,12 @@ from bench.sessions.ledger import SessionLedger
 from bench.sessions.report import Window
 
 DEPTHS = tuple(range(10, 100, 10))
-"""Per cent of the messages between head and first cut."""
+"""Per cent of the messages between the head and the first cut."""
 MOST_CUTS = 5
 SEED = 16
 MENTION_EVERY = 2
-"""One of so many of the assistant's messages names the shared topics, so that each tail has such a one: measured, 225
-of 225 at 16,000; of four messages 207."""
+"""One of this many assistant messages names the shared topics, so that each tail has such a message. Measured at
+16,000: with two, 225 of 225 tails had one; with four, 207."""
 CHAT_TURNS = 150
 CHAT_WINDOW = Window(8000, 1000)
 CHATS = 3
@@ -34,7 +34,7 @@ CHATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A fact and where it was planted: at a message's index, that deep. `is_shared`: the tail mentions its topic."""
+    """A fact, its message and its depth. `is_shared`: the tail mentions its topic."""
 
     fact: Fact
     at: int
@@ -44,18 +44,18 @@ class Planted:
 
 @dataclass(slots=True)
 class Survival:
-    """How many facts were looked for, and found, by (is shared, depth, cuts); behind no cut all should be there."""
+    """How many facts were planted and found, by (is shared, depth, cuts). After zero cuts all should be found."""
 
     planted: Counter[tuple[bool, int, int]] = field(default_factory=Counter)
     found: Counter[tuple[bool, int, int]] = field(default_factory=Counter)
 
     def add(self, other: "Survival") -> None:
-        """Take in what another has counted."""
+        """Add the counts of another."""
         self.planted += other.planted
         self.found += other.found
 
     def share(self, *, is_shared: bool, depth: int | None = None, cuts: int | None = None) -> float | None:
-        """Found of planted; None if there were none."""
+        """Found divided by planted; None if none were planted."""
         keys = [
             key for key in self.planted if key[0] is is_shared and depth in {None, key[1]} and cuts in {None, key[2]}
         ]
@@ -64,7 +64,7 @@ class Survival:
 
 
 def measure_planted(session: Session, case: Case) -> Survival:
-    """Plant facts in a session and look for them behind each cut; nothing is counted if it has too few cuts."""
+    """Plant facts in a session and look for them after each cut; count nothing if it has too few cuts."""
     cuts = find_cuts(session, case)
     survival = Survival()
     if len(cuts) < MOST_CUTS:
@@ -99,9 +99,9 @@ def _holds(body: bytes, fact: Fact) -> bool:
 
 
 def plant(session: Session, cut: int, dice: random.Random) -> tuple[Session, list[Planted]]:
-    """The session with two facts at each depth, one of which shares its topic with all that follows.
+    """The session with two facts at each depth; later messages mention the topic of one of them.
 
-    A fact is a last line of what a tool returned, or of what the assistant said, by turns as far as both are there.
+    A fact is the last line of a tool result or of an assistant message, alternating if both exist.
     """
     messages: list[dict[str, Any]] = [orjson.loads(raw) for raw in session.messages]
     facts = make_facts(dice, 2 * len(DEPTHS))
@@ -116,7 +116,7 @@ def plant(session: Session, cut: int, dice: random.Random) -> tuple[Session, lis
 
 
 def _find_place(messages: Sequence[dict[str, Any]], cut: int, depth: int, role: str) -> int:
-    """The message nearest to a depth that says text, if possible in a role; neither the head nor the task."""
+    """The message nearest to a depth that has text, if possible with this role; neither head nor task."""
     roles = [message["role"] for message in messages[:cut]]
     first = roles.index("user") + 1 if "user" in roles else 1
     wanted = first + (cut - first) * depth / 100
@@ -138,7 +138,7 @@ def _append(message: dict[str, Any], sentence: str) -> None:
 
 
 def _mention(messages: Sequence[dict[str, Any]], topics: Iterable[str], start: int) -> None:
-    """Have the assistant name topics again and again from a message on; never a value."""
+    """Let the assistant mention topics, but never a value, repeatedly from a message on."""
     line = f"Still to be looked at: {', '.join(topics)}."
     said = [message for message in messages[start:] if message["role"] == "assistant"]
     for message in said[::MENTION_EVERY]:
@@ -146,7 +146,7 @@ def _mention(messages: Sequence[dict[str, Any]], topics: Iterable[str], start: i
 
 
 def make_chat(number: int) -> tuple[Session, list[Fact], list[Fact]]:
-    """A chat in which each turn tells one fact: the user's and the assistant's, half of them each."""
+    """A chat with one new fact in each turn, alternately from the user and from the assistant."""
     dice = random.Random(f"{SEED} chat {number}")  # noqa: S311 - no secret
     facts = make_facts(dice, CHAT_TURNS)
     messages: list[dict[str, str]] = [
@@ -164,7 +164,7 @@ def make_chat(number: int) -> tuple[Session, list[Fact], list[Fact]]:
 
 @dataclass(frozen=True, slots=True)
 class ChatFound:
-    """Of the facts told in a chat, those in the last body; and how often it was cut."""
+    """The facts of a chat that are in the last body, and how often the chat was cut."""
 
     by_user: int
     by_assistant: int
@@ -173,7 +173,7 @@ class ChatFound:
 
 
 def measure_chat(number: int, case: Case) -> ChatFound:
-    """Tell facts in a chat, and look for them in its last request."""
+    """Put facts into a chat, and look for them in its last request."""
     session, users, assistants = make_chat(number)
     last = list(_run(session, case))[-1]
     body = b"\n".join(last.messages or ())
@@ -186,13 +186,13 @@ def measure_chat(number: int, case: Case) -> ChatFound:
 
 
 def make_chat_case(summariser: str, settings: tuple[str, ...]) -> Case:
-    """The case of a chat."""
+    """The case for a chat."""
     return Case(TRIMTAB, CHAT_WINDOW, summariser, settings)
 
 
 @dataclass(frozen=True, slots=True)
 class PlantedGoals:
-    """What issue 16 asks for: of the facts whose word the tail has, behind five cuts; of those told in a chat."""
+    """Shares of facts, from issue 16: after five cuts with the topic in the tail; in the last request of a chat."""
 
     shared: float = 0.80
     chat: float = 0.50

@@ -1,7 +1,7 @@
-"""What is said of a case: a row of figures, and the goals of issue 16 beside it.
+"""The result of a case: a row of figures, and the goals of issue 16 beside it.
 
-Law: ratios are to doing nothing in the same sessions. Figures are of the sessions larger than the window, if they do
-not say `smaller` or `all`.
+Law: ratios are to doing nothing in the same sessions. Figures are of the sessions larger than the window, unless their
+name has `smaller` or `all`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from bench.sessions.report import Run, summarise
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A case and its figures. Shares are None if there was nothing to share.
+    """A case and its figures. Shares are None if they would divide by zero.
 
-    `prefix_kept` is of forwarded tokens, `retained_tokens` the mean prompt. `rereads` are calls of the recording that
-    repeat one whose result was removed, of `answered_calls`. `refused` and `failed_summaries` are of all sessions.
-    `by_class` has (kept, recalled, needed) each.
+    `prefix_kept` is a share of forwarded tokens; `retained_tokens` is the mean prompt. `rereads` are calls of the
+    recording that repeat one whose result was removed, out of `answered_calls`. `refused` and `failed_summaries` are of
+    all sessions. `by_class` has (kept, recalled, needed) each.
     """
 
     label: str
@@ -57,7 +57,7 @@ class Row:
 
 
 def make_row(case: Case, done: Sequence[Measured], nothing: Sequence[Measured], sessions: Sequence[Session]) -> Row:
-    """The row of a case that was run on these sessions, in their order, as doing nothing was."""
+    """The row of a case on these sessions; `nothing` is doing nothing on the same sessions, in the same order."""
     window = case.window
     paid = summarise(Run(case.label, _replay(done, sessions), 0.0), _replay(nothing, sessions), window, PRICES, PRICES)
     whole = [(one, bare) for one, bare in zip(done, nothing, strict=True) if one.complete]
@@ -96,7 +96,7 @@ def make_row(case: Case, done: Sequence[Measured], nothing: Sequence[Measured], 
 
 
 def is_larger(nothing: Measured, limit_tokens: int) -> bool:
-    """Whether a session that nothing was done to grows beyond a limit."""
+    """Whether a session that is sent unchanged grows beyond a limit."""
     return max(call.prompt_tokens for call in nothing.calls) > limit_tokens
 
 
@@ -113,7 +113,7 @@ def _replay(done: Sequence[Measured], sessions: Sequence[Session]) -> tuple[Repl
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal of issue 16: at most, or at least, so much of a row's figure; `windows` are those that it is set for."""
+    """A goal of issue 16: a maximum or a minimum of a row's figure, for each window in `bounds`."""
 
     economy: str
     figure: str
@@ -121,7 +121,7 @@ class Goal:
     is_ceiling: bool
 
     def judge(self, row: Row) -> str | None:
-        """The goal beside what was reached; None if it is not about this row."""
+        """The goal and what was reached; None if it is not about this row."""
         bound = self.bounds.get(row.window_tokens)
         if bound is None or self.economy != find_economy(row.settings):
             return None
@@ -134,13 +134,13 @@ class Goal:
 
 
 def find_economy(settings: Iterable[str]) -> str:
-    """The economy that settings ask for; the default's name if they name none."""
+    """The economy that settings ask for, or the default."""
     named = [value for key, _, value in (setting.partition("=") for setting in settings) if key.endswith("economy")]
     return named[-1] if named else "balanced"
 
 
 def _at(small: float | None, *others: float) -> dict[int, float]:
-    """Bounds at 16k, and at 32k, 64k and 128k."""
+    """Bounds at 16k (if there is one), and at 32k, 64k and 128k."""
     large = zip((32_000, 64_000, 128_000), others, strict=True)
     return dict(large) if small is None else {16_000: small, **dict(large)}
 
@@ -157,12 +157,12 @@ GOALS = (
     Goal("frugal", "kept", _at(None, 0.955, 0.965, 0.97), is_ceiling=False),
     Goal("frugal", "smaller_worst", _at(1.10, 1.10, 1.10, 1.10), is_ceiling=True),
 )
-"""With the canned summariser. Source: issue 16, "It is done when"; it names no window for the last three bounds of
-balanced and for the last of frugal, so that they are held at each."""
+"""With the canned summariser. Source: issue 16, "It is done when". It names no window for the last three bounds of
+balanced and for the last of frugal, so they are judged at each window."""
 
 
 def judge(row: Row) -> Iterator[str]:
-    """The goals that a row is held to, each as met or missed."""
+    """The goals for a row, each with "met" or "MISSED"."""
     if row.contestant == TRIMTAB and row.summariser == "canned":
         for goal in GOALS:
             told = goal.judge(row)

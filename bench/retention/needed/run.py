@@ -4,7 +4,7 @@
     python -m bench.retention.needed --only trimtab --summarisers canned --windows 32000:4000 --set high_water=0.5
     python -m bench.retention.needed --plot bench/results/needed.png --json bench/results/needed.json
 
-See README.md, "What stays behind a cut": the question, the measure, and whom it favours.
+See README.md, "What is still needed after a cut?", for the results, the method and its limits.
 """
 
 import argparse
@@ -36,11 +36,11 @@ from bench.sessions.run import parse_windows
 
 NOTHING = "nothing"
 SIZED = {"window": (0, 200_000), "head-tail": (0, 200_000), "mask": (0, 400)}
-"""Remedies that are also set so that they retain as many tokens as trimtab, and what they may be set to."""
+"""Remedies that are also run with a size at which they retain as many tokens as trimtab, and the range of the size."""
 CONTESTANTS = (TRIMTAB, *REMEDIES, *LANGCHAIN)
 WINDOWS = "16000:2000,32000:4000,64000:8000,128000:16000"
 _SESSIONS: list[Session] = []
-"""Of this process and those that are forked from it."""
+"""The sessions of this process and of those that are forked from it."""
 
 
 def _measure_all(number: int, cases: Sequence[Case]) -> list[Measured]:
@@ -48,7 +48,7 @@ def _measure_all(number: int, cases: Sequence[Case]) -> list[Measured]:
 
 
 def _count_tokens(number: int, case: Case) -> tuple[int, int]:
-    """Prompt tokens of a session's requests, and how many there are."""
+    """Prompt tokens of a session's requests, and the number of requests."""
     session = _SESSIONS[number]
     fixed_tokens = read_fixed(MODEL, session.tools).tokens
     requests = REMEDIES[case.contestant](session, case)
@@ -57,7 +57,7 @@ def _count_tokens(number: int, case: Case) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Bench:
-    """One run of the command; what was measured is kept."""
+    """One run of the command; it remembers what was measured."""
 
     sessions: Sequence[Session]
     pool: ProcessPoolExecutor
@@ -73,7 +73,7 @@ class Bench:
             self._done[case] = [found[number][place] for number in range(len(self.sessions))]
 
     def run_library(self, case: Case, folder: Path) -> None:
-        """Have a library do it, in its own environment. Raises MissingPeerError."""
+        """Let a library do it, in its own environment. Raises MissingPeerError."""
         self._done[case] = measure_library(case, self.sessions, folder)
 
     def make_row(self, case: Case) -> Row:
@@ -82,9 +82,9 @@ class Bench:
         return make_row(case, self._done[case], nothing, self.sessions)
 
     def find_equal(self, name: str, window: Window, tokens: float) -> Case:
-        """A remedy set so that it retains so many tokens on the mean, in sessions larger than the window.
+        """A remedy with the size at which it retains this many tokens on average, in sessions larger than the window.
 
-        If it cannot retain so few, it is set to the fewest.
+        If it cannot retain so few, it gets the smallest size.
         """
         nothing = self._done[Case(NOTHING, window)]
         larger = [number for number, one in enumerate(nothing) if is_larger(one, window.limit_tokens)]
@@ -109,7 +109,7 @@ def main() -> None:
     if arguments.check:
         windows = parse_windows(arguments.windows)
         sys.exit(0 if show_check(_SESSIONS, windows, tuple(arguments.settings)) else 1)
-    context = multiprocessing.get_context("fork")  # the sessions are there already
+    context = multiprocessing.get_context("fork")  # forked processes have the sessions without a copy
     with ProcessPoolExecutor(arguments.processes, mp_context=context) as pool:
         if arguments.planted:
             show_planted(pool, arguments)
@@ -122,7 +122,7 @@ def main() -> None:
 
 
 def show_planted(pool: ProcessPoolExecutor, arguments: argparse.Namespace) -> None:
-    """Plant facts in the sessions and in chats, and show what became of them."""
+    """Plant facts in sessions and chats, and show which are found again."""
     given = tuple(arguments.settings)
     for summariser in parse_names(arguments.summarisers, tuple(SUMMARISERS)):
         case = make_chat_case(summariser, given)
@@ -138,30 +138,44 @@ def show_planted(pool: ProcessPoolExecutor, arguments: argparse.Namespace) -> No
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("files", nargs="*", type=Path, help="JSONL of sessions; none: ../shared/data/conversations, else made up")
+    add(
+        "files", nargs="*", type=Path, help="JSONL of sessions (default: ../shared/data/conversations, or made-up ones)"
+    )
     add("--windows", default=WINDOWS, help=f"TOKENS:RESERVE,... ({WINDOWS})")
     add("--only", default=",".join(CONTESTANTS), help=f"contestants: {', '.join(CONTESTANTS)}")
-    add("--summarisers", default="none,canned,words", help=f"of trimtab: {', '.join(SUMMARISERS)}")
-    add("--economies", default="careful,balanced,frugal", help="of trimtab, with the canned summariser")
-    add("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="a policy's key, of trimtab's")
-    add("--limit", type=int, help="so many sessions, evenly picked")
-    add("--processes", type=int, default=min(os.cpu_count() or 1, 2), help="of this machine's cores")
-    add("--check", action="store_true", help="replay through the proxy itself, too, and compare what is forwarded")
-    add("--planted", action="store_true", help="plant facts in the sessions and in chats, and look for them")
-    add("--peers", type=Path, default=PEERS, help="where bench.peers.install put them")
-    add("--json", type=Path, help="write the rows there")
-    add("--plot", type=Path, help="draw cost against needed kept there, a PNG")
+    add("--summarisers", default="none,canned,words", help=f"summarisers of trimtab: {', '.join(SUMMARISERS)}")
+    add("--economies", default="careful,balanced,frugal", help="economies of trimtab, with the canned summariser")
+    add(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of the policy of trimtab",
+    )
+    add("--limit", type=int, help="only this many sessions, evenly picked")
+    add(
+        "--processes",
+        type=int,
+        default=min(os.cpu_count() or 1, 2),
+        help="number of processes (default: cores, at most 2)",
+    )
+    add("--check", action="store_true", help="also replay through the proxy itself, and compare what is forwarded")
+    add("--planted", action="store_true", help="plant facts in sessions and chats, and look for them")
+    add("--peers", type=Path, default=PEERS, help="folder in which bench.peers.install put the peers")
+    add("--json", type=Path, help="write the rows to this file")
+    add("--plot", type=Path, help="draw cost against needed kept as this PNG file")
     return parser.parse_args()
 
 
 def pick(sessions: Sequence[Session], limit: int | None) -> list[Session]:
-    """So many of the sessions, at even distances."""
+    """Some of the sessions, at even distances."""
     number = min(limit or len(sessions), len(sessions))
     return [sessions[index * len(sessions) // number] for index in range(number)]
 
 
 def run_all(bench: Bench, arguments: argparse.Namespace) -> Iterator[Row]:
-    """Measure every contestant at every window, and print the tables of each."""
+    """Measure every contestant at every window, and print the tables."""
     windows = parse_windows(arguments.windows)
     names = parse_names(arguments.only, CONTESTANTS)
     started = time.perf_counter()
@@ -178,7 +192,7 @@ def run_all(bench: Bench, arguments: argparse.Namespace) -> Iterator[Row]:
 
 
 def run_equal(bench: Bench, window: Window, names: Sequence[str], rows: Sequence[Row]) -> list[Row]:
-    """The remedies once more, retaining as many tokens as trimtab does with the canned summariser."""
+    """The remedies once more, retaining as many tokens as trimtab with the canned summariser."""
     own = next((row for row in rows if row.contestant == TRIMTAB and row.summariser == "canned"), None)
     if own is None or own.retained_tokens is None:
         return []
@@ -188,7 +202,7 @@ def run_equal(bench: Bench, window: Window, names: Sequence[str], rows: Sequence
 
 
 def run_libraries(bench: Bench, window: Window, names: Sequence[str], folder: Path) -> list[str]:
-    """Run the libraries among the names; those that are not installed."""
+    """Run the libraries that are named; return those that are not installed."""
     missing = []
     for name in LANGCHAIN:
         if name in names:
@@ -215,7 +229,7 @@ def list_cases(window: Window, names: Sequence[str], arguments: argparse.Namespa
 
 
 def parse_names(text: str, known: Sequence[str]) -> list[str]:
-    """Known names in their order; ends the program at an unknown one."""
+    """Known names in their order; an unknown name ends the program."""
     wanted = text.split(",")
     unknown = set(wanted) - set(known)
     if unknown:

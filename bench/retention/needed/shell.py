@@ -1,9 +1,9 @@
 """One session through trimtab in this process, as `proxy.exchange` serves it.
 
-Law: plan, apply, prompts and the acceptance of notes are the program's own. Only what waits is put in its place, after
-proxy/exchange/choose_summary.py and proxy/state/summaries/service.py: a text that was asked for stands in the store
-when the next request comes, because a model's turn takes seconds. Nothing is sent, so nothing is ever learned of the
-model. `--check` holds all of this against the proxy itself.
+Law: plan, apply, prompts and the acceptance of notes are the program's own. Only waiting is replaced, after the model
+of proxy/exchange/choose_summary.py and proxy/state/summaries/service.py: a text that was asked for is in the store at
+the next request, because a model's turn takes seconds. Nothing is sent, so nothing is learned of the model. `--check`
+compares all of this with the proxy itself.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from rules.text.head_tail import truncate_text
 from rules.window.state import Cut
 
 TURN_SECONDS = 6.0
-"""What a model's turn takes, for the pause behind a summary that failed."""
+"""Chosen: seconds of a model's turn, to measure the pause after a failed summary."""
 CLIENT = ""
 
 WriteInline = Callable[[Question], bytes | None]
@@ -38,7 +38,7 @@ WriteInline = Callable[[Question], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The plan to carry out, its text, and the text that is to be written once the request is on its way."""
+    """The plan to carry out, its text, and the text that is to be written after the request is sent."""
 
     planned: Planned
     text: Summary | None = None
@@ -47,10 +47,10 @@ class _Chosen:
 
 @dataclass(slots=True)
 class Shell:
-    """What the proxy keeps of one session: its texts, its pause, what it knows of clients that slide.
+    """What the proxy keeps of one session: its texts, its pause, and what it knows of clients that slide.
 
-    The calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest. `cuts` are
-    those of the last request, oldest first.
+    Calls for summaries are entered into the `ledger`. Without `summarise` each cut gets the digest. `cuts` are those of
+    the last request, oldest first.
     """
 
     compactor: Compactor
@@ -68,7 +68,7 @@ class Shell:
     _paused_until_seconds: float = 0.0
 
     def send(self, body: bytes) -> tuple[Compacted | None, Callable[[], None]]:
-        """What is forwarded of a request, and what is to be done once it is on its way; None if it is refused."""
+        """What is forwarded of a request (None if it is refused), and what to do after it is sent."""
         self._turns += 1
         request = read_request(body)
         try:
@@ -85,7 +85,7 @@ class Shell:
         return self.summarise is None or self._turns * TURN_SECONDS < self._paused_until_seconds
 
     def _choose(self, request: Request, planned: Planned) -> _Chosen:
-        """The text that is there; else the plan as it was before; else the text waited for."""
+        """Use the text if it is there, else the earlier plan, else wait for the text."""
         wanted, prefetch = planned.plan.request, planned.plan.prefetch
         if wanted is None:
             return _Chosen(planned, None, prefetch)
@@ -133,7 +133,7 @@ class Shell:
     def _write_inline(
         self, request: Request, wanted: SummaryRequest, planned: Planned, compacted: Compacted
     ) -> WriteInline | None:
-        """The question behind what was forwarded; None if the transcript must be written out."""
+        """The question after the forwarded messages; None if the transcript must be written into the prompt."""
         prefix = planned.plan.find_prefix(compacted.forwarded, wanted.at)
         if prefix is None or self.settings.summary.request == "transcript":
             return None
@@ -144,7 +144,7 @@ class Shell:
         return lambda question: self.compactor.ask_behind(request, prefix, wanted, question)
 
     def _ask(self, request: Request, wanted: SummaryRequest, inline: WriteInline | None) -> None:
-        """Have a text written, unless there is one; in the other form, too, if the first answer is no note."""
+        """Have a text written if there is none. If the first answer is not a note, ask again in the other form."""
         if wanted.key in self._texts:
             return
         question = Question(request.model, ceil(wanted.max_tokens * self.policy.token_ratio))
@@ -159,7 +159,7 @@ class Shell:
         self._texts[wanted.key] = Summary(text, by_model=True)
 
     def _ask_in_parts(self, request: Request, wanted: SummaryRequest, question: Question) -> str | None:
-        """The note on the transcript written out, each part's note the base of the next; None if one is refused."""
+        """The note on a transcript in the prompt, part by part. None if one of the notes is refused."""
         base = self._find_base(wanted)
         text = base.text if base and base.by_model else None
         count = self.compactor.count
@@ -193,7 +193,7 @@ class Shell:
         self._paused_until_seconds = self._turns * TURN_SECONDS + seconds
 
     def _digest(self, wanted: SummaryRequest) -> Summary:
-        """The text without a model, which stays from now on."""
+        """The text without a model. It stays from now on."""
         text = make_digest(wanted, base=self._find_base(wanted), count=self.compactor.count)
         return self._texts.setdefault(wanted.key, Summary(text, by_model=False))
 

@@ -1,6 +1,6 @@
-"""Rows as tables that are Markdown too, and as a plot of cost against what was kept.
+"""Rows as tables that are also Markdown, and as a plot of cost against what was kept.
 
-Law: what is not known is a dash, never a nought.
+Law: an unknown figure is a dash, never a zero.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ _ECONOMIES = ("careful", "balanced", "frugal")
 
 
 def show_window(rows: Sequence[Row], missing: Iterable[str]) -> None:
-    """The rows of one window, their classes, and the goals."""
+    """Print the rows of one window, their classes, and the goals."""
     if not rows:
         return
     first = rows[0]
@@ -88,7 +88,7 @@ def _show(table: Table) -> None:
 
 
 def show_survival(survival: Survival, window: Window, summariser: str) -> None:
-    """Planted facts that are still there, by cuts and by depth."""
+    """Print which planted facts are still there, by cuts and by depth."""
     goal = GOALS.shared
     if not survival.planted:
         print(f"\nwindow {window.tokens}: no session is cut {MOST_CUTS} times")
@@ -105,11 +105,11 @@ def show_survival(survival: Survival, window: Window, summariser: str) -> None:
         table.add_row(label, *map(_share, (*by_cuts, *by_depth)))
     _show(table)
     reached = survival.share(is_shared=True, cuts=MOST_CUTS) or 0.0
-    print(f"\nshare a word, behind {MOST_CUTS} cuts: {reached:.1%} >= {goal:.0%}: {_judge(reached, goal)}")
+    print(f"\nshare a word, after {MOST_CUTS} cuts: {reached:.1%} >= {goal:.0%}: {_judge(reached, goal)}")
 
 
 def show_chats(found: Sequence[ChatFound], summariser: str) -> None:
-    """Facts told in chats that are in the last body."""
+    """Print how many facts of chats are in the last body."""
     told, users, assistants = (
         sum(values) for values in zip(*((x.told, x.by_user, x.by_assistant) for x in found), strict=True)
     )
@@ -117,7 +117,7 @@ def show_chats(found: Sequence[ChatFound], summariser: str) -> None:
     print(
         f"\nchat, summariser {summariser}: {len(found)} chats of {told // len(found)} turns, {found[0].cuts} cuts each;"
     )
-    print(f"of {told // 2} facts each, {users} of the user's and {assistants} of the assistant's are in the last body:")
+    print(f"of {told // 2} facts each, {users} by the user and {assistants} by the assistant are in the last body:")
     print(f"{share:.1%} >= {GOALS.chat:.0%}: {_judge(share, GOALS.chat)}")
 
 
@@ -126,7 +126,7 @@ def _judge(value: float, goal: float) -> str:
 
 
 def draw_plot(rows: Sequence[Row], file: Path) -> None:
-    """Cost against needed kept, a panel for each window: trimtab's economies as one curve, the others as points."""
+    """Draw cost against needed kept, one panel a window: trimtab's economies as a curve, the others as points."""
     import matplotlib as mpl  # noqa: PLC0415 - of the bench extra: tables do without it
 
     mpl.use("Agg")
@@ -155,7 +155,7 @@ def _is_on_curve(row: Row) -> bool:
 
 
 def _draw_points(axes: "Axes", curve: Sequence[Row], others: Sequence[Row]) -> None:
-    """The curve with its economies named, and each other contestant with its name."""
+    """Draw the curve with the names of its economies, and each other contestant with its name."""
     places = [_place(row) for row in curve]
     axes.plot([place[0] for place in places], [place[1] for place in places], "o-", color="tab:blue", zorder=3)
     named = [(row, f"trimtab, {find_economy(row.settings)}", "tab:blue") for row in curve]

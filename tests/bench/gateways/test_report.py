@@ -34,7 +34,7 @@ def test_a_round_without_the_yardstick_has_no_ratio() -> None:
 def test_noise_is_told() -> None:
     disturbed = [replace(ONE, foreign=share) for share in (0.0, 0.02, 0.5)]
     assert describe_noise(disturbed) == (
-        "Others took 0.02 of a core at the median and 0.50 at most; 1 of 3 samples were disturbed (over 0.1)."
+        "Other programs used 0.02 of a core at the median and 0.50 at most; 1 of 3 samples were disturbed (over 0.1)."
     )
 
 
