@@ -56,6 +56,7 @@ class Heard:
 
     findings: list[Finding] = field(default_factory=list)
     engines: dict[str, str] = field(default_factory=dict)
+    store_fault: str | None = None
 
     def info(self, event: str, **fields: Any) -> None:
         """Only the engine's name is of interest."""
@@ -64,6 +65,9 @@ class Heard:
 
     def warning(self, event: str, **fields: Any) -> None:
         """As `serve` would warn, but for the types of errors: those are for the log."""
+        if event == "store_unreachable":  # check_store reports it
+            self.store_fault = str(fields["reason"])
+            return
         told = ", ".join(f"{key} {value}" for key, value in fields.items() if not _ERROR_TYPE.fullmatch(str(value)))
         self.findings.append(Finding("log", "warning", f"{event}: {told}"))
 
@@ -209,7 +213,7 @@ def _is_trimtab(listen: str) -> bool:
         return False
 
 
-async def check_store(config: Config, store: SummaryStore, failures: list[str]) -> Finding:
+async def check_store(config: Config, store: SummaryStore, heard: Heard) -> Finding:
     """Whether it opens and takes what is written; what is written is a lease that ends by itself."""
     subject = f"store {_describe_store(config)}"
     probe = f"doctor-{secrets.token_hex(8)}"
@@ -218,9 +222,9 @@ async def check_store(config: Config, store: SummaryStore, failures: list[str]) 
         await store.release(probe, lease)
     if config.store == "memory":
         return Finding(subject, "warning", "works; summaries are lost with the process", "store: sqlite")
-    if failures:
+    if heard.store_fault is not None:
         advice = "memory stands in while it is out; check the path, its owner and the space left, or the server"
-        return Finding(subject, "error", "cannot be opened, read or written", advice)
+        return Finding(subject, "error", f"fails: {heard.store_fault}", advice)
     return Finding(subject, "ok", "opens and takes what is written")
 
 

@@ -116,8 +116,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     `models` are described first; `key` is shown to the main upstream where the configuration has none for it.
     """
     heard = Heard()
-    failures: list[str] = []
-    store = open_store(config, failures.append, heard)
+    store = open_store(config, lambda _: None, heard)  # its first failure is heard, too
     client = UpstreamClient()
     try:
         upstreams = {_tell_apart(config.upstream): (config.upstream, key, MAIN_UPSTREAM)}
@@ -126,11 +125,11 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         answers = await asyncio.gather(*(ask_upstream(client, *one) for one in upstreams.values()))
         heard_of = dict(zip(upstreams, answers, strict=True))
         listening = await check_address(config)
-        stored = await check_store(config, store, failures)
         chosen, unlisted = _choose_models(config, models, heard_of)
         compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, heard)
         tenant = await asyncio.to_thread(_identify, config, key)
         described = [await _describe(config, name, heard_of, Kept(store, tenant), compactors) for name in chosen]
+        stored = await check_store(config, store, heard)  # last: reading the models' records may fail, too
     finally:
         await store.close()
         await client.close()

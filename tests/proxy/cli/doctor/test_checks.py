@@ -3,7 +3,9 @@
 import asyncio
 import resource
 import socket
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -14,6 +16,8 @@ from upstreams.recording import FakeUpstream
 from proxy.cli.doctor import checks
 from proxy.cli.doctor.checks import (
     Answer,
+    Finding,
+    Heard,
     ask_upstream,
     check_address,
     check_open_files,
@@ -233,31 +237,53 @@ async def test_an_address_that_is_not_of_this_machine_is_an_error() -> None:
     assert (level, said) == ("error", "cannot be listened on: cannot assign requested address")
 
 
-async def _check_stored(url: str, log) -> tuple[str, str]:
-    failures: list[str] = []
+async def _check_stored(url: str) -> Finding:
+    heard = Heard()
     config = load_config(settings=(f"store={url}",), environment={})
-    store = open_store(config, failures.append, log)
-    finding = await check_store(config, store, failures)
+    store = open_store(config, lambda _: None, heard)
+    finding = await check_store(config, store, heard)
     await store.close()
     assert "PLANTED" not in str(finding)
-    return finding.level, finding.subject
+    assert heard.findings == []  # the finding says it already
+    return finding
 
 
-async def test_a_store_is_written_to(tmp_path: Path, log, monkeypatch) -> None:
-    """One that forgets is a warning, one that cannot be written an error; no password is said."""
+async def test_a_store_is_written_to(tmp_path: Path, monkeypatch) -> None:
+    """A store in memory is a warning."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    file, nowhere = tmp_path / "a.sqlite3", tmp_path / "file" / "a.sqlite3"
-    nowhere.parent.write_text("no directory", encoding="utf-8")
-    assert await _check_stored("memory", log) == ("warning", "store memory")
-    assert await _check_stored("sqlite", log) == ("ok", f"store sqlite {tmp_path}/trimtab/summaries.sqlite3")
-    assert await _check_stored(f"sqlite:///{file}", log) == ("ok", f"store sqlite {file}")
-    assert await _check_stored(f"sqlite:///{nowhere}", log) == ("error", f"store sqlite {nowhere}")
-    redis = await _check_stored("redis://user:PLANTED@127.0.0.1:1/2?password=PLANTED", log)
-    assert redis == ("error", "store redis 127.0.0.1:1/2")
-    sentinels = await _check_stored("redis+sentinel://:PLANTED@127.0.0.1:1,127.0.0.1:2/main", log)
-    assert sentinels == ("error", "store redis+sentinel 127.0.0.1:1,127.0.0.1:2/main")
-    cluster = await _check_stored("rediss+cluster://:PLANTED@127.0.0.1:1", log)
-    assert cluster == ("error", "store rediss+cluster 127.0.0.1:1")
+    file = tmp_path / "a.sqlite3"
+    for url, level, subject in (
+        ("memory", "warning", "store memory"),
+        ("sqlite", "ok", f"store sqlite {tmp_path}/trimtab/summaries.sqlite3"),
+        (f"sqlite:///{file}", "ok", f"store sqlite {file}"),
+    ):
+        finding = await _check_stored(url)
+        assert (finding.level, finding.subject) == (level, subject)
+
+
+@pytest.mark.parametrize(
+    ("url", "subject", "reason"),
+    [
+        ("sqlite:///{folder}/file/a.sqlite3", "sqlite {folder}/file/a.sqlite3", "file exists"),
+        ("sqlite:///{folder}/file", "sqlite {folder}/file", "the file is another program's"),
+        ("redis://user:PLANTED@127.0.0.1:1/2?password=PLANTED", "redis 127.0.0.1:1/2", "the server cannot be reached"),
+        (
+            "redis+sentinel://:PLANTED@127.0.0.1:1,127.0.0.1:2/main",
+            "redis+sentinel 127.0.0.1:1,127.0.0.1:2/main",
+            "no sentinel that answers",
+        ),
+        ("rediss+cluster://:PLANTED@127.0.0.1:1", "rediss+cluster 127.0.0.1:1", "the cluster cannot be reached"),
+    ],
+    ids=["no folder", "another program's file", "no server", "no sentinel", "no cluster"],
+)
+async def test_a_store_that_fails_says_why(tmp_path: Path, url: str, subject: str, reason: str) -> None:
+    """In the finding itself, without a password."""
+    with closing(sqlite3.connect(tmp_path / "file")) as other:
+        other.execute("CREATE TABLE theirs (id)")
+    finding = await _check_stored(url.format(folder=tmp_path))
+
+    assert (finding.level, finding.subject) == ("error", f"store {subject.format(folder=tmp_path)}")
+    assert reason in finding.found
 
 
 @pytest.mark.parametrize(

@@ -206,5 +206,7 @@ async def test_no_type_of_error_is_shown(upstream) -> None:
     gone = f"upstreams={{o: {{base_url: '{nowhere}'}}, p: {{base_url: '{upstream.url}', proxy: '{nowhere}'}}}}"
     report = await _examine(upstream, "store=redis://127.0.0.1:9/0", gone)
 
-    assert any("store_unreachable" in finding.found for finding in report.findings)
+    stored = [finding for finding in report.findings if "store" in f"{finding.subject} {finding.found}"]
+    assert [finding.subject for finding in stored] == ["store redis 127.0.0.1:9/0"]
+    assert "the server cannot be reached" in stored[0].found
     assert not re.search(rb"[A-Za-z]+Error", report.write_json())
