@@ -85,8 +85,8 @@ def test_lines_answer_to_lines() -> None:
     result = _count("--jsonl", input_bytes=lines)
     answers = [orjson.loads(line) for line in result.stdout.splitlines()]
 
-    assert [answer.get("model", answer.get("error")) for answer in answers] == ["gpt-4o", "no chat request", "gpt-4"]
-    assert result.stderr == "trimtab: line 2: no chat request\n"
+    assert [answer.get("model", answer.get("error")) for answer in answers] == ["gpt-4o", "not a chat request", "gpt-4"]
+    assert result.stderr == "trimtab: line 2: not a chat request\n"
     assert result.exit_code == 1
 
 

@@ -48,7 +48,7 @@ async def test_a_store_in_memory_has_nothing_to_forget() -> None:
 @pytest.mark.parametrize(
     ("settings", "status", "sentence"),
     [
-        ((), 0, "m at 127.0.0.1:9: what was learned is forgotten\nrunning proxies notice within 10 seconds"),
+        ((), 0, "m at 127.0.0.1:9: forgot what was learned\nrunning proxies notice within 10 seconds"),
         (("--set", "store=memory"), 1, "trimtab: store: memory keeps nothing"),
         (("--set", "store=redis://127.0.0.1:9/0"), 1, "trimtab: the store cannot be opened, read or written"),
         (("--set", "mode=maybe"), 2, "mode: 'maybe' must be"),

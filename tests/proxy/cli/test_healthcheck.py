@@ -36,7 +36,7 @@ async def test_a_proxy_that_is_ready_is_well(monkeypatch: pytest.MonkeyPatch) ->
         (answer(DRAINING, b"503 Service Unavailable"), r"/trimtab/ready is draining"),
         (answer(b"<html>"), r"/trimtab/ready is not answered by trimtab; check listen"),
         (answer(READY + b" and more"), r"/trimtab/ready is not answered by trimtab; check listen"),
-        (b"no HTTP\r\n\r\n", r"/trimtab/ready does not answer: no answer in time, or none that is http; if serve"),
+        (b"no HTTP\r\n\r\n", r"/trimtab/ready does not answer: no answer in time, or not an http answer; if serve"),
     ],
     ids=["draining", "another server", "another answer", "no HTTP"],
 )

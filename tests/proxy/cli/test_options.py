@@ -42,7 +42,7 @@ def test_what_is_no_request_has_a_stand_in_in_its_line() -> None:
     result = _run(GOOD + b"\nno\n" + GOOD, jsonl=True)
 
     assert result.stdout == "line 1: m\n<no>\nline 3: m\n"
-    assert (result.stderr, result.exit_code) == ("trimtab: line 2: no chat request\n", 1)
+    assert (result.stderr, result.exit_code) == ("trimtab: line 2: not a chat request\n", 1)
 
 
 @pytest.mark.parametrize("jsonl", [False, True])

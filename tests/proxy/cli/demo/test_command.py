@@ -54,8 +54,8 @@ def test_table_shows_what_was_measured() -> None:
         "largest prompt (window 32,000)": ["191,389", "40,000"],
         "prefix kept (cached)": ["54.9%", "43.4%"],
         "summaries made": ["", "1"],
-        "their prompt tokens": ["", "40,000"],
-        "their completion tokens": ["", "5,000"],
+        "summary prompt tokens": ["", "40,000"],
+        "summary completion tokens": ["", "5,000"],
         "cost": ["100.0%", "61.0%"],
     }
     assert max(map(len, out.getvalue().splitlines())) <= 80

@@ -75,12 +75,12 @@ async def test_a_list_of_models_is_well(asking, upstream) -> None:
 @pytest.mark.parametrize(
     ("status", "key", "expected"),
     [
-        (401, None, ("warning", "wants a key (401)", "--key-from-env")),
-        (403, None, ("warning", "wants a key (403)", "--key-from-env")),
+        (401, None, ("warning", "requires a key (401)", "--key-from-env")),
+        (403, None, ("warning", "requires a key (403)", "--key-from-env")),
         (401, "sk-PLANTED", ("error", "refuses the key (401)", "upstream.api_key")),
         (404, None, ("warning", "lists no models (404)", "base_url")),
         (500, None, ("warning", "lists no models (500)", "context_window")),
-        (307, None, ("warning", "points elsewhere (307)", "redirects are not followed")),
+        (307, None, ("warning", "redirects elsewhere (307)", "follows no redirects")),
     ],
 )
 async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expected) -> None:
@@ -115,7 +115,7 @@ async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(as
     ):
         finding = (await ask_upstream(asking, config, "sk-PLANTED", "upstreams.other")).finding
 
-        assert (finding.level, finding.found) == ("error", "wants a key (401), and is shown none")
+        assert (finding.level, finding.found) == ("error", "requires a key (401), but trimtab sends none")
         assert "upstreams.other.credential: client" in str(finding.advice)
     assert all(not question.header("authorization") for question in upstream.requests)
 
@@ -142,7 +142,7 @@ async def test_an_answer_that_is_no_list_is_a_warning(asking, upstream, body) ->
     _tell(upstream, 200, body)
     finding = (await _ask(asking, upstream)).finding
 
-    assert (finding.level, finding.found) == ("warning", "answers with something that is no list of models")
+    assert (finding.level, finding.found) == ("warning", "answers, but not with a list of models")
 
 
 async def test_a_key_goes_to_its_own_upstream_only(asking, upstream) -> None:
@@ -225,16 +225,16 @@ async def test_a_free_address_is_well() -> None:
 async def test_an_address_in_use_is_an_error(upstream, start_proxy) -> None:
     """Unless it is a trimtab that uses it: then it runs already."""
     level, said = await _check_listen(upstream.url.removeprefix("http://").removesuffix("/v1"))
-    assert (level, said) == ("error", "cannot be listened on: address already in use")
+    assert (level, said) == ("error", "not available: address already in use")
     proxy = await start_proxy()
     running = await _check_listen(proxy.url.removeprefix("http://"))
-    assert running == ("ok", "in use, by a trimtab that runs")
+    assert running == ("ok", "in use by a running trimtab")
 
 
 async def test_an_address_that_is_not_of_this_machine_is_an_error() -> None:
     """TEST-NET belongs to nobody; it is not asked."""
     level, said = await _check_listen("192.0.2.1:8790")
-    assert (level, said) == ("error", "cannot be listened on: cannot assign requested address")
+    assert (level, said) == ("error", "not available: cannot assign requested address")
 
 
 async def _check_stored(url: str) -> Finding:
@@ -301,10 +301,10 @@ def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allow
 @pytest.mark.parametrize(
     ("workers", "allowed", "expected"),
     [
-        (4, 114, ("ok", "114 may be needed by each process; the limit is 114")),
-        (4, 113, ("warning", "114 may be needed by each process; the limit is 113")),
-        ("auto", 132, ("ok", "132 may be needed by each process; the limit is 132")),
-        (1, 264, ("ok", "264 may be needed; the limit is 264")),
+        (4, 114, ("ok", "up to 114 needed by each process; the limit is 114")),
+        (4, 113, ("warning", "up to 114 needed by each process; the limit is 113")),
+        ("auto", 132, ("ok", "up to 132 needed by each process; the limit is 132")),
+        (1, 264, ("ok", "up to 264 needed; the limit is 264")),
     ],
 )
 def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers, allowed, expected) -> None:
@@ -321,15 +321,15 @@ def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers,
 @pytest.mark.parametrize(
     ("settings", "level", "found"),
     [
-        (("workers=1",), "ok", "1 process; auto is 3 here, of 3 cores"),
-        (("workers=2",), "ok", "2 processes; auto is 3 here, of 3 cores"),
-        (("workers=auto",), "ok", "3 processes; auto is 3 here, of 3 cores"),
-        (("workers=auto", "limits.max_memory_bytes=536870912"), "ok", "1 process; auto is 1 here, of 3 cores"),
-        (("workers=1", "store=memory"), "ok", "1 process; auto is 3 here, of 3 cores"),
+        (("workers=1",), "ok", "1 process; auto gives 3 here, with 3 cores"),
+        (("workers=2",), "ok", "2 processes; auto gives 3 here, with 3 cores"),
+        (("workers=auto",), "ok", "3 processes; auto gives 3 here, with 3 cores"),
+        (("workers=auto", "limits.max_memory_bytes=536870912"), "ok", "1 process; auto gives 1 here, with 3 cores"),
+        (("workers=1", "store=memory"), "ok", "1 process; auto gives 3 here, with 3 cores"),
         (
             ("workers=2", "store=memory"),
             "warning",
-            "2 processes; auto is 3 here, of 3 cores; each asks for its own summaries",
+            "2 processes; auto gives 3 here, with 3 cores; each makes its own summaries",
         ),
     ],
 )

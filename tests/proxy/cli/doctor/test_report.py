@@ -58,7 +58,7 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
     assert counted["gpt-4"] == ("cl100k_base", 1.0, "exact")
     assert not report.will_fail
     unknown = next(finding for finding in report.findings if finding.subject == "windows")
-    assert (unknown.level, unknown.found) == ("warning", "not known of qwen3, gpt-4")
+    assert (unknown.level, unknown.found) == ("warning", "unknown for qwen3, gpt-4")
 
 
 async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
@@ -187,8 +187,8 @@ async def test_the_command_ends_with_1_when_something_will_fail(upstream) -> Non
     [
         (("--set", "mode=maybe"), "mode: 'maybe' must be"),
         (("--config", "no-such-file"), "cannot be read"),
-        (("--key-from-env", "NO_SUCH_VARIABLE"), "there is no key"),
-        (("--key-from-env", "TWO_LINES"), "there is no key"),
+        (("--key-from-env", "NO_SUCH_VARIABLE"), "holds no key"),
+        (("--key-from-env", "TWO_LINES"), "holds no key"),
     ],
 )
 async def test_wrong_use_ends_with_2(arguments, sentence, tmp_path: Path) -> None:

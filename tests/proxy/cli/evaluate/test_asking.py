@@ -113,7 +113,7 @@ async def test_a_busy_server_is_asked_again_when_it_says(upstream: FakeUpstream,
 
 async def test_a_server_that_stays_busy_ends_the_run(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
     _answer_in_turn(upstream, *(web.Response(status=429) for _ in range(BUSY_ATTEMPTS)))
-    with pytest.raises(FatalError, match="429 again and again"):
+    with pytest.raises(FatalError, match="keeps answering 429"):
         await asker.ask("Which port?", max_tokens=50)
     assert pauses.seconds == [1, 2, 4, 8]
 
@@ -238,7 +238,7 @@ async def test_a_question_is_changed_a_few_times_at_most(upstream: FakeUpstream,
     cut = {"choices": [{"message": {"content": ""}, "finish_reason": "length"}]}
     refused = [error(400, message="no", type="x", param=name) for name in ("temperature", "max_tokens")]
     _answer_in_turn(upstream, web.Response(body=orjson.dumps(cut)), *refused)
-    with pytest.raises(AskError, match="a parameter that is refused"):
+    with pytest.raises(AskError, match="a refused parameter"):
         await asker.ask("Which port?", max_tokens=50)
     assert await asker.ask("Which port?", max_tokens=50) == "in the end"
 

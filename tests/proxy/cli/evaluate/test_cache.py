@@ -36,7 +36,7 @@ def test_a_file_of_something_else_is_never_written_over(tmp_path: Path, content:
     path = tmp_path / "session.json"
     path.write_bytes(content)
     for use in (lambda: read_questions(path, "a"), lambda: keep_questions(path, "a", QUESTIONS)):
-        with pytest.raises(CacheError, match="stays as it is"):
+        with pytest.raises(CacheError, match="left unchanged"):
             use()
     assert path.read_bytes() == content
 

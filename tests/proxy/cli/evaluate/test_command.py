@@ -80,8 +80,8 @@ async def test_the_price_is_told_and_nothing_asked_without_consent(
     result = await _evaluate(upstream, file)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "What will be asked" in result.stderr
-    assert "prompt tokens, by the configuration's prices" in result.stderr
-    assert "nobody can be asked" in result.stderr
+    assert "prompt tokens at the configured prices" in result.stderr
+    assert "no terminal" in result.stderr
     assert "--yes" in result.stderr
     assert upstream.requests == examinee.kinds == []
 
@@ -103,7 +103,7 @@ async def test_a_person_is_asked_on_a_terminal(
     assert b"Go on? [y/N]" in err
     assert process.returncode == (0 if is_agreed else 1)
     assert bool(examinee.kinds) == bool(out) == is_agreed
-    assert (b"not agreed to; nothing was asked" in err) != is_agreed
+    assert (b"stopped at your request; no model was asked" in err) != is_agreed
 
 
 async def _start(
@@ -138,7 +138,7 @@ async def test_an_interrupt_ends_it_and_tells_what_was_spent(
         await upstream.cancelled.wait()
     assert (process.returncode, out) == (130, b"")
     assert b"trimtab: stopped" in err
-    assert b"asked of models so far: " in err
+    assert b"spent so far: " in err
     assert b"Traceback" not in err
 
 
@@ -218,7 +218,7 @@ async def test_a_busy_upstream_is_waited_for(upstream: FakeUpstream, examinee: E
 
 
 @pytest.mark.parametrize(
-    ("status", "told"), [(401, "--api-key-env"), (404, "--model"), (403, "another key"), (429, "again and again")]
+    ("status", "told"), [(401, "--api-key-env"), (404, "--model"), (403, "another key"), (429, "keeps answering")]
 )
 async def test_what_no_later_question_would_change_ends_the_run(
     upstream: FakeUpstream, examinee: Examinee, file: Path, status: int, told: str
@@ -239,8 +239,8 @@ async def test_a_model_that_writes_no_question_ends_the_run(
     examinee.override = lambda _kind, _recorded: "lorem {ipsum"
     result = await _evaluate(upstream, file, "--yes")
     assert result.exit_code == 1
-    assert "wrote no question in the form asked for" in result.stderr
-    assert "asked of models so far: " in result.stderr
+    assert "wrote no usable question" in result.stderr
+    assert "spent so far: " in result.stderr
     assert set(examinee.kinds) == {"question"}
 
 
@@ -258,17 +258,17 @@ async def test_a_judge_that_grades_nothing_leaves_nothing_measured(
 @pytest.mark.parametrize(
     ("content", "arguments", "status", "told"),
     [
-        (b"hello", (), 2, "is no chat request"),
-        (b'{"messages": [{"content": 1}], "model": "m"}', (), 2, "no object with a role"),
+        (b"hello", (), 2, "is not a chat request"),
+        (b'{"messages": [{"content": 1}], "model": "m"}', (), 2, "not an object with a role"),
         (b'{"messages": [{"role": "user", "content": "hi"}]}', (), 2, "--model"),
-        (make_session(2), (), 1, "nothing is removed of this session"),
+        (make_session(2), (), 1, "compaction removes nothing from this session"),
         (SESSION, ("--line", "2"), 2, "there is no line 2"),
         (SESSION, ("--arms", "none,other"), 2, "none,trimtab,digest,truncate"),
         (SESSION, ("--arms", ","), 2, "none,trimtab,digest,truncate"),
         (SESSION, ("--api-key-env", "NOT_SET"), 2, "NOT_SET"),
         (SESSION, ("--questions", "0"), 2, "--questions"),
         (SESSION, ("--set", "nonsense=1"), 2, "nonsense"),
-        (SESSION, ("--cache", "{file}"), 1, "stays as it is"),
+        (SESSION, ("--cache", "{file}"), 1, "left unchanged"),
         (
             SESSION,
             ("--set", "defaults.on_exceeded=error", "--set", "defaults.overflow_strategy=error"),
@@ -305,7 +305,7 @@ async def test_of_many_sessions_the_one_that_is_taken_is_named(
     recorded = {key: value for key, value in orjson.loads(SESSION).items() if key == "messages"}
     _write(file, b"\n".join([make_session(3), orjson.dumps({"id": "x", "kind": "y", **recorded})]))
     result = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--model", "named")
-    assert "Line 2 of 2" in result.stderr
+    assert "line 2 of 2" in result.stderr
     assert {asked.json["model"] for asked in upstream.requests} == {"named"}
     assert examinee.kinds
 
@@ -331,7 +331,7 @@ async def test_nonsense_of_a_real_server_is_told_as_such(
         command = ("evaluate", file, "--upstream", url, *arguments)
         made = await asyncio.to_thread(run_trimtab, *command)
         assert made.exit_code == 1, made.output
-        assert "wrote no question in the form asked for" in made.stderr
+        assert "wrote no usable question" in made.stderr
         name = name_set(read_session(_read(file)).sha256, "exam-model", 2)
         asked = ExamQuestion("What is the code of harbour0?", "7000", "The code of harbour0 is 7000.", 0.1)
         keep_questions(cache, name, [asked, asked])

@@ -95,7 +95,7 @@ async def test_an_arm_that_the_upstream_refuses_for_its_length_is_asked_once(
 ) -> None:
     examinee.override = lambda _kind, _recorded: refuse(90_000, 8000)
     result = await examiner.examine(rehearsal.session.request, _whole(rehearsal), [QUESTION] * 5)
-    assert (result.problem, result.answered) == ("refused: longer than the model's window", ())
+    assert (result.problem, result.answered) == ("refused: the prompt is longer than the model's window", ())
     assert examinee.kinds == ["answer"]
 
 
@@ -105,7 +105,7 @@ async def test_an_arm_that_the_upstream_refuses_for_its_length_is_asked_once(
         ("grade", "It is quite right.", "judge: no grade in its answer"),
         ("grade", '{"grade": 5}', "judge: no grade in its answer"),
         ("grade", web.Response(status=500), "judge: status 500"),
-        ("answer", web.Response(text="<html>"), "an answer that is no completion"),
+        ("answer", web.Response(text="<html>"), "the answer is not a chat completion"),
         ("answer", web.Response(status=422), "status 422"),
     ],
 )

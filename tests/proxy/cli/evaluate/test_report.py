@@ -50,7 +50,7 @@ def test_the_table_shows_each_arm_by_what_was_measured() -> None:
         "none: does not fit the window",
         "trimtab: judge: no grade",
         "1 of 6 questions could not be used.",
-        "2 of 3 summaries are digests: status 402\n",
+        "2 of 3 summaries failed and are digests: status 402\n",
         "20 calls, 123,456 prompt tokens, 789 completion tokens",
     ):
         assert told in text

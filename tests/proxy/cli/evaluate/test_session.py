@@ -67,12 +67,12 @@ def test_the_hash_is_that_of_the_line_whatever_the_model() -> None:
     [
         (b"", None, "there is no line"),
         (b"\n\n", None, "there is no line"),
-        (b"hello", None, "is no chat request"),
-        (b'{"messages": 1}', None, "is no chat request"),
-        (b'{"messages": [1], "model": "m"}', None, "is no chat request"),
+        (b"hello", None, "is not a chat request"),
+        (b'{"messages": 1}', None, "is not a chat request"),
+        (b'{"messages": [1], "model": "m"}', None, "is not a chat request"),
         (_line(1), None, "--model"),
         (_line(1, model="m"), 2, "there is no line 2"),
-        (_line(1, model="m") + b"\n[]", 2, "line 2 is no chat request"),
+        (_line(1, model="m") + b"\n[]", 2, "line 2 is not a chat request"),
     ],
 )
 def test_what_holds_no_session_is_refused_with_what_to_do(data: bytes, line: int | None, told: str) -> None:
