@@ -1,4 +1,4 @@
-"""`trimtab forget`: what was learned of a model counts no more."""
+"""`trimtab forget`: what was learned about a model is forgotten."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def _config(*settings: str):
 
 
 async def test_what_was_learned_for_all_is_gone_and_what_clients_learned_is_older(log) -> None:
-    """The record says how often it was forgotten: whatever a client has from before counts no more."""
+    """The record counts how often it was forgotten, so a client's older record no longer counts."""
     config, name = _config(), ModelName(URL, "qwen3", "auto")
     for times in (1, 2):
         store = open_store(config, lambda _: None, log)
@@ -55,7 +55,7 @@ async def test_a_store_in_memory_has_nothing_to_forget() -> None:
     ],
 )
 def test_the_command_says_what_it_did(settings, status, sentence, tmp_path: Path) -> None:
-    """Or what keeps it from that."""
+    """Or why it did nothing."""
     done = run_trimtab("forget", "m", "--set", f"upstream.base_url={URL}", *settings, HOME=str(tmp_path))
 
     assert done.exit_code == status

@@ -37,20 +37,20 @@ MODELS = {"object": "list", "data": [{"id": "m", "max_model_len": 8192}, {"id": 
 
 @pytest.fixture(autouse=True)
 def _answers_questions(upstream: FakeUpstream) -> None:
-    """Here questions are what the tests are about."""
+    """These tests are about the questions for models."""
     upstream.answers_questions = True
 
 
 @pytest.fixture
 async def asking() -> AsyncIterator[UpstreamClient]:
-    """What the doctor asks with."""
+    """The client with which doctor asks."""
     made = UpstreamClient()
     yield made
     await made.close()
 
 
 def _tell(upstream: FakeUpstream, status: int, body: bytes = b"") -> None:
-    """Answer each question for models so, and all others with 404."""
+    """Answer each question for models with this status and body, and all others with 404."""
 
     async def answer(recorded, _request):
         known = recorded.path == "/v1/models"
@@ -64,7 +64,7 @@ async def _ask(client: UpstreamClient, upstream: FakeUpstream, key: str | None =
 
 
 async def test_a_list_of_models_is_well(asking, upstream) -> None:
-    """Its names and windows are taken over."""
+    """Its names and windows are read."""
     _tell(upstream, 200, orjson.dumps(MODELS))
     answer = await _ask(asking, upstream)
 
@@ -84,7 +84,7 @@ async def test_a_list_of_models_is_well(asking, upstream) -> None:
     ],
 )
 async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expected) -> None:
-    """And never repeats the key."""
+    """And does not show the key."""
     _tell(upstream, status, b"no, PLANTED")
     for answer in (await _ask(asking, upstream, key), await _ask(asking, upstream, api_key=key)):
         level, found, advice = expected
@@ -96,7 +96,7 @@ async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expec
 
 @pytest.mark.parametrize("key", [None, "sk-PLANTED"])
 async def test_what_to_do_is_said_of_the_upstream_that_was_asked(asking, upstream, key) -> None:
-    """The key of the environment is for the main one, and no help with another."""
+    """--key-from-env is advised only for the main one."""
     _tell(upstream, 401)
     config = UpstreamConfig(base_url=upstream.url, api_key=key)
     finding = (await ask_upstream(asking, config, None, "upstreams.other")).finding
@@ -107,7 +107,7 @@ async def test_what_to_do_is_said_of_the_upstream_that_was_asked(asking, upstrea
 
 
 async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(asking, upstream) -> None:
-    """Clients' keys are kept from it, the doctor's own, too."""
+    """Such an upstream gets no client's key, and no key of --key-from-env."""
     _tell(upstream, 401)
     for config in (
         UpstreamConfig(base_url=upstream.url).named(),
@@ -121,7 +121,7 @@ async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(as
 
 
 def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> None:
-    """Not one that stays on this machine, nor an upstream that is shown none."""
+    """Not for an upstream on this machine, nor for one that gets no credential."""
     others = "a: {base_url: 'http://10.0.0.1/v1', api_key: sk-PLANTED}, b: {base_url: 'http://b'}"
     others += ", c: {base_url: 'http://localhost', api_key: k}"
     text = f"upstream: {{base_url: 'http://main/v1'}}\nupstreams: {{{others}}}"
@@ -138,7 +138,7 @@ def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> Non
     "body", [b"", b"hello", b"[" * 9000, b"\xff\x00", b'{"data": 5}', b"[]", b'{"data": [{"id": 5}]}']
 )
 async def test_an_answer_that_is_no_list_is_a_warning(asking, upstream, body) -> None:
-    """A web page, say, where base_url leads to one."""
+    """For example a web page that base_url leads to."""
     _tell(upstream, 200, body)
     finding = (await _ask(asking, upstream)).finding
 
@@ -146,7 +146,7 @@ async def test_an_answer_that_is_no_list_is_a_warning(asking, upstream, body) ->
 
 
 async def test_a_key_goes_to_its_own_upstream_only(asking, upstream) -> None:
-    """That of the environment where the configuration has none."""
+    """The key of --key-from-env is sent only if the configuration has no key."""
     _tell(upstream, 404)
     for key, own, shown in (
         (None, None, []),
@@ -193,7 +193,7 @@ async def test_a_server_that_hangs_is_left(asking, monkeypatch, says) -> None:
 
 @pytest.mark.parametrize("says", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 async def test_a_server_that_speaks_no_http_is_an_error(asking, says) -> None:
-    """Or ends in the middle."""
+    """Or closes the connection in the middle."""
 
     async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(says)
@@ -212,7 +212,7 @@ async def _check_listen(address: str) -> tuple[str, str]:
 
 
 async def test_a_free_address_is_well() -> None:
-    """Also one that any port will do for; beyond this machine it is a warning."""
+    """Port 0 counts as free, too. An address that other machines reach is a warning."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -223,7 +223,7 @@ async def test_a_free_address_is_well() -> None:
 
 
 async def test_an_address_in_use_is_an_error(upstream, start_proxy) -> None:
-    """Unless it is a trimtab that uses it: then it runs already."""
+    """Unless a running trimtab uses it."""
     level, said = await _check_listen(upstream.url.removeprefix("http://").removesuffix("/v1"))
     assert (level, said) == ("error", "not available: address already in use")
     proxy = await start_proxy()
@@ -232,7 +232,7 @@ async def test_an_address_in_use_is_an_error(upstream, start_proxy) -> None:
 
 
 async def test_an_address_that_is_not_of_this_machine_is_an_error() -> None:
-    """TEST-NET belongs to nobody; it is not asked."""
+    """192.0.2.0/24 (TEST-NET-1) belongs to no machine. Nothing is sent to it."""
     level, said = await _check_listen("192.0.2.1:8790")
     assert (level, said) == ("error", "not available: cannot assign requested address")
 
@@ -290,7 +290,7 @@ async def test_a_store_that_fails_says_why(tmp_path: Path, url: str, subject: st
     ("allowed", "level"), [(264, "ok"), (263, "warning"), (resource.RLIM_INFINITY, "ok"), (1 << 20, "ok")]
 )
 def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allowed: int, level: str) -> None:
-    """Two for each, and some for the rest."""
+    """Two files for each request, and some others."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
     finding = check_open_files(load_config(settings=("limits.max_concurrent_requests=100",), environment={}))
 
@@ -308,7 +308,7 @@ def test_the_limit_of_open_files_is_held_against_the_requests(monkeypatch, allow
     ],
 )
 def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers, allowed, expected) -> None:
-    """Held against its part of the requests: 25 of 100 for each of four, 34 for each of three."""
+    """It must suffice for its share of the requests: 25 of 100 for each of four, 34 for each of three."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
     monkeypatch.setattr(cores, "count_cores", lambda *_: 3)
     settings = (f"workers={workers}", "limits.max_concurrent_requests=100")

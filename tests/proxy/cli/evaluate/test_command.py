@@ -43,7 +43,7 @@ async def _evaluate(upstream: FakeUpstream, file: Path, *arguments: str | Path, 
 
 
 async def test_each_arm_is_measured(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """A summary that tells of half of the facts recalls half of them, the other ways none; all does not fit."""
+    """A summary with half of the facts recalls half of them, the other arms none. The whole session does not fit."""
     examinee.told = FACTS
     # Without pruning each summary is one question, behind what was forwarded.
     result = await _evaluate(upstream, file, "--yes", "--set", "defaults.overflow_strategy=summarize")
@@ -65,7 +65,7 @@ async def test_each_arm_is_measured(upstream: FakeUpstream, examinee: Examinee, 
 
 
 async def test_all_of_a_session_is_asked_where_it_fits(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """Then everything is known: the exam is one that can be passed."""
+    """Then the model knows everything, so the exam can be passed."""
     upstream.models = orjson.dumps({"data": [{"id": "exam-model", "max_model_len": 200_000}]})
     result = await _evaluate(upstream, file, "--yes", "--arms", "none,truncate")
     arms = {arm["name"]: arm["recall"] for arm in orjson.loads(result.stdout)["arms"]}
@@ -76,7 +76,7 @@ async def test_all_of_a_session_is_asked_where_it_fits(upstream: FakeUpstream, e
 async def test_the_price_is_told_and_nothing_asked_without_consent(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """Where nobody can be asked it ends with status 1; the price stands on standard error, and nothing beside it."""
+    """Without a terminal it ends with status 1. The price goes to standard error."""
     result = await _evaluate(upstream, file)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "What will be asked" in result.stderr
@@ -90,7 +90,7 @@ async def test_the_price_is_told_and_nothing_asked_without_consent(
 async def test_a_person_is_asked_on_a_terminal(
     upstream: FakeUpstream, examinee: Examinee, file: Path, typed: bytes, *, is_agreed: bool
 ) -> None:
-    """Only a yes is one."""
+    """Only an explicit yes counts."""
     ours, theirs = pty.openpty()
     try:
         process = await _start(upstream, file, stdin=theirs)
@@ -119,7 +119,7 @@ async def _start(
 async def test_an_interrupt_ends_it_and_tells_what_was_spent(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """No traceback, and the calls under way are given up."""
+    """Without a traceback; calls in flight are cancelled."""
     waiting = asyncio.Event()
 
     async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -145,7 +145,7 @@ async def test_an_interrupt_ends_it_and_tells_what_was_spent(
 async def test_questions_are_kept_where_the_user_says(
     upstream: FakeUpstream, examinee: Examinee, file: Path, tmp_path: Path
 ) -> None:
-    """A second run makes none, and asks the same; nothing else is written."""
+    """A second run makes no questions and asks the same ones. No other file is written."""
     before = set(_list_files(tmp_path))
     cache = tmp_path / "questions.json"
     first = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--cache", cache, "--details")
@@ -201,7 +201,7 @@ async def test_an_operators_key_goes_in_the_users_place(upstream: FakeUpstream, 
 
 
 async def test_a_busy_upstream_is_waited_for(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """With `Retry-After`, for questions and summaries alike; the result is the same."""
+    """By `Retry-After`, for questions and for summaries. The result is the same."""
     examinee.told, seen = FACTS, set[bytes]()
 
     def override(_: str, recorded: Recorded) -> web.Response | None:
@@ -235,7 +235,7 @@ async def test_what_no_later_question_would_change_ends_the_run(
 async def test_a_model_that_writes_no_question_ends_the_run(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """No summary was paid for then; what the questions cost is told."""
+    """No summary was asked for then. The command prints what the questions cost."""
     examinee.override = lambda _kind, _recorded: "lorem {ipsum"
     result = await _evaluate(upstream, file, "--yes")
     assert result.exit_code == 1
@@ -301,7 +301,7 @@ def _read(file: Path) -> bytes:
 async def test_of_many_sessions_the_one_that_is_taken_is_named(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    """A recorded line that names no model is asked of the one that is named."""
+    """For a recorded line without a model, the model of the option is asked."""
     recorded = {key: value for key, value in orjson.loads(SESSION).items() if key == "messages"}
     _write(file, b"\n".join([make_session(3), orjson.dumps({"id": "x", "kind": "y", **recorded})]))
     result = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--model", "named")
@@ -323,7 +323,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_nonsense_of_a_real_server_is_told_as_such(
     model: Path, client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """llama.cpp itself: no question can be made; those of a file are answered, and what got no grade is told."""
+    """llama.cpp with a random model makes no question. Those of a file are answered; missing grades are reported."""
     file, cache = tmp_path / "session.json", tmp_path / "questions.json"
     _write(file, make_session(12, words=60))
     arguments = ("--window", "2048", "--questions", "2", "--timeout", "60", "--yes", "--cache", cache)
